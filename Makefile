@@ -1,0 +1,33 @@
+# Every target runs in .venv, which tools/with-env makes on first use and whenever a lock file has changed.
+#   PYTHON=python3.12   makes .venv with this Python (3.11, 3.12 or 3.13)
+#   ARGS="-k routing"   are passed on to the last command of a target
+
+export PYTHON
+ENV := tools/with-env
+.DEFAULT_GOAL := help
+.PHONY: help run test lint format lock clean
+
+help: ## List the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+run: ## Run the demo
+	@$(ENV) flumina demo $(ARGS)
+
+test: lint ## Check style and types, then run the tests
+	@$(ENV) pytest $(ARGS)
+
+lint: ## Check style and types only
+	@$(ENV) ruff check
+	@$(ENV) ruff format --check
+	@$(ENV) mypy
+
+format: ## Put the code into the common format
+	@$(ENV) ruff check --fix-only
+	@$(ENV) ruff format
+
+lock: ## Write the lock files anew (ARGS=--upgrade for newer versions)
+	@$(ENV) tools/lock $(ARGS)
+
+clean: ## Remove .venv and everything else that can be made again
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis dist spark-warehouse metastore_db derby.log
+	find src tests tools -name __pycache__ -prune -exec rm -rf {} +

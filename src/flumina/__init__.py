@@ -1,0 +1,76 @@
+"""Flumina: stateful stream computations whose parallel workers agree, on PySpark.
+
+Write a sequential program, say which events depend on which, declare the state; see the README.
+"""
+
+from flumina.batch import Batch, repeat
+#from flumina.check import check
+from flumina.depends import Atom, depends
+from flumina.emit import Emit
+from flumina.errors import (
+    DefinitionError,
+    FluminaError,
+    InputError,
+    LawError,
+    OrderError,
+    OutputError,
+    SchemaError,
+    UsageError,
+    UserCodeError,
+)
+from flumina.events import Event, Tag
+from flumina.fields import Count, Field, Max, Min, PerKey, Replicated, Set, Sum, Tuple, greatest, least
+from flumina.keyed import KeyedProgram
+from flumina.marks import StateType, fork, join, update, update_batch
+from flumina.order import Point
+from flumina.program import Program, define
+from flumina.spec import Result, spec
+from flumina.state import Record as State
+from flumina.streams import Stream
+from flumina.tagsets import KeySet, TagSet
+
+__all__ = [
+    "Atom",
+    "Batch",
+    "Count",
+    "DefinitionError",
+    "Emit",
+    "Event",
+    "Field",
+    "FluminaError",
+    "InputError",
+    "KeySet",
+    "KeyedProgram",
+    "LawError",
+    "Max",
+    "Min",
+    "OrderError",
+    "OutputError",
+    "PerKey",
+    "Point",
+    "Program",
+    "Replicated",
+    "Result",
+    "SchemaError",
+    "Set",
+    "State",
+    "StateType",
+    "Stream",
+    "Sum",
+    "Tag",
+    "TagSet",
+    "Tuple",
+    "UsageError",
+    "UserCodeError",
+#    "check",
+    "define",
+    "depends",
+    "fork",
+    "greatest",
+    "join",
+    "least",
+    "repeat",
+    "spec",
+    "update",
+    "update_batch",
+]

@@ -1,0 +1,63 @@
+"""Event-defined windows: values are summed up to the next barrier, wherever they arrive.
+
+The barrier gives out the sum *and resets it*, and depends on itself: without either, plans that are valid on paper
+give wrong outputs.
+"""
+
+from __future__ import annotations
+
+import flumina as fl
+
+
+class ValueBarrier(fl.Program):
+    """The sum of the values since the last barrier, given out at each barrier."""
+
+    value = fl.Tag("v long NOT NULL")
+    barrier = fl.Tag()
+    depends = fl.depends((barrier, barrier), (barrier, value))
+    output = "total long"
+    total = fl.Sum("long")
+
+    def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+        """Add a value; give out the sum at a barrier and start again."""
+        if event.tag is self.value:
+            state.total += event.v
+        else:
+            emit(state.total)
+            state.total = 0
+
+    def update_batch(self, state: fl.State, batch: fl.Batch, emit: fl.Emit) -> None:
+        """Only the first barrier of a run can find anything."""
+        if batch.tag is self.value:
+            state.total += int(batch["v"].sum())
+        elif len(batch):
+            emit.columns([state.total] + [0] * (len(batch) - 1))
+            state.total = 0
+
+
+class ValueBarrierByHand(fl.Program):
+    """The same with an integer as state and its own fork and join."""
+
+    value = fl.Tag("v long NOT NULL")
+    barrier = fl.Tag()
+    depends = fl.depends((barrier, barrier), (barrier, value))
+    output = "total long"
+
+    def init(self) -> int:
+        """Nothing has been summed."""
+        return 0
+
+    def update(self, state: int, event: fl.Event, emit: fl.Emit) -> int:
+        """Add a value; give out the sum at a barrier and start again."""
+        if event.tag is self.value:
+            return state + int(event.v)
+        emit(state)
+        return 0
+
+    def fork(self, state: int, left: fl.TagSet, right: fl.TagSet) -> tuple[int, int]:
+        """The sum goes where the barrier is; a side without it starts from nothing."""
+        return (0, state) if right.has(self.barrier) else (state, 0)
+
+    def join(self, left: int, right: int) -> int:
+        """Sums add up."""
+        return left + right

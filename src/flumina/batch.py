@@ -1,0 +1,232 @@
+"""Events in columns: what flows through the system, and what ``update_batch`` gets.
+
+A :class:`Batch` is a sequence of events in columns. Each tag's events lie in one Arrow record batch with that tag's
+own columns; where a batch holds several tags, two index vectors say which table and which row each event is
+(Arrow's dense-union layout). Slicing copies nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from flumina import order
+from flumina.errors import UsageError
+from flumina.order import Ints, Point
+from flumina.schema import Schema
+
+if TYPE_CHECKING:
+    from flumina.events import Event, Tag
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """Events in columns, in the order in which they are to be seen.
+
+    ``table_of`` and ``row_of`` are None for a batch of one tag: then event i is row i of the only table. Use
+    :meth:`one_tag`, :meth:`merge`, :meth:`slice` and :meth:`take` rather than the constructor.
+    """
+
+    tags: tuple[Tag, ...]
+    tables: tuple[pa.RecordBatch, ...]
+    ts: Ints
+    rank: Ints
+    seq: Ints
+    streams: tuple[str, ...]
+    table_of: Ints | None = None
+    row_of: Ints | None = None
+
+    @staticmethod
+    def one_tag(tag: Tag, table: pa.RecordBatch, ts: Ints, rank: Ints | int, seq: Ints, streams: Sequence[str]) -> Batch:
+        """A batch of one tag from columns that have been validated; a rank given as one number costs no memory."""
+        ranks = np.broadcast_to(np.int64(rank), len(ts)) if isinstance(rank, int) else rank
+        return Batch((tag,), (table,), ts, ranks, seq, tuple(streams))
+
+    @staticmethod
+    def of_events(events: Sequence[Event], streams: Sequence[str] | None = None) -> Batch:
+        """A batch of these events, in their order; for tests and for small runs."""
+        if not events:
+            raise UsageError("EMPTY_BATCH", "a batch of no events needs a tag; use Batch.empty(tag)")
+        names = tuple(dict.fromkeys(event.stream for event in events)) if streams is None else tuple(streams)
+        tags = tuple(dict.fromkeys(event.tag for event in events))
+        tables = tuple(_table_of_events(tag, [event for event in events if event.tag is tag]) for tag in tags)
+        ts, rank, seq = (
+            np.fromiter(column, np.int64, len(events))
+            for column in ((e.ts for e in events), (names.index(e.stream) for e in events), (e.seq for e in events))
+        )
+        if len(tags) == 1:
+            return Batch(tags, tables, ts, rank, seq, names)
+        table_of = np.fromiter((tags.index(event.tag) for event in events), np.int64, len(events))
+        row_of = np.empty(len(events), np.int64)
+        for which in range(len(tags)):
+            mine = table_of == which
+            row_of[mine] = np.arange(np.count_nonzero(mine))
+        return Batch(tags, tables, ts, rank, seq, names, table_of, row_of)
+
+    @staticmethod
+    def empty(tag: Tag) -> Batch:
+        """The batch of this tag without events."""
+        none = np.empty(0, np.int64)
+        return Batch((tag,), (_table_of_events(tag, ()),), none, none, none, ())
+
+    def __len__(self) -> int:
+        return len(self.ts)
+
+    @property
+    def tag(self) -> Tag:
+        """The tag of a batch that holds one; ``update_batch`` only ever gets such batches."""
+        if len(self.tags) != 1:
+            raise UsageError("MIXED_BATCH", f"the batch holds {[t.name for t in self.tags]}; split it with runs()")
+        return self.tags[0]
+
+    def arrow(self, column: str) -> pa.Array:
+        """A column of a one-tag batch as Arrow, without a copy."""
+        index = self.tag.schema.get_field_index(column)
+        if index < 0:
+            known = [field.name for field in self.tag.schema]
+            raise UsageError("NO_COLUMN", f"tag {self.tag.name!r} has no column {column!r}; it has {known}")
+        return self.tables[0].column(index)
+
+    def __getitem__(self, column: str) -> npt.NDArray[Any]:
+        """A column of a one-tag batch as numpy: without a copy for numbers, else as objects.
+
+        Nulls have no place in a numpy array of numbers: declare the column NOT NULL, or take :meth:`arrow`.
+        """
+        array = self.arrow(column)
+        if array.null_count and pa.types.is_primitive(array.type):
+            raise UsageError(
+                "NULLS",
+                f"column {column!r} of tag {self.tag.name!r} has {array.null_count} nulls",
+                hint="declare it NOT NULL, so that input is checked, or use batch.arrow(column)",
+            )
+        return array.to_numpy(zero_copy_only=False)
+
+    @property
+    def keys(self) -> pa.Array:
+        """The key column of a one-tag batch of a keyed tag."""
+        if self.tag.key is None:
+            raise UsageError("NO_KEY", f"tag {self.tag.name!r} has no key")
+        return self.tables[0].column(0)
+
+    def point(self, index: int) -> Point:
+        """The place in O of one event."""
+        return Point(int(self.ts[index]), int(self.rank[index]), int(self.seq[index]))
+
+    def slice(self, start: int, stop: int) -> Batch:
+        """The events from ``start`` up to ``stop``, as views."""
+        ts, rank, seq = self.ts[start:stop], self.rank[start:stop], self.seq[start:stop]
+        if self.table_of is None or self.row_of is None:
+            tables = (self.tables[0].slice(start, stop - start),)
+            return Batch(self.tags, tables, ts, rank, seq, self.streams)
+        return Batch(
+            self.tags, self.tables, ts, rank, seq, self.streams, self.table_of[start:stop], self.row_of[start:stop]
+        )
+
+    def take(self, indices: Ints) -> Batch:
+        """The events at these places, in the order given."""
+        ts, rank, seq = self.ts[indices], self.rank[indices], self.seq[indices]
+        if self.table_of is None or self.row_of is None:
+            return Batch(self.tags, (_take_rows(self.tables[0], indices),), ts, rank, seq, self.streams)
+        return Batch(
+            self.tags, self.tables, ts, rank, seq, self.streams, self.table_of[indices], self.row_of[indices]
+        )
+
+    def runs(self) -> Iterator[Batch]:
+        """The batch cut into maximal runs of one tag."""
+        if self.table_of is None:
+            if len(self):
+                yield self
+            return
+        cuts = (np.flatnonzero(np.diff(self.table_of)) + 1).tolist()
+        for start, stop in zip((0, *cuts), (*cuts, len(self)), strict=True):
+            if start < stop:
+                yield self.slice(start, stop)._of_table(int(self.table_of[start]))
+
+    def _of_table(self, which: int) -> Batch:
+        """The events that lie in one table, as a batch of one tag."""
+        if self.table_of is None or self.row_of is None:
+            return self
+        mine = np.flatnonzero(self.table_of == which)
+        table = _take_rows(self.tables[which], self.row_of[mine])
+        return Batch((self.tags[which],), (table,), self.ts[mine], self.rank[mine], self.seq[mine], self.streams)
+
+    def __iter__(self) -> Iterator[Event]:
+        """The events one by one, as ``update`` takes them."""
+        if self.table_of is not None:
+            tables = [iter(self._of_table(which)) for which in range(len(self.tables))]
+            yield from (next(tables[which]) for which in self.table_of.tolist())
+            return
+        names = [self.streams[rank] for rank in self.rank.tolist()]
+        keys = [] if self.tags[0].key is not None else [itertools.repeat(None, len(self))]
+        columns = [as_list(column) for column in self.tables[0].columns]
+        rows = zip(self.ts.tolist(), names, self.seq.tolist(), *keys, *columns, strict=True)
+        yield from map(self.tags[0].event_class._make, rows)
+
+    @staticmethod
+    def merge(batches: Sequence[Batch]) -> Batch:
+        """All events of these batches (of one run: the same stream names) as one batch in O."""
+        pieces = [batch._of_table(which) for batch in batches for which in range(len(batch.tables))]
+        tags = tuple(dict.fromkeys(piece.tag for piece in pieces))
+        pieces.sort(key=lambda piece: tags.index(piece.tag))
+        counts = [sum(len(piece) for piece in pieces if piece.tag is tag) for tag in tags]
+        tables = tuple(_concat([piece.tables[0] for piece in pieces if piece.tag is tag]) for tag in tags)
+        ts, rank, seq = (
+            np.concatenate([getattr(piece, column) for piece in pieces]) for column in ("ts", "rank", "seq")
+        )
+        ordered = order.argsort(ts, rank, seq)
+        ts, rank, seq, streams = ts[ordered], rank[ordered], seq[ordered], batches[0].streams
+        if len(tags) == 1:
+            return Batch(tags, (_take_rows(tables[0], ordered),), ts, rank, seq, streams)
+        table_of = np.repeat(np.arange(len(tags)), counts)[ordered]
+        row_of = np.concatenate([np.arange(count) for count in counts])[ordered]
+        return Batch(tags, tables, ts, rank, seq, streams, table_of, row_of)
+
+
+def _table_of_events(tag: Tag, events: Sequence[Event]) -> pa.RecordBatch:
+    if not len(tag.schema):
+        return _no_columns(len(events))
+    return pa.record_batch([pa.array([e[f.name] for e in events], f.type) for f in tag.schema], schema=tag.schema)
+
+
+def _no_columns(rows: int) -> pa.RecordBatch:
+    """A record batch that has rows but no columns: an unkeyed tag without payload."""
+    return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+
+
+def _take_rows(table: pa.RecordBatch, rows: Ints) -> pa.RecordBatch:
+    """These rows; without a copy where they are consecutive."""
+    if not table.num_columns:
+        return _no_columns(len(rows))
+    if len(rows) == 0 or (rows[-1] - rows[0] == len(rows) - 1 and bool((np.diff(rows) == 1).all())):
+        return table.slice(int(rows[0]) if len(rows) else 0, len(rows))
+    return table.take(pa.array(rows))
+
+
+def _concat(tables: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    if not tables[0].num_columns:
+        return _no_columns(sum(table.num_rows for table in tables))
+    return tables[0] if len(tables) == 1 else pa.concat_batches(tables)
+
+
+def as_list(column: pa.Array) -> list[Any]:
+    """A column as Python values; numbers without nulls take numpy's faster way."""
+    if column.null_count == 0 and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        values: list[Any] = column.to_numpy().tolist()
+        return values
+    listed: list[Any] = column.to_pylist()
+    return listed
+
+
+def repeat(value: object, count: int, type_: str) -> pa.Array:
+    """A column that holds one value, of a type in Spark's DDL: for ``emit.columns``.
+
+    >>> repeat(None, 2, "string").to_pylist()
+    [None, None]
+    """
+    return pa.repeat(pa.scalar(value, Schema.parse(f"value {type_}").fields[0].type), count)

@@ -1,0 +1,114 @@
+"""Fork and join of declared state, derived from its fields and from who observes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations_with_replacement
+
+from flumina.depends import Dependence
+from flumina.effects import Access, accesses
+from flumina.errors import Problem
+from flumina.events import Tag
+from flumina.fields import ADD, READ, SET, Field, Observes, Sum
+from flumina.state import Record
+from flumina.tagsets import TagSet
+
+_VERBS = {READ: "read", SET: "set", ADD: "added to"}
+
+
+@dataclass(frozen=True)
+class DeclaredState:
+    """The state of a program with declared fields: ``init``, ``fork`` and ``join`` as Definition 2.1 wants them."""
+
+    fields: Mapping[str, Field]
+    observers: Mapping[str, tuple[tuple[str, bool], ...]]
+    """For each field the tags that read or set it, and whether only at their own key."""
+    adding: frozenset[str]
+
+    @staticmethod
+    def derive(
+        owner: type, tags: Mapping[str, Tag], fields: Mapping[str, Field], depends: Dependence, *, one_key: bool
+    ) -> tuple[DeclaredState, list[Problem]]:
+        """Read the accesses off ``update``, and check that they are safe under ``depends``.
+
+        In a program written for one key (``one_key``) the whole state belongs to the event's own key.
+        """
+        update: Callable[..., object] = owner.update  # type: ignore[attr-defined]
+        seen = {name: tag for name, tag in tags.items() if not (one_key and tag.key is None)}
+        found, problems = accesses(update, owner, seen, fields)
+        # update_all is given all states, so an unkeyed tag of a one-key program counts as touching everything.
+        found += [
+            Access(name, field.name, kind, own_key=False, where=tag.where)
+            for name, tag in tags.items()
+            if name not in seen
+            for field in fields.values()
+            if not field.declared
+            for kind in (READ, SET)
+        ]
+        problems += _conflicts(fields, found, depends, one_key=one_key)
+        observers = {
+            name: tuple(
+                dict.fromkeys((a.tag, a.own_key) for a in found if a.field == name and a.kind in (READ, SET))
+            )
+            for name in fields
+        }
+        observing = {tag for by in observers.values() for tag, _ in by}
+        return DeclaredState(fields, observers, frozenset(tags) - observing), problems
+
+    def init(self) -> Record:
+        """The state before the first event: every field at its identity."""
+        return Record({name: field.identity() for name, field in self.fields.items()})
+
+    def fork(self, state: Record, left: TagSet, right: TagSet) -> tuple[Record, Record]:
+        """Each field to the side that observes it."""
+        halves = {
+            name: field.fork(
+                state.__dict__[name], _observes(self.observers[name], left), _observes(self.observers[name], right)
+            )
+            for name, field in self.fields.items()
+        }
+        return Record({n: a for n, (a, _) in halves.items()}), Record({n: b for n, (_, b) in halves.items()})
+
+    def join(self, left: Record, right: Record) -> Record:
+        """Each field by its own algebra."""
+        return Record({n: f.join(left.__dict__[n], right.__dict__[n]) for n, f in self.fields.items()})
+
+
+def _observes(observers: Sequence[tuple[str, bool]], side: TagSet) -> Observes:
+    return lambda key: any(side.has(tag, key) if own_key else side.has_any(tag) for tag, own_key in observers)
+
+
+def _conflicts(
+    fields: Mapping[str, Field], found: Sequence[Access], depends: Dependence, *, one_key: bool
+) -> list[Problem]:
+    """Pairs of accesses to one field by tags that do not depend on each other, where they must."""
+    problems: dict[tuple[str, str, str], Problem] = {}
+    for name, field in fields.items():
+        mine = [access for access in found if access.field == name]
+        for a, b in combinations_with_replacement(mine, 2):
+            same_key = one_key or (a.own_key and b.own_key)
+            if (a.kind, b.kind) not in field.conflicts or depends.covers(a.tag, b.tag, same_key=same_key):
+                continue
+            first, second = sorted((a, b), key=lambda access: (access.kind != SET, access.kind != READ))
+            problems.setdefault((name, *sorted((a.tag, b.tag))), _conflict(field, first, second, same_key=same_key))
+    return list(problems.values())
+
+
+def _conflict(field: Field, a: Access, b: Access, *, same_key: bool) -> Problem:
+    kind = type(field).__name__
+    whom = f"itself ({a.tag})" if a.tag == b.tag else b.tag
+    second = "" if (a.kind, a.where) == (b.kind, b.where) else f" and {_VERBS[b.kind]} by {b.tag} at {b.where}"
+    keys = "" if same_key else " for all keys"
+    hint = f"add ({a.tag}, {b.tag}) to depends{'' if same_key else ' (under always= if both are keyed)'}"
+    if isinstance(field, Sum) and (a.kind, b.kind) == (READ, READ):
+        hint += "; a sum that independent events read must be Replicated"
+    if a.kind == SET and b.kind == SET:
+        hint += f"; if {a.tag} only reads or adds here, say so with read_by=, added_by=, set_by= on the field"
+    return Problem(
+        "UNSAFE_FIELD",
+        f"{kind} field {field.name!r} is {_VERBS[a.kind]} by {a.tag} at {a.where}{second}, "
+        f"but {a.tag} does not depend on {whom}{keys}",
+        field.where,
+        hint,
+    )

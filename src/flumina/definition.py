@@ -1,0 +1,140 @@
+"""Definition 2.1 of the paper: what every program is underneath, however it was written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from flumina.errors import FluminaError, UserCodeError, location
+from flumina.tagsets import TagSet
+
+if TYPE_CHECKING:
+    from flumina.batch import Batch
+    from flumina.depends import Dependence
+    from flumina.emit import Emit
+    from flumina.events import Event, Tag
+    from flumina.keyed import Lifted
+    from flumina.schema import Schema
+
+State = Any
+Update = Callable[[State, "Event", "Emit"], State | None]
+UpdateBatch = Callable[[State, "Batch", "Emit"], State | None]
+
+
+@dataclass(frozen=True, slots=True)
+class StateKind:
+    """One state type: which events it can process, and how.
+
+    ``update`` may change the state in place and return None, or return another state.
+    """
+
+    name: str
+    predicate: TagSet
+    update: Update
+    update_batch: UpdateBatch | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """``fork: (source, Pred, Pred) -> (left, right)``; it consumes the state."""
+
+    source: str
+    left: str
+    right: str
+    function: Callable[[State, TagSet, TagSet], tuple[State, State]]
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """``join: (left, right) -> target``; it consumes both states."""
+
+    left: str
+    right: str
+    target: str
+    function: Callable[[State, State], State]
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A program: events, dependence, outputs, state types, init, update, forks and joins."""
+
+    name: str
+    tags: Mapping[str, Tag]
+    depends: Dependence
+    outputs: Mapping[str, Schema]
+    kinds: Mapping[str, StateKind]
+    initial: str
+    init: Callable[[], State]
+    forks: tuple[Fork, ...]
+    joins: tuple[Join, ...]
+    adding: frozenset[str] = frozenset()
+    """Tags that only add to fields with an identity and read nothing: a leaf with only these can hand over."""
+    lifted: Lifted | None = None
+    """The one-key program, where this one was lifted from it."""
+    tolerance: float = 0.0
+    examples: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+
+    @property
+    def everything(self) -> TagSet:
+        """All events of the program: the predicate ``true``."""
+        return TagSet.all_of(self.tags.values())
+
+    def join_of(self, fork: Fork) -> Join:
+        """The join that undoes a fork."""
+        wanted = (fork.left, fork.right, fork.source)
+        return next(join for join in self.joins if (join.left, join.right, join.target) == wanted)
+
+
+def fold(kind: StateKind, state: State, events: Iterable[Event], emit: Emit) -> State:
+    """Apply ``update`` to each event in turn."""
+    update = kind.update
+    event = None
+    try:
+        for event in events:
+            emit.event = event
+            result = update(state, event, emit)
+            if result is not None:
+                state = result
+    except FluminaError as error:
+        if event is not None:
+            error.add_note(f"while processing {event!r}")
+        raise
+    except Exception as error:
+        raise user_error(update, error, event) from error
+    finally:
+        emit.event = None
+    return state
+
+
+def fold_batch(kind: StateKind, state: State, batch: Batch, emit: Emit) -> State:
+    """The same as :func:`fold`, by ``update_batch`` where the program has one."""
+    if kind.update_batch is None:
+        return fold(kind, state, batch, emit)
+    for run in batch.runs():
+        emit.batch = run
+        try:
+            result = kind.update_batch(state, run, emit)
+        except FluminaError:
+            raise
+        except Exception as error:
+            raise user_error(kind.update_batch, error, f"a batch of {len(run)} {run.tag.name} events") from error
+        finally:
+            emit.batch = None
+        if result is not None:
+            state = result
+    return state
+
+
+def user_error(function: Callable[..., Any], error: BaseException, event: object = None) -> UserCodeError:
+    """The user's exception, with the innermost line of the user's own code."""
+    trace, where = error.__traceback__, "?"
+    while trace is not None:
+        frame = trace.tb_frame
+        module = frame.f_globals.get("__name__", "")
+        ours = module.startswith("flumina.") and not module.startswith("flumina.apps")
+        if where == "?" or not (ours or "site-packages" in frame.f_code.co_filename):
+            where = location(frame.f_code.co_filename, trace.tb_lineno)
+        trace = trace.tb_next
+    name = getattr(function, "__qualname__", repr(function))
+    return UserCodeError(name, error, where=where, event=None if event is None else str(event))

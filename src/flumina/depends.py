@@ -1,0 +1,147 @@
+"""The dependence relation: which events must be seen in order.
+
+``depends(a, b)`` means that swapping neighbouring events a and b may change what the program does. It is symmetric.
+Between two tags it is one of: nothing (never), :attr:`Rule.SAME_KEY`, :attr:`Rule.ALWAYS`; or it is the user's own
+function, where all tags have finitely many keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import product
+from typing import NamedTuple, Protocol
+
+from flumina.errors import UsageError
+from flumina.events import Tag, user_line
+from flumina.tagsets import Key, TagSet
+
+
+class Rule(Enum):
+    """How two tags depend on each other, where they do."""
+
+    SAME_KEY = "same_key"
+    ALWAYS = "always"
+
+
+class Atom(NamedTuple):
+    """One (tag, key) pair, as a user's ``depends`` function gets it; ``key`` is None for an unkeyed tag."""
+
+    tag: Tag
+    key: Key
+
+
+TagPair = tuple[Tag, Tag]
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What :func:`depends` was given, before the tags know their names."""
+
+    pairs: tuple[TagPair, ...]
+    always: tuple[TagPair, ...]
+    where: str
+
+
+def depends(*pairs: TagPair, always: Iterable[TagPair] = ()) -> Declaration:
+    """Declare the pairs of tags whose events depend on each other; all other pairs are independent.
+
+    Two keyed tags depend where their keys are equal; pairs under ``always`` depend whatever the keys; a pair with an
+    unkeyed tag always depends. A pair counts in both directions, and a tag depends on itself only if ``(tag, tag)``
+    is listed. ``depends()`` declares that nothing depends on anything.
+    """
+    declaration = Declaration(tuple(pairs), tuple(always), user_line())
+    for pair in (*declaration.pairs, *declaration.always):
+        if not (isinstance(pair, tuple) and len(pair) == 2 and all(isinstance(tag, Tag) for tag in pair)):
+            raise UsageError("DEPENDS_PAIR", f"depends takes pairs of tags, got {pair!r} at {declaration.where}")
+    return declaration
+
+
+class Dependence(Protocol):
+    """A dependence relation on the tags of one program."""
+
+    def __call__(self, tag: str, key: Key, other: str, other_key: Key) -> bool:
+        """Whether two events with these tags and keys depend on each other."""
+
+    def between(self, left: TagSet, right: TagSet) -> bool:
+        """Whether some event of the one set depends on some event of the other: exact, also for unbounded keys."""
+
+    def covers(self, tag: str, other: str, *, same_key: bool) -> bool:
+        """Whether all pairs of events of two tags depend on each other (all with equal keys, if ``same_key``)."""
+
+
+@dataclass(frozen=True)
+class RuleDependence:
+    """Dependence by rules between tags, for any number of keys."""
+
+    rules: Mapping[tuple[str, str], Rule]
+
+    @staticmethod
+    def bind(declaration: Declaration) -> RuleDependence:
+        """The relation on tag names, closed under symmetry."""
+        rules: dict[tuple[str, str], Rule] = {}
+        for a, b in declaration.pairs:
+            rule = Rule.ALWAYS if a.key is None or b.key is None else Rule.SAME_KEY
+            rules.setdefault((a.name, b.name), rule)
+            rules.setdefault((b.name, a.name), rule)
+        for a, b in declaration.always:
+            rules[a.name, b.name] = rules[b.name, a.name] = Rule.ALWAYS
+        return RuleDependence(rules)
+
+    def __call__(self, tag: str, key: Key, other: str, other_key: Key) -> bool:
+        rule = self.rules.get((tag, other))
+        return rule is Rule.ALWAYS or (rule is Rule.SAME_KEY and key == other_key)
+
+    def between(self, left: TagSet, right: TagSet) -> bool:
+        for (tag, keys), (other, other_keys) in product(left, right):
+            rule = self.rules.get((tag, other))
+            if rule is Rule.ALWAYS or (rule is Rule.SAME_KEY and keys.overlaps(other_keys)):
+                return True
+        return False
+
+    def covers(self, tag: str, other: str, *, same_key: bool) -> bool:
+        rule = self.rules.get((tag, other))
+        return rule is Rule.ALWAYS or (same_key and rule is Rule.SAME_KEY)
+
+
+class FunctionDependence:
+    """Dependence by the user's function on finitely many (tag, key) pairs, tabulated once.
+
+    The function need not be symmetric for this to be safe: a pair depends if the function says so in either
+    direction. That it is symmetric is a law of its own (see :mod:`flumina.check`).
+    """
+
+    def __init__(self, function: Callable[[Atom, Atom], bool], tags: Sequence[Tag]) -> None:
+        self.function = function
+        atoms = [Atom(tag, key) for tag in tags for key in sorted(tag.universe.keys(), key=repr)]
+        self.table = {
+            ((a.tag.name, a.key), (b.tag.name, b.key)): bool(function(a, b)) for a, b in product(atoms, atoms)
+        }
+        self.atoms = tuple((atom.tag.name, atom.key) for atom in atoms)
+
+    def asymmetric(self) -> list[tuple[tuple[str, Key], tuple[str, Key]]]:
+        """Pairs (a, b) with ``depends(a, b)`` but not ``depends(b, a)``."""
+        return [(a, b) for (a, b), yes in self.table.items() if yes and not self.table[b, a]]
+
+    def __call__(self, tag: str, key: Key, other: str, other_key: Key) -> bool:
+        a, b = (tag, key), (other, other_key)
+        return self.table[a, b] or self.table[b, a]
+
+    def between(self, left: TagSet, right: TagSet) -> bool:
+        return any(
+            self(tag, key, other, other_key)
+            for tag, key in self.atoms
+            if left.has(tag, key)
+            for other, other_key in self.atoms
+            if right.has(other, other_key)
+        )
+
+    def covers(self, tag: str, other: str, *, same_key: bool) -> bool:
+        return all(
+            self(tag, a, other, b)
+            for name, a in self.atoms
+            if name == tag
+            for other_name, b in self.atoms
+            if other_name == other and (a == b or not same_key)
+        )

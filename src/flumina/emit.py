@@ -1,0 +1,226 @@
+"""``emit``: how ``update`` and ``update_batch`` hand over outputs, each with the event that caused it.
+
+::
+
+    emit(page, user)                      one row of the only output, by position
+    emit(page=page, user=user)            the same, by name
+    emit.flagged(v)                       one row of the output named ``flagged``
+    emit.columns(page=a, user=b)          whole columns: row i is caused by event i of the batch
+    emit.columns(page=a, user=b, at=i)    row j is caused by event i[j] of the batch
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from flumina.errors import OutputError
+from flumina.order import Ints
+
+if TYPE_CHECKING:
+    from flumina.batch import Batch
+    from flumina.events import Event
+    from flumina.schema import Schema
+
+ONLY_OUTPUT = "output"
+"""The name of the output of a program that declares one schema rather than named ones."""
+
+EVENT_COLUMNS = (pa.field("event_ts", pa.int64(), nullable=False), pa.field("event_stream", pa.string(), nullable=False))
+"""What every output table has behind the user's columns: when and where the causing event was."""
+
+_MUTABLE = (list, set, dict)
+
+
+class Row(NamedTuple):
+    """One output: its values, and the event that caused it."""
+
+    output: str
+    values: tuple[Any, ...]
+    event: Event
+
+    def __repr__(self) -> str:
+        return f"{self.output}{self.values!r} by {self.event!r}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chunk:
+    """Outputs in columns: row i was caused by the event at ``batch[at[i]]``."""
+
+    output: str
+    columns: pa.RecordBatch
+    batch: Batch
+    at: Ints
+
+
+class Channel:
+    """The part of ``emit`` that belongs to one declared output."""
+
+    __slots__ = ("_emit", "_name", "_schema", "_width")
+
+    def __init__(self, emit: Emit, name: str, schema: Schema) -> None:
+        self._emit, self._name, self._schema, self._width = emit, name, schema, len(schema)
+
+    def __call__(self, *values: object, **named: object) -> None:
+        """Emit one row, caused by the current event."""
+        if named:
+            values = self._positional(values, named)
+        if len(values) != self._width:
+            raise self._error(f"takes {self._width} values ({self._schema}), got {len(values)}: {values!r}")
+        for value in values:
+            if isinstance(value, _MUTABLE):  # it may change after this call
+                values = tuple(v.copy() if isinstance(v, _MUTABLE) else v for v in values)
+                break
+        emit = self._emit
+        if emit.event is None:
+            raise self._error("single rows can't be emitted from update_batch; use emit.columns(...)")
+        emit.items.append(Row(self._name, values, emit.event))
+
+    def columns(self, *values: object, at: object = None, **named: object) -> None:
+        """Emit whole columns (numpy, Arrow, or lists), caused by the events of the current batch."""
+        batch = self._emit.batch
+        if batch is None:
+            raise self._error("columns can be emitted from update_batch only; use emit(...)")
+        if named:
+            values = self._positional(values, named)
+        if len(values) != self._width:
+            raise self._error(f"takes {self._width} columns ({self._schema}), got {len(values)}")
+        arrays = [
+            self._array(field, value) for field, value in zip(self._schema.fields, values, strict=True)
+        ]
+        causes = np.arange(len(batch)) if at is None else self._causes(at, len(batch))
+        if {len(array) for array in arrays} - {len(causes)}:
+            sizes = ", ".join(f"{f.name}: {len(a)}" for f, a in zip(self._schema.fields, arrays, strict=True))
+            raise self._error(f"columns need one row for each of {len(causes)} causing events, got {sizes}")
+        columns = pa.record_batch(arrays, schema=self._schema.arrow)
+        self._emit.items.append(Chunk(self._name, columns, batch, causes))
+
+    def _causes(self, at: object, size: int) -> Ints:
+        """``at`` as indices into the batch; a boolean mask names the places where it is true."""
+        causes = np.asarray(at)
+        if causes.dtype == bool:
+            if len(causes) != size:
+                raise self._error(f"at= is a mask of {len(causes)} over a batch of {size} events")
+            causes = np.flatnonzero(causes)
+        if len(causes) and not (causes.min() >= 0 and causes.max() < size):
+            raise self._error(f"at= names events outside the batch of {size}")
+        return causes.astype(np.int64)
+
+    def _positional(self, values: tuple[object, ...], named: dict[str, object]) -> tuple[object, ...]:
+        if values or named.keys() != set(self._schema.names):
+            raise self._error(f"takes the columns {self._schema}, got {sorted(named)}")
+        return tuple(named[name] for name in self._schema.names)
+
+    def _array(self, field: pa.Field, value: object) -> pa.Array:
+        try:
+            array = value if isinstance(value, pa.Array) else pa.array(value)
+            if isinstance(array, pa.ChunkedArray):
+                array = array.combine_chunks()
+            return array if array.type == field.type else array.cast(field.type)
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise self._error(f"column {field.name!r} does not fit {field.type}: {error}") from None
+
+    def _error(self, what: str) -> OutputError:
+        return OutputError("OUTPUT", f"output {self._name!r} {what}")
+
+
+class Emit:
+    """Collects what one worker emits; ``event`` or ``batch`` is what is being processed."""
+
+    def __init__(self, outputs: Mapping[str, Schema]) -> None:
+        self.items: list[Row | Chunk] = []
+        self.event: Event | None = None
+        self.batch: Batch | None = None
+        self._channels = {name: Channel(self, name, schema) for name, schema in outputs.items()}
+        only = self._channels.get(ONLY_OUTPUT)
+        if only is not None:
+            self.columns = only.columns
+
+    def __call__(self, *values: object, **named: object) -> None:
+        """Emit one row of the only output."""
+        channel = self._channels.get(ONLY_OUTPUT)
+        if channel is None:
+            names = ", ".join(f"emit.{name}(...)" for name in self._channels) or "nothing: no output is declared"
+            raise OutputError("OUTPUT", f"emit(...) is for programs with one output; this one has {names}")
+        channel(*values, **named)
+
+    def __getattr__(self, name: str) -> Channel:
+        channels: dict[str, Channel] = self.__dict__.get("_channels", {})
+        if name not in channels:
+            raise AttributeError(f"no output is called {name!r}; declared: {list(channels)}")
+        return channels[name]
+
+    def drain(self) -> list[Row | Chunk]:
+        """What was emitted since the last call."""
+        items, self.items = self.items, []
+        return items
+
+
+def rows(items: Iterable[Row | Chunk]) -> list[Row]:
+    """All outputs as single rows, for comparing."""
+    out: list[Row] = []
+    for item in items:
+        if isinstance(item, Row):
+            out.append(item)
+            continue
+        events = list(item.batch)
+        values = zip(*(column.to_pylist() for column in item.columns.columns), strict=True)
+        out += [Row(item.output, tuple(v), events[i]) for v, i in zip(values, item.at.tolist(), strict=True)]
+    return out
+
+
+def table(schema: Schema, items: Sequence[Row | Chunk]) -> pa.Table:
+    """Outputs of one name as an Arrow table: the user's columns, then :data:`EVENT_COLUMNS`."""
+    full = pa.schema([*schema.fields, *EVENT_COLUMNS])
+    pieces: list[pa.RecordBatch] = []
+    pending: list[Row] = []
+    for item in items:
+        if isinstance(item, Row):
+            pending.append(item)
+            continue
+        pieces += _row_batch(schema, full, pending)
+        pending = []
+        names = pa.array(item.batch.streams, pa.string())
+        streams = names.take(pa.array(item.batch.rank[item.at]))
+        pieces.append(
+            pa.record_batch([*item.columns.columns, pa.array(item.batch.ts[item.at]), streams], schema=full)
+        )
+    pieces += _row_batch(schema, full, pending)
+    return pa.Table.from_batches(pieces, schema=full)
+
+
+def _row_batch(schema: Schema, full: pa.Schema, pending: Sequence[Row]) -> list[pa.RecordBatch]:
+    if not pending:
+        return []
+    columns = zip(*(row.values for row in pending), strict=True) if len(schema) else ()
+    arrays = [
+        _column(field, list(values), pending) for field, values in zip(schema.fields, columns, strict=True)
+    ]
+    arrays.append(pa.array([row.event.ts for row in pending], pa.int64()))
+    arrays.append(pa.array([row.event.stream for row in pending], pa.string()))
+    return [pa.record_batch(arrays, schema=full)]
+
+
+def _column(field: pa.Field, values: list[object], pending: Sequence[Row]) -> pa.Array:
+    try:
+        array = pa.array(values, field.type)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        array = None
+    if array is not None and (field.nullable or not array.null_count):
+        return array
+    for value, row in zip(values, pending, strict=True):
+        try:
+            bad = value is None and not field.nullable
+            pa.array([value], field.type)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            bad = True
+        if bad:
+            raise OutputError(
+                "OUTPUT_TYPE",
+                f"output {row.output!r}, column {field.name!r}: {value!r} is no {field.type}"
+                f"{'' if field.nullable else ' NOT NULL'}, emitted by {row.event!r}",
+            )
+    raise AssertionError("a column was refused, but none of its values")

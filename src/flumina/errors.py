@@ -1,0 +1,140 @@
+"""Every error a user can meet, as one tree.
+
+::
+
+    FluminaError
+    ├── DefinitionError     a program class is wrong: every mistake in it, each with file and line
+    ├── SchemaError         a column list (Spark's DDL) does not parse
+    ├── InputError          the data do not fit what was declared: stream, row and column are named
+    ├── OrderError          two dependent events tie, so that the sequential program is not defined
+    ├── OutputError         ``emit`` was given something that does not fit the declared output
+    ├── UserCodeError       the user's own function raised: which one, where, on which event
+    ├── LawError            a program breaks a law of consistency; carries the counterexample
+    └── UsageError          a call that cannot be meant: wrong argument, unknown name
+
+An error has a *condition* (a stable upper-case name to match on), a message that says what and where,
+and a hint that says what to do.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def location(filename: str, line: int) -> str:
+    """``file:line`` as a person would type it: relative where the file lies below the working directory."""
+    try:
+        relative = os.path.relpath(filename)
+    except ValueError:  # another drive
+        relative = filename
+    return f"{filename if relative.startswith('..') else relative}:{line}"
+
+
+class FluminaError(Exception):
+    """Base of everything flumina raises on purpose.
+
+    >>> print(UsageError("NO_STREAMS", "spec was given no streams", hint="pass at least one Stream"))
+    [NO_STREAMS] spec was given no streams
+      hint: pass at least one Stream
+    """
+
+    def __init__(self, condition: str, message: str, *, hint: str | None = None) -> None:
+        self.condition = condition
+        self.message = message
+        self.hint = hint
+        text = f"[{condition}] {message}"
+        super().__init__(text if hint is None else f"{text}\n  hint: {hint}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Errors cross process boundaries; the default would call ``__init__`` with one argument."""
+        return (_revive, (type(self), self.args, self.__dict__))
+
+
+def _revive(cls: type[FluminaError], args: tuple[object, ...], fields: dict[str, object]) -> FluminaError:
+    error = cls.__new__(cls, *args)
+    error.args = args
+    error.__dict__.update(fields)
+    return error
+
+
+class SchemaError(FluminaError):
+    """A column list does not parse."""
+
+
+class OrderError(FluminaError):
+    """The order of two dependent events is not determined by the input."""
+
+
+class OutputError(FluminaError):
+    """An output does not fit the declared schema."""
+
+
+class UsageError(FluminaError):
+    """A call that cannot be meant."""
+
+
+class InputError(FluminaError):
+    """A row of the input does not fit the declaration.
+
+    ``stream``, ``part``, ``row`` (position in the part, from 0) and ``column`` are None where they do not apply.
+    """
+
+    def __init__(
+        self,
+        condition: str,
+        message: str,
+        *,
+        stream: str,
+        part: int | None = None,
+        row: int | None = None,
+        column: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        self.stream, self.part, self.row, self.column = stream, part, row, column
+        where = [f"stream {stream!r}"]
+        where += [f"part {part}"] if part is not None else []
+        where += [f"row {row}"] if row is not None else []
+        where += [f"column {column!r}"] if column is not None else []
+        super().__init__(condition, f"{', '.join(where)}: {message}", hint=hint)
+
+
+class UserCodeError(FluminaError):
+    """The user's function raised; the original exception is ``__cause__``."""
+
+    def __init__(self, function: str, cause: BaseException, *, where: str, event: str | None = None) -> None:
+        self.function, self.where, self.event = function, where, event
+        on = "" if event is None else f" on {event}"
+        super().__init__("USER_CODE", f"{function} raised {type(cause).__name__}: {cause}{on}\n  at: {where}")
+
+
+class LawError(FluminaError):
+    """A program breaks a law of consistency."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One mistake in a program class."""
+
+    condition: str
+    message: str
+    where: str
+    hint: str | None = None
+
+    def __str__(self) -> str:
+        tail = "" if self.hint is None else f"\n      hint: {self.hint}"
+        return f"{self.where}: [{self.condition}] {self.message}{tail}"
+
+
+class DefinitionError(FluminaError):
+    """All the mistakes in one program class, at once."""
+
+    def __init__(self, program: str, problems: Sequence[Problem]) -> None:
+        self.program, self.problems = program, tuple(problems)
+        count = f"{len(problems)} mistake{'s' if len(problems) > 1 else ''}"
+        lines = "\n".join(f"  {number}. {problem}" for number, problem in enumerate(problems, 1))
+        super().__init__("DEFINITION", f"program {program} has {count}:\n{lines}")

@@ -1,0 +1,354 @@
+"""Declared state: fields with a known algebra, from which fork and join follow.
+
+Every field has an *identity*, which is also its initial value, and a commutative, associative ``join``::
+
+    join(identity, v) = v = join(v, identity)
+
+A fork gives a field's value to the sides that *observe* it (have a tag that reads or sets it) and the identity to the
+other; if no side observes it, the left keeps it. Sides that only *add* need no value. So::
+
+    join(fork(v)) = v                                                                     (C2)
+    join(add(l, x), r) = add(join(l, r), x)                                               (C1)
+
+for every field, provided that tags which observe a field depend on those that change it. Those conditions are
+:data:`CONFLICTS`, checked when the class is made; who does what to a field is read off ``update`` by
+:mod:`flumina.effects`.
+
+=============  ===========================  ==============================  ==========================
+field          what ``update`` may do       what counts as adding           value given to
+=============  ===========================  ==============================  ==========================
+Sum, Count     read, set, add               ``state.f += x``                the one side that observes
+Max, Min       read, set, add               ``state.f = greatest(state.f,   every side that observes
+                                            x)`` / ``least``
+Set            read, set, add               ``state.f.add(x)``, ``|= {x}``  every side that observes
+Replicated     read, set                    (none)                          every side that observes
+PerKey         as the field inside it, for  ``state.f[event.key] += x``     decided for each key
+               each key
+=============  ===========================  ==============================  ==========================
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+from typing import Any, ClassVar, Protocol, TypeVar
+
+import pyarrow as pa
+
+from flumina.errors import SchemaError
+from flumina.events import Tag, user_line
+from flumina.schema import Schema
+from flumina.tagsets import Key
+
+Value = Any
+Observes = Callable[[Key], bool]
+"""Whether one side of a fork observes a field (at a key, for fields within PerKey)."""
+
+READ, SET, ADD = "read", "set", "add"
+
+_CHANGES = {(READ, SET), (SET, READ), (SET, SET), (READ, ADD), (ADD, READ), (SET, ADD), (ADD, SET)}
+
+
+class _Ordered(Protocol):
+    def __lt__(self, other: Any, /) -> bool: ...  # noqa: ANN401
+
+
+Ordered = TypeVar("Ordered", bound=_Ordered)
+
+
+def greatest(*values: Ordered | None) -> Ordered | None:
+    """The largest value that is not None; None if there is none (Spark's ``greatest``).
+
+    >>> greatest(None, 3, 5)
+    5
+    """
+    return max((v for v in values if v is not None), default=None)
+
+
+def least(*values: Ordered | None) -> Ordered | None:
+    """The smallest value that is not None; None if there is none (Spark's ``least``)."""
+    return min((v for v in values if v is not None), default=None)
+
+
+class Field(ABC):
+    """A piece of declared state. ``read_by``, ``added_by`` and ``set_by`` replace what is read off ``update``."""
+
+    conflicts: ClassVar[frozenset[tuple[str, str]]] = frozenset(_CHANGES)
+    """Pairs of accesses that need dependent tags."""
+    mutable = False
+    """Whether the value can be changed through a reference to it."""
+
+    def __init__(
+        self,
+        *,
+        read_by: Iterable[Tag] | None = None,
+        added_by: Iterable[Tag] | None = None,
+        set_by: Iterable[Tag] | None = None,
+    ) -> None:
+        self.name = "?"
+        self.where = user_line(2)
+        self.mistakes: list[tuple[str, str]] = []
+        given = {READ: read_by, ADD: added_by, SET: set_by}
+        self.declared = {kind: tuple(tags) for kind, tags in given.items() if tags is not None}
+
+    def __getstate__(self) -> dict[str, object]:
+        """State travels with the fields of its maps; who accesses them does not."""
+        return {**self.__dict__, "declared": {}}
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        """Learn the field's name from the class body it stands in."""
+        self.name = name
+
+    @abstractmethod
+    def identity(self) -> Value:
+        """A fresh initial value."""
+
+    @abstractmethod
+    def join(self, left: Value, right: Value) -> Value:
+        """One value from two; may consume both."""
+
+    def fork(self, value: Value, left: Observes, right: Observes) -> tuple[Value, Value]:
+        """Two values from one: to the sides that observe it, to the left if none does."""
+        if not right(None):
+            return value, self.identity()
+        if not left(None):
+            return self.identity(), value
+        return value, self.copy(value)
+
+    def copy(self, value: Value) -> Value:
+        """A value that shares nothing mutable with the first."""
+        return value
+
+    def is_identity(self, value: Value) -> bool:
+        """Whether a value is the identity, so that it need not be kept."""
+        return bool(value == self.identity())
+
+    def _type(self, ddl: str) -> pa.DataType:
+        """The Arrow type of a one-column DDL type; mistakes are kept for the class to report."""
+        try:
+            return Schema.parse(f"value {ddl}").fields[0].type
+        except (SchemaError, IndexError) as error:
+            message = error.message if isinstance(error, SchemaError) else f"{ddl!r} is no type"
+            self.mistakes.append(("BAD_SCHEMA", message))
+            return pa.null()
+
+
+class Sum(Field):
+    """A running total. Two readers of one sum must depend on each other: only one side can hold it."""
+
+    conflicts = frozenset({*_CHANGES, (READ, READ)})
+
+    def __init__(self, type_: str = "long", **accesses: Iterable[Tag]) -> None:
+        super().__init__(**accesses)
+        self.type = self._type(type_)
+        numeric = pa.types.is_integer(self.type) or pa.types.is_floating(self.type) or pa.types.is_decimal(self.type)
+        if not numeric and not self.mistakes:
+            self.mistakes.append(("BAD_SCHEMA", f"a Sum is of a number type, got {type_!r}"))
+
+    def identity(self) -> Value:
+        if pa.types.is_floating(self.type):
+            return 0.0
+        return Decimal(0) if pa.types.is_decimal(self.type) else 0
+
+    def join(self, left: Value, right: Value) -> Value:
+        return left + right
+
+
+class Count(Sum):
+    """A number of events."""
+
+    def __init__(self, **accesses: Iterable[Tag]) -> None:
+        Field.__init__(self, **accesses)
+        self.type = pa.int64()
+
+
+class _Extreme(Field):
+    pick: ClassVar[Callable[..., Any]]
+
+    def __init__(self, type_: str = "long", **accesses: Iterable[Tag]) -> None:
+        super().__init__(**accesses)
+        self.type = self._type(type_)
+
+    def identity(self) -> Value:
+        return None
+
+    def join(self, left: Value, right: Value) -> Value:
+        return type(self).pick(left, right)
+
+
+class Max(_Extreme):
+    """The largest value seen; None before the first. Add with ``state.f = fl.greatest(state.f, x)``."""
+
+    pick = staticmethod(greatest)
+
+
+class Min(_Extreme):
+    """The smallest value seen; None before the first. Add with ``state.f = fl.least(state.f, x)``."""
+
+    pick = staticmethod(least)
+
+
+class Set(Field):
+    """A set of values, merged by union."""
+
+    mutable = True
+
+    def __init__(self, type_: str = "long", **accesses: Iterable[Tag]) -> None:
+        super().__init__(**accesses)
+        self.type = self._type(type_)
+
+    def identity(self) -> Value:
+        return set()
+
+    def join(self, left: Value, right: Value) -> Value:
+        small, large = (left, right) if len(left) < len(right) else (right, left)
+        large |= small
+        return large
+
+    def copy(self, value: Value) -> Value:
+        return set(value)
+
+
+class Replicated(Field):
+    """A value that every side may read and one side may set: copied on fork.
+
+    On join, the side that holds something else than ``initial`` wins. Sides differ only where one of them set the
+    value, and then the other had no tag that observes it and was given ``initial``.
+    """
+
+    conflicts = frozenset({(READ, SET), (SET, READ), (SET, SET)})
+
+    def __init__(self, type_: str, initial: Value = None, **accesses: Iterable[Tag]) -> None:
+        super().__init__(**accesses)
+        self.type = self._type(type_)
+        self.initial = initial
+        self.mutable = pa.types.is_nested(self.type)
+        if ADD in self.declared:
+            self.mistakes.append(("REPLICATED_ADD", "a Replicated field can't be added to; use set_by="))
+
+    def identity(self) -> Value:
+        return self.copy(self.initial)
+
+    def join(self, left: Value, right: Value) -> Value:
+        return right if self.is_identity(left) else left
+
+    def copy(self, value: Value) -> Value:
+        return copy.deepcopy(value) if self.mutable else value
+
+
+class Tuple(Field):
+    """Several fields as one tuple value, for example ``PerKey(Tuple(Sum("double"), Count()))``.
+
+    A tuple is replaced as a whole, so it is read and set, never added to, unless ``added_by=`` says that a tag only
+    ever adds to each of its parts.
+    """
+
+    def __init__(self, *parts: Field, **accesses: Iterable[Tag]) -> None:
+        super().__init__(**accesses)
+        self.parts = parts
+        self.mutable = any(part.mutable for part in parts)
+        self.mistakes += [mistake for part in parts for mistake in part.mistakes]
+        # A tuple is as strict as its strictest part.
+        self.conflicts = frozenset().union(*(part.conflicts for part in parts))  # type: ignore[misc]
+
+    def identity(self) -> Value:
+        return tuple(part.identity() for part in self.parts)
+
+    def join(self, left: Value, right: Value) -> Value:
+        return tuple(part.join(a, b) for part, a, b in zip(self.parts, left, right, strict=True))
+
+    def fork(self, value: Value, left: Observes, right: Observes) -> tuple[Value, Value]:
+        halves = [part.fork(v, left, right) for part, v in zip(self.parts, value, strict=True)]
+        return tuple(a for a, _ in halves), tuple(b for _, b in halves)
+
+    def copy(self, value: Value) -> Value:
+        return tuple(part.copy(v) for part, v in zip(self.parts, value, strict=True))
+
+
+class PerKey(Field):
+    """A map from keys to values of another field; a key that was never written has that field's identity."""
+
+    mutable = True
+
+    def __init__(self, inner: Field, **accesses: Iterable[Tag]) -> None:
+        super().__init__(**accesses)
+        self.inner = inner
+        self.conflicts = inner.conflicts  # type: ignore[misc]
+        self.mistakes += inner.mistakes
+        if isinstance(inner, PerKey):
+            self.mistakes.append(("BAD_FIELD", "PerKey of PerKey: use one PerKey, or a keyed program"))
+
+    def identity(self) -> Value:
+        return KeyMap(self.inner)
+
+    def join(self, left: Value, right: Value) -> Value:
+        small, large = (left, right) if len(left) < len(right) else (right, left)
+        for key, value in small.items():
+            pair = (value, large[key]) if small is left else (large[key], value)
+            large[key] = self.inner.join(*pair)
+        return large
+
+    def fork(self, value: Value, left: Observes, right: Observes) -> tuple[Value, Value]:
+        halves = KeyMap(self.inner), KeyMap(self.inner)
+        for key, entry in value.items():
+            pair = self.inner.fork(entry, lambda _, k=key: left(k), lambda _, k=key: right(k))
+            for half, part in zip(halves, pair, strict=True):
+                if not self.inner.is_identity(part):
+                    half[key] = part
+        return halves
+
+    def copy(self, value: Value) -> Value:
+        return KeyMap(self.inner, {key: self.inner.copy(entry) for key, entry in value.items()})
+
+
+class Default(Protocol):
+    """What a :class:`KeyMap` needs to know of the values it holds."""
+
+    @property
+    def mutable(self) -> bool:
+        """Whether a value can be changed through a reference to it."""
+
+    def identity(self) -> Value:
+        """A fresh value for a missing key."""
+
+    def is_identity(self, value: Value) -> bool:
+        """Whether a value is that of a missing key."""
+
+
+class KeyMap(dict[Key, Value]):
+    """A dict with a field's identity for missing keys; entries equal to the identity do not count."""
+
+    __slots__ = ("field",)
+
+    def __init__(self, field: Default, entries: dict[Key, Value] | None = None) -> None:
+        super().__init__(entries or {})
+        self.field = field
+
+    def __missing__(self, key: Key) -> Value:
+        value = self.field.identity()
+        if self.field.mutable:  # it will be changed in place, so it must be kept
+            self[key] = value
+        return value
+
+    def pruned(self) -> dict[Key, Value]:
+        """The entries that differ from the identity."""
+        return {key: value for key, value in self.items() if not self.field.is_identity(value)}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, KeyMap) and self.pruned() == other.pruned()
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (KeyMap, (self.field, dict(self)))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> KeyMap:
+        return KeyMap(self.field, copy.deepcopy(dict(self), memo))
+
+    def __repr__(self) -> str:
+        return repr(self.pruned())

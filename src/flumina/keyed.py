@@ -1,0 +1,145 @@
+"""Programs written for one key and lifted to all keys.
+
+The lifted state is a map from keys to one-key states; a key that was never seen has the initial state. Where only one
+side of a fork has a key's events, that key's state goes there whole; where both have some, the one-key fork divides
+it; a side with an unkeyed tag sees all keys. The first event of a key may come on either side of a fork, so the
+one-key program must satisfy::
+
+    join(init, init) = init
+
+Fields do by construction; own ``init`` and ``join`` are checked (it is C2 for a key that nobody has seen).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from flumina.definition import Definition, Fork, Join, StateKind
+from flumina.fields import KeyMap
+from flumina.program import Program
+from flumina.state import same
+from flumina.tagsets import UNKEYED, TagSet
+
+if TYPE_CHECKING:
+    from flumina.batch import Batch
+    from flumina.emit import Emit
+    from flumina.events import Event
+
+State = Any
+
+
+class KeyedProgram(Program, abstract=True):
+    """A program about one key; flumina runs it for every key.
+
+    Write ``update`` (and ``fork`` and ``join``, if state is not declared) as if there were one key only. ``depends``
+    means "for equal keys". Tags without a key see all keys: they go to ``update_all(self, states, event, emit)`` with
+    a map from keys to states.
+    """
+
+    _one_key: ClassVar[bool] = True
+
+    def _define(self) -> Definition:
+        one = super()._define()
+        lifted = Lifted(one, getattr(self, "update_all", None))
+        kind = StateKind(
+            "States",
+            one.everything,
+            lifted.update,
+            None if one.kinds[one.initial].update_batch is None else lifted.update_batch,
+        )
+        return replace(
+            one,
+            kinds={kind.name: kind},
+            initial=kind.name,
+            init=lifted.init,
+            forks=(Fork(kind.name, kind.name, kind.name, lifted.fork),),
+            joins=(Join(kind.name, kind.name, kind.name, lifted.join),),
+            lifted=lifted,
+        )
+
+
+@dataclass(frozen=True)
+class Lifted:
+    """A one-key program over a map of keys; also the default value of that map's entries."""
+
+    one: Definition
+    update_all: Callable[[KeyMap, Event, Emit], State | None] | None
+
+    mutable: ClassVar[bool] = True
+
+    def identity(self) -> State:
+        """The state of a key before its first event."""
+        return self.one.init()
+
+    def is_identity(self, state: State) -> bool:
+        """Whether a key's state is the initial one, so that it need not be kept."""
+        return same(state, self.one.init(), self.one.tolerance)
+
+    @property
+    def kind(self) -> StateKind:
+        """The state type of one key."""
+        return self.one.kinds[self.one.initial]
+
+    def init(self) -> KeyMap:
+        """No key has been seen."""
+        return KeyMap(self)
+
+    def update(self, states: KeyMap, event: Event, emit: Emit) -> State | None:
+        """One event: the state of its key, or all states for an unkeyed tag."""
+        if event.tag.key is None:
+            assert self.update_all is not None, "checked when the class was made"
+            return self.update_all(states, event, emit)
+        result = self.kind.update(states[event.key], event, emit)
+        if result is not None:
+            states[event.key] = result
+        return None
+
+    def update_batch(self, states: KeyMap, batch: Batch, emit: Emit) -> State | None:
+        """A run of one tag: one call for each of its keys."""
+        if batch.tag.key is None:
+            for event in batch:
+                emit.event, emit.batch = event, None
+                states = self.update(states, event, emit) or states
+            emit.event = None
+            return states
+        encoded = batch.keys.dictionary_encode()
+        codes = encoded.indices.to_numpy(zero_copy_only=False)
+        keys = encoded.dictionary.to_pylist()
+        by_key = np.argsort(codes, kind="stable")
+        cuts = np.searchsorted(codes[by_key], np.arange(len(keys) + 1))
+        assert self.kind.update_batch is not None
+        for key, start, stop in zip(keys, cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
+            emit.batch = batch.take(by_key[start:stop])
+            result = self.kind.update_batch(states[key], emit.batch, emit)
+            if result is not None:
+                states[key] = result
+        return None
+
+    def fork(self, states: KeyMap, left: TagSet, right: TagSet) -> tuple[KeyMap, KeyMap]:
+        """Each key to the side that has its events; divided by the one-key fork where both have."""
+        halves = KeyMap(self), KeyMap(self)
+        divide = self.one.forks[0].function
+        for key, state in states.pruned().items():
+            of_left, of_right = left.at(key), right.at(key)
+            if of_right.is_empty():
+                halves[0][key] = state
+            elif of_left.is_empty():
+                halves[1][key] = state
+            else:
+                halves[0][key], halves[1][key] = divide(state, of_left, of_right)
+        return halves
+
+    def join(self, left: KeyMap, right: KeyMap) -> KeyMap:
+        """Keys that one side holds stay as they are; the others are joined."""
+        merge = self.one.joins[0].function
+        if len(left) >= len(right):
+            for key, state in right.items():
+                left[key] = merge(left[key], state) if key in left else state
+            return left
+        for key, state in left.items():
+            right[key] = merge(state, right[key]) if key in right else state
+        return right

@@ -1,0 +1,203 @@
+"""Everything that can be wrong with a program class as it is written, found in one pass."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
+
+from flumina.depends import Declaration
+from flumina.emit import EVENT_COLUMNS
+from flumina.errors import Problem, SchemaError, location
+from flumina.events import Tag
+from flumina.fields import Field
+from flumina.marks import PARAMETERS, Mark, StateType, marks, state_types
+from flumina.schema import Schema, type_name
+
+Members = dict[str, Any]
+_RESERVED = frozenset({*PARAMETERS, "depends", "output", "tolerance", "examples"})
+
+
+class _ProgramClass(Protocol):
+    """What is looked at of a program class."""
+
+    output: Any
+    _tags: Mapping[str, Tag]
+    _fields: Mapping[str, Field]
+    _one_key: bool
+
+
+def find(cls: _ProgramClass, members: Members, where: str) -> list[Problem]:
+    """All mistakes in a class; ``where`` is the line of its ``class`` statement."""
+    return [
+        *_tags(cls, members, where),
+        *_depends(cls, members, where),
+        *_outputs(cls, where),
+        *_signatures(members),
+        *_state(cls, members, where),
+    ]
+
+
+def place(function: Callable[..., Any]) -> str:
+    """``file:line`` of a function."""
+    code = inspect.unwrap(function).__code__
+    return location(code.co_filename, code.co_firstlineno)
+
+
+def _tags(cls: _ProgramClass, members: Members, where: str) -> Iterator[Problem]:
+    if not cls._tags:
+        yield Problem("NO_TAGS", "the program declares no tag", where, "for example: view = fl.Tag('user long')")
+    for member in (*cls._tags.values(), *cls._fields.values()):
+        for condition, message in member.mistakes:
+            yield Problem(condition, f"{member.name}: {message}", member.where)
+    for name in sorted({*cls._tags, *cls._fields} & _RESERVED):
+        kind = "tag" if name in cls._tags else "field"
+        yield Problem("RESERVED_NAME", f"a {kind} can't be called {name!r}", members[name].where)
+
+
+def _depends(cls: _ProgramClass, members: Members, where: str) -> Iterator[Problem]:
+    declared = members.get("depends")
+    if isinstance(declared, staticmethod):
+        declared = declared.__func__
+    if declared is None:
+        hint = "declare depends = fl.depends((a, b), ...); fl.depends() says that nothing depends on anything"
+        yield Problem("NO_DEPENDS", "the program does not say which tags depend on which", where, hint)
+    elif isinstance(declared, Declaration):
+        yield from _pairs(cls, declared)
+    elif inspect.isfunction(declared):
+        if len(inspect.signature(declared).parameters) != 2:
+            yield Problem("BAD_SIGNATURE", "depends takes two arguments (a, b), each with .tag and .key", place(declared))
+        for tag in cls._tags.values():
+            if tag.key is not None and tag.finite_keys is None:
+                hint = "list them: fl.Tag(..., keys=[...]); or declare the rule with fl.depends((a, b), ...)"
+                yield Problem("UNBOUNDED_KEYS", f"depends is a function, and tag {tag.name} has unbounded keys", tag.where, hint)
+    else:
+        yield Problem("BAD_DEPENDS", f"depends is {declared!r}", where, "use fl.depends(...) or a function of two")
+
+
+def _pairs(cls: _ProgramClass, declared: Declaration) -> Iterator[Problem]:
+    known = {id(tag) for tag in cls._tags.values()}
+    for a, b in (*declared.pairs, *declared.always):
+        for tag in dict.fromkeys((a, b)):
+            if id(tag) not in known:
+                name = "without a name" if tag.name == "?" else f"{tag.name!r}"
+                yield Problem(
+                    "UNDECLARED_TAG",
+                    f"depends names a tag {name} (made at {tag.where}) that is no tag of this program",
+                    declared.where,
+                )
+        same_key = (a, b) in declared.pairs and a.key is not None and b.key is not None
+        if same_key and a.key.type != b.key.type:
+            types = f"{a.name}: {type_name(a.key.type)}, {b.name}: {type_name(b.key.type)}"
+            yield Problem("KEY_TYPES", f"tags that depend by key have different key types ({types})", declared.where)
+    if cls._one_key:
+        for a, b in declared.always:
+            if a.key is not None and b.key is not None:
+                hint = "write it as a fl.Program with PerKey fields"
+                message = f"a keyed program is about one key, but {a.name} and {b.name} depend across keys"
+                yield Problem("ACROSS_KEYS", message, declared.where, hint)
+
+
+def _outputs(cls: _ProgramClass, where: str) -> Iterator[Problem]:
+    given = {"output": cls.output} if isinstance(cls.output, str) else cls.output
+    if not isinstance(given, Mapping):
+        yield Problem("BAD_SCHEMA", f"output is a schema or a dict of named schemas, got {given!r}", where)
+        return
+    for name, ddl in given.items():
+        try:
+            schema = Schema.parse(ddl)
+        except SchemaError as error:
+            yield Problem("BAD_SCHEMA", f"output {name!r}: {error.message}", where)
+            continue
+        if not schema.fields:
+            yield Problem("BAD_SCHEMA", f"output {name!r} has no columns", where)
+        for column in sorted({f.name for f in EVENT_COLUMNS} & set(schema.names)):
+            yield Problem("RESERVED_COLUMN", f"output {name!r}: {column!r} is added by flumina itself", where)
+        if not str(name).isidentifier() or name in ("columns", "event", "batch", "items", "drain"):
+            yield Problem("RESERVED_NAME", f"an output can't be called {name!r}", where)
+
+
+def _signatures(members: Members) -> Iterator[Problem]:
+    wanted = [(m, name, PARAMETERS[name]) for name, m in members.items() if name in PARAMETERS]
+    wanted += [(m, mark.role, PARAMETERS[mark.role]) for m in members.values() for mark in getattr(m, "__flumina__", ())]
+    for method, role, parameters in wanted:
+        if not inspect.isfunction(method):
+            continue
+        try:
+            inspect.signature(method).bind(*parameters)
+        except TypeError as error:
+            shape = f"def {method.__name__}({', '.join(parameters)})"
+            message = f"{method.__name__} as {role} must take {shape}: {error}"
+            yield Problem("BAD_SIGNATURE", message, place(method))
+
+
+def _state(cls: _ProgramClass, members: Members, where: str) -> Iterator[Problem]:
+    types, fields = state_types(members), cls._fields
+    own = [name for name in ("init", "fork", "join") if name in members]
+    if types and fields:
+        yield Problem("MIXED_STATE", "the program has both declared fields and state types; choose one", where)
+    elif fields and own:
+        yield Problem("MIXED_STATE", f"fork and join follow from the fields, but {', '.join(own)} is defined too", where)
+    elif types:
+        yield from _typed(cls, members, types, where)
+        return
+    elif not fields:
+        hint = "declare fields (fl.Sum, fl.Replicated, ...) to have them derived, or write them"
+        for name in ("init", "fork", "join"):
+            if name not in members:
+                yield Problem("NO_" + name.upper(), f"the program has no fields and no {name}", where, hint)
+    if "update" not in members:
+        yield Problem("NO_UPDATE", "the program has no update(self, state, event, emit)", where)
+    if cls._one_key:
+        yield from _one_key(cls, members, where)
+
+
+def _one_key(cls: _ProgramClass, members: Members, where: str) -> Iterator[Problem]:
+    keys = {tag.key.type for tag in cls._tags.values() if tag.key is not None}
+    if cls._tags and not keys:
+        yield Problem("NO_KEY", "a keyed program needs a tag with key=", where, "use fl.Program for programs without keys")
+    if len(keys) > 1:
+        yield Problem("KEY_TYPES", f"the tags have different key types: {sorted(type_name(k) for k in keys)}", where)
+    unkeyed = [tag.name for tag in cls._tags.values() if tag.key is None]
+    if unkeyed and "update_all" not in members:
+        message = f"tags without a key ({', '.join(unkeyed)}) need update_all(self, states, event, emit)"
+        yield Problem("NO_UPDATE", message, where)
+
+
+def _typed(cls: _ProgramClass, members: Members, types: Mapping[str, StateType], where: str) -> Iterator[Problem]:
+    first = next(iter(types.values()))
+    if first.tags:
+        yield Problem("INITIAL_TYPE", f"{first.name} is the first state type, so it takes all events", first.where)
+    marked = marks(members)
+    for name, mark in marked:
+        for t in mark.types:
+            if t not in types.values():
+                yield Problem("UNDECLARED_TYPE", f"{name} is marked for a state type of another class", place(members[name]))
+    for t in types.values():
+        if not any(mark.role == "update" and t in mark.types for _, mark in marked):
+            yield Problem("NO_UPDATE", f"state type {t.name} has no update", t.where, f"mark one with @fl.update({t.name})")
+        for tag in t.tags:
+            if tag not in cls._tags.values():
+                yield Problem("UNDECLARED_TAG", f"state type {t.name} names a tag that is not declared", t.where)
+    yield from _wiring(members, types, marked)
+    if "init" not in members:
+        yield Problem("NO_INIT", f"the program has no init(self) that makes a {first.name}", where)
+
+
+def _wiring(members: Members, types: Mapping[str, StateType], marked: list[tuple[str, Mark]]) -> Iterator[Problem]:
+    """Every type is reached by forks from the first, and every fork has the join that undoes it."""
+    forks = {name: mark.types for name, mark in marked if mark.role == "fork"}
+    joins = {mark.types for _, mark in marked if mark.role == "join"}
+    reached = {next(iter(types.values()))}
+    while more := {t for source, *into in forks.values() if source in reached for t in into} - reached:
+        reached |= more
+    for t in types.values():
+        if t not in reached:
+            yield Problem("UNREACHABLE_STATE", f"no fork leads from the first state type to {t.name}", t.where)
+    for name, (source, left, right) in forks.items():
+        if (left, right, source) not in joins:
+            wanted = f"@fl.join(({left.name}, {right.name}), {source.name})"
+            yield Problem("NO_JOIN", f"{name} has no join that undoes it", place(members[name]), f"mark one with {wanted}")
+    if not forks:
+        first = next(iter(types.values()))
+        yield Problem("NO_FORK", "the program has state types but no fork", first.where)

@@ -1,0 +1,124 @@
+"""The oracle: sort all events by O and fold ``update`` over them.
+
+Every other way of running a program is judged by this one: its outputs, as a multiset, must be these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from flumina import emit as emitting
+from flumina.batch import Batch
+from flumina.definition import Definition, fold
+from flumina.emit import ONLY_OUTPUT, Emit, Row
+from flumina.errors import InputError, UsageError
+from flumina.order import END, Point
+from flumina.program import AnyProgram, define
+from flumina.streams import Part, Stream, decode
+from flumina.ties import check_ties
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a program did with its input.
+
+    ``outputs`` holds one Arrow table for each declared output, in O: the declared columns, then ``event_ts`` and
+    ``event_stream`` of the event that caused the row. ``state`` is the state after the last event.
+    """
+
+    outputs: Mapping[str, pa.Table] = field(repr=False)
+    rows: Sequence[Row] = field(repr=False)
+    state: Any
+    events: int
+
+    @property
+    def output(self) -> pa.Table:
+        """The table of the only output."""
+        if ONLY_OUTPUT not in self.outputs:
+            raise UsageError("NAMED_OUTPUTS", f"the program has the outputs {list(self.outputs)}; use .outputs[name]")
+        return self.outputs[ONLY_OUTPUT]
+
+
+def spec(program: AnyProgram, streams: Sequence[Stream], *, until: Point = END) -> Result:
+    """Run the sequential program: all events up to the point ``until``, in the order O."""
+    definition = define(program)
+    parts = read(definition, streams)
+    check_ties(definition, parts)
+    batches = [part.batch for part in parts if len(part.batch)]
+    emit = Emit(definition.outputs)
+    state, count = definition.init(), 0
+    if batches:
+        merged = Batch.merge(batches)
+        count = _count_until(merged, until)
+        state = fold(definition.kinds[definition.initial], state, merged.slice(0, count), emit)
+    rows = emitting.rows(emit.drain())
+    ts_type = parts[0].ts_type if parts else pa.int64()
+    return Result(tables(definition, rows, ts_type), rows, state, count)
+
+
+def read(definition: Definition, streams: Sequence[Stream]) -> list[Part]:
+    """All parts of all streams as checked events."""
+    check_streams(definition, streams)
+    names = [stream.name for stream in streams]
+    parts = [
+        decode(stream, rank, number, table, names)
+        for rank, stream in enumerate(streams)
+        for number, table in enumerate(stream.parts())
+    ]
+    filled = [part for part in parts if len(part.batch)] or parts
+    for part in filled:
+        if part.ts_type != filled[0].ts_type:
+            raise InputError(
+                "TIMESTAMP_TYPES",
+                f"timestamps are {part.ts_type}, but those of stream {filled[0].stream.name!r} {filled[0].ts_type}",
+                stream=part.stream.name,
+                column=part.stream.ts,
+                hint="events of all streams are ordered together, so their timestamps must be of one kind",
+            )
+    return filled
+
+
+def check_streams(definition: Definition, streams: Sequence[Stream]) -> None:
+    """Streams that make sense for a program: at least one, distinct names, its own tags."""
+    if isinstance(streams, Stream) or not isinstance(streams, Sequence) or not streams:
+        raise UsageError("NO_STREAMS", f"{definition.name} needs a list of at least one Stream, got {streams!r}")
+    names = [stream.name for stream in streams]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError("STREAM_NAME", f"two streams are called {name!r}")
+    for stream in streams:
+        for tag in stream.tags:
+            if definition.tags.get(tag.name) is not tag:
+                raise UsageError(
+                    "UNKNOWN_TAG",
+                    f"stream {stream.name!r} carries a tag {tag.name!r} that is no tag of {definition.name}",
+                    hint=f"its tags are {list(definition.tags)}",
+                )
+
+
+def tables(definition: Definition, rows: Sequence[Row], ts_type: pa.DataType) -> dict[str, pa.Table]:
+    """Rows as one table for each output, with event timestamps of the kind that the input had."""
+    out = {}
+    for name, schema in definition.outputs.items():
+        table = emitting.table(schema, [row for row in rows if row.output == name])
+        if ts_type != pa.int64():
+            index = table.schema.get_field_index("event_ts")
+            table = table.set_column(index, pa.field("event_ts", ts_type, False), table.column(index).cast(ts_type))
+        out[name] = table
+    return out
+
+
+def _count_until(batch: Batch, until: Point) -> int:
+    """How many events of a batch in O lie at or before a point."""
+    low, high = 0, len(batch)
+    while low < high:
+        middle = (low + high) // 2
+        if batch.point(middle) <= until:
+            low = middle + 1
+        else:
+            high = middle
+    return low

@@ -1,0 +1,82 @@
+"""States: the record of declared fields, and how states are copied and compared."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping
+from dataclasses import fields as dataclass_fields
+from dataclasses import is_dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+
+class Record:
+    """The state of a program with declared fields: one attribute a field."""
+
+    def __init__(self, fields: Mapping[str, object]) -> None:
+        self.__dict__.update(fields)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 -- only reached for names that are no field
+        raise AttributeError(f"the state has no field {name!r}; declared: {list(self.__dict__)}")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Record) and self.__dict__ == other.__dict__
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"({', '.join(f'{name}={value!r}' for name, value in self.__dict__.items())})"
+
+
+def copied(state: Any) -> Any:  # noqa: ANN401
+    """A state that shares nothing mutable with the first."""
+    return copy.deepcopy(state)
+
+
+def same(left: Any, right: Any, tolerance: float = 0.0) -> bool:  # noqa: ANN401, PLR0911
+    """Whether two states (or outputs) are equal, looking into containers, arrays and objects.
+
+    ``tolerance`` is relative (and absolute below 1), for floats only.
+
+    >>> same({"a": [1.0, 2.0]}, {"a": [1.0, 2.0 + 1e-12]}), same(0.1 + 0.2, 0.3, 1e-9)
+    (False, True)
+    """
+    if isinstance(left, float) or isinstance(right, float):
+        return _same_number(left, right, tolerance)
+    if type(left) is not type(right):
+        return _is_number(left) and _is_number(right) and bool(left == right)
+    if isinstance(left, np.ndarray):
+        if left.dtype.kind == "f":
+            close = np.isclose(left, right, rtol=tolerance, atol=tolerance, equal_nan=True)
+            return left.shape == right.shape and bool(np.all(close))
+        return left.shape == right.shape and bool(np.all(left == right))
+    if isinstance(left, pa.Array | pa.ChunkedArray | pa.Table | pa.RecordBatch):
+        return bool(left.equals(right))
+    if hasattr(left, "pruned"):  # a KeyMap: entries equal to the identity do not count
+        left, right = left.pruned(), right.pruned()
+    if isinstance(left, dict):
+        return left.keys() == right.keys() and all(same(v, right[k], tolerance) for k, v in left.items())
+    if isinstance(left, list | tuple):
+        return len(left) == len(right) and all(same(a, b, tolerance) for a, b in zip(left, right, strict=True))
+    if is_dataclass(left):
+        return all(same(getattr(left, f.name), getattr(right, f.name), tolerance) for f in dataclass_fields(left))
+    if isinstance(left, Record) or type(left).__eq__ is object.__eq__:
+        return left is right or (hasattr(left, "__dict__") and same(vars(left), vars(right), tolerance))
+    return bool(left == right)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | Decimal | np.number) and not isinstance(value, bool)
+
+
+def _same_number(left: object, right: object, tolerance: float) -> bool:
+    if not (_is_number(left) and _is_number(right)):
+        return False
+    a, b = float(left), float(right)  # type: ignore[arg-type]
+    if math.isnan(a) or math.isnan(b):
+        return math.isnan(a) and math.isnan(b)
+    return a == b or math.isclose(a, b, rel_tol=tolerance, abs_tol=tolerance)
