@@ -7,9 +7,9 @@ own columns; where a batch holds several tags, two index vectors say which table
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,7 +43,9 @@ class Batch:
     row_of: Ints | None = None
 
     @staticmethod
-    def one_tag(tag: Tag, table: pa.RecordBatch, ts: Ints, rank: Ints | int, seq: Ints, streams: Sequence[str]) -> Batch:
+    def one_tag(
+        tag: Tag, table: pa.RecordBatch, ts: Ints, rank: Ints | int, seq: Ints, streams: Sequence[str]
+    ) -> Batch:
         """A batch of one tag from columns that have been validated; a rank given as one number costs no memory."""
         ranks = np.broadcast_to(np.int64(rank), len(ts)) if isinstance(rank, int) else rank
         return Batch((tag,), (table,), ts, ranks, seq, tuple(streams))
@@ -105,7 +107,8 @@ class Batch:
                 f"column {column!r} of tag {self.tag.name!r} has {array.null_count} nulls",
                 hint="declare it NOT NULL, so that input is checked, or use batch.arrow(column)",
             )
-        return array.to_numpy(zero_copy_only=False)
+        values: npt.NDArray[Any] = array.to_numpy(zero_copy_only=False)
+        return values
 
     @property
     def keys(self) -> pa.Array:
@@ -133,9 +136,7 @@ class Batch:
         ts, rank, seq = self.ts[indices], self.rank[indices], self.seq[indices]
         if self.table_of is None or self.row_of is None:
             return Batch(self.tags, (_take_rows(self.tables[0], indices),), ts, rank, seq, self.streams)
-        return Batch(
-            self.tags, self.tables, ts, rank, seq, self.streams, self.table_of[indices], self.row_of[indices]
-        )
+        return Batch(self.tags, self.tables, ts, rank, seq, self.streams, self.table_of[indices], self.row_of[indices])
 
     def runs(self) -> Iterator[Batch]:
         """The batch cut into maximal runs of one tag."""

@@ -48,9 +48,7 @@ class DeclaredState:
         ]
         problems += _conflicts(fields, found, depends, one_key=one_key)
         observers = {
-            name: tuple(
-                dict.fromkeys((a.tag, a.own_key) for a in found if a.field == name and a.kind in (READ, SET))
-            )
+            name: tuple(dict.fromkeys((a.tag, a.own_key) for a in found if a.field == name and a.kind in (READ, SET)))
             for name in fields
         }
         observing = {tag for by in observers.values() for tag, _ in by}
@@ -83,7 +81,7 @@ def _conflicts(
     fields: Mapping[str, Field], found: Sequence[Access], depends: Dependence, *, one_key: bool
 ) -> list[Problem]:
     """Pairs of accesses to one field by tags that do not depend on each other, where they must."""
-    problems: dict[tuple[str, str, str], Problem] = {}
+    problems: dict[tuple[str, ...], Problem] = {}
     for name, field in fields.items():
         mine = [access for access in found if access.field == name]
         for a, b in combinations_with_replacement(mine, 2):

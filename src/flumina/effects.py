@@ -21,8 +21,12 @@ from flumina.errors import Problem, location
 from flumina.events import Tag
 from flumina.fields import ADD, READ, SET, Field, Max, Min, PerKey, Set, Sum
 
-_PURE_READERS = frozenset({"len", "sorted", "sum", "min", "max", "list", "tuple", "set", "frozenset", "bool", "any", "all"})
-_READING_METHODS = frozenset({"get", "items", "keys", "values", "copy", "isdisjoint", "issubset", "issuperset", "union"})
+_PURE_READERS = frozenset(
+    {"len", "sorted", "sum", "min", "max", "list", "tuple", "set", "frozenset", "bool", "any", "all"}
+)
+_READING_METHODS = frozenset(
+    {"get", "items", "keys", "values", "copy", "isdisjoint", "issubset", "issuperset", "union"}
+)
 _ROLES = ("self", "state", "event", "emit")
 
 
@@ -121,7 +125,7 @@ class _Reader:
         return inner
 
     def expression_or_block(self, node: ast.AST, live: frozenset[str]) -> frozenset[str]:
-        if isinstance(node, (ast.excepthandler, ast.match_case)):
+        if isinstance(node, ast.ExceptHandler | ast.match_case):
             return self.block(node.body, live)
         if isinstance(node, ast.withitem):
             self.expression(node.context_expr, live)
@@ -327,8 +331,8 @@ class _Reader:
         """``self.helper(state, event, ...)``: walk the helper with its parameters bound."""
         assert isinstance(node.func, ast.Attribute)
         method = inspect.getattr_static(self.owner, node.func.attr, None)
-        plain = inspect.isfunction(method) and not node.keywords and not any(
-            isinstance(a, ast.Starred) for a in node.args
+        plain = (
+            inspect.isfunction(method) and not node.keywords and not any(isinstance(a, ast.Starred) for a in node.args)
         )
         if not plain or node.func.attr in self.visiting:
             self.escape(node, live)
@@ -446,7 +450,9 @@ class _Reader:
         for name in self.fields:
             self.note(live, name, (READ, SET), node, own_key=None)
 
-    def note(self, live: frozenset[str], name: str, kinds: Iterable[str], node: ast.AST, *, own_key: str | None) -> None:
+    def note(
+        self, live: frozenset[str], name: str, kinds: Iterable[str], node: ast.AST, *, own_key: str | None
+    ) -> None:
         where = self.line(node)
         for tag in sorted(live):
             key = self.tags[tag].key

@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 ONLY_OUTPUT = "output"
 """The name of the output of a program that declares one schema rather than named ones."""
 
-EVENT_COLUMNS = (pa.field("event_ts", pa.int64(), nullable=False), pa.field("event_stream", pa.string(), nullable=False))
+EVENT_COLUMNS = (
+    pa.field("event_ts", pa.int64(), nullable=False),
+    pa.field("event_stream", pa.string(), nullable=False),
+)
 """What every output table has behind the user's columns: when and where the causing event was."""
 
 _MUTABLE = (list, set, dict)
@@ -88,9 +91,7 @@ class Channel:
             values = self._positional(values, named)
         if len(values) != self._width:
             raise self._error(f"takes {self._width} columns ({self._schema}), got {len(values)}")
-        arrays = [
-            self._array(field, value) for field, value in zip(self._schema.fields, values, strict=True)
-        ]
+        arrays = [self._array(field, value) for field, value in zip(self._schema.fields, values, strict=True)]
         causes = np.arange(len(batch)) if at is None else self._causes(at, len(batch))
         if {len(array) for array in arrays} - {len(causes)}:
             sizes = ", ".join(f"{f.name}: {len(a)}" for f, a in zip(self._schema.fields, arrays, strict=True))
@@ -185,9 +186,7 @@ def table(schema: Schema, items: Sequence[Row | Chunk]) -> pa.Table:
         pending = []
         names = pa.array(item.batch.streams, pa.string())
         streams = names.take(pa.array(item.batch.rank[item.at]))
-        pieces.append(
-            pa.record_batch([*item.columns.columns, pa.array(item.batch.ts[item.at]), streams], schema=full)
-        )
+        pieces.append(pa.record_batch([*item.columns.columns, pa.array(item.batch.ts[item.at]), streams], schema=full))
     pieces += _row_batch(schema, full, pending)
     return pa.Table.from_batches(pieces, schema=full)
 
@@ -196,9 +195,7 @@ def _row_batch(schema: Schema, full: pa.Schema, pending: Sequence[Row]) -> list[
     if not pending:
         return []
     columns = zip(*(row.values for row in pending), strict=True) if len(schema) else ()
-    arrays = [
-        _column(field, list(values), pending) for field, values in zip(schema.fields, columns, strict=True)
-    ]
+    arrays = [_column(field, list(values), pending) for field, values in zip(schema.fields, columns, strict=True)]
     arrays.append(pa.array([row.event.ts for row in pending], pa.int64()))
     arrays.append(pa.array([row.event.stream for row in pending], pa.string()))
     return [pa.record_batch(arrays, schema=full)]

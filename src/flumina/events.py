@@ -28,7 +28,7 @@ KEY_TYPES = (pa.int32(), pa.int64(), pa.string(), pa.binary())
 
 def user_line(depth: int = 1) -> str:
     """``file:line`` of the code that called the caller (``depth`` frames up)."""
-    frame = sys._getframe(depth + 1)  # noqa: SLF001 -- the documented way to name a caller cheaply
+    frame = sys._getframe(depth + 1)
     return location(frame.f_code.co_filename, frame.f_lineno)
 
 
@@ -121,7 +121,7 @@ class Tag:
                 "COLUMNS",
                 f"an event of tag {self.name!r} has the columns {list(self.columns.names)}, got {sorted(columns)}",
             )
-        return self.event_class._make((ts, stream, seq, key, *(columns[n] for n in self.columns.names)))
+        return _revive(self, (ts, stream, seq, key, *(columns[n] for n in self.columns.names)))
 
     def __repr__(self) -> str:
         key = "" if self.key is None else f", key={f'{self.key.name} {type_name(self.key.type)}'!r}"

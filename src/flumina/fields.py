@@ -75,7 +75,7 @@ def least(*values: Ordered | None) -> Ordered | None:
 class Field(ABC):
     """A piece of declared state. ``read_by``, ``added_by`` and ``set_by`` replace what is read off ``update``."""
 
-    conflicts: ClassVar[frozenset[tuple[str, str]]] = frozenset(_CHANGES)
+    conflicts: frozenset[tuple[str, str]] = frozenset(_CHANGES)
     """Pairs of accesses that need dependent tags."""
     mutable = False
     """Whether the value can be changed through a reference to it."""
@@ -251,7 +251,7 @@ class Tuple(Field):
         self.mutable = any(part.mutable for part in parts)
         self.mistakes += [mistake for part in parts for mistake in part.mistakes]
         # A tuple is as strict as its strictest part.
-        self.conflicts = frozenset().union(*(part.conflicts for part in parts))  # type: ignore[misc]
+        self.conflicts = frozenset().union(*(part.conflicts for part in parts))
 
     def identity(self) -> Value:
         return tuple(part.identity() for part in self.parts)
@@ -275,7 +275,7 @@ class PerKey(Field):
     def __init__(self, inner: Field, **accesses: Iterable[Tag]) -> None:
         super().__init__(**accesses)
         self.inner = inner
-        self.conflicts = inner.conflicts  # type: ignore[misc]
+        self.conflicts = inner.conflicts
         self.mistakes += inner.mistakes
         if isinstance(inner, PerKey):
             self.mistakes.append(("BAD_FIELD", "PerKey of PerKey: use one PerKey, or a keyed program"))
@@ -293,7 +293,7 @@ class PerKey(Field):
     def fork(self, value: Value, left: Observes, right: Observes) -> tuple[Value, Value]:
         halves = KeyMap(self.inner), KeyMap(self.inner)
         for key, entry in value.items():
-            pair = self.inner.fork(entry, lambda _, k=key: left(k), lambda _, k=key: right(k))
+            pair = self.inner.fork(entry, _constant(left(key)), _constant(right(key)))
             for half, part in zip(halves, pair, strict=True):
                 if not self.inner.is_identity(part):
                     half[key] = part
@@ -301,6 +301,10 @@ class PerKey(Field):
 
     def copy(self, value: Value) -> Value:
         return KeyMap(self.inner, {key: self.inner.copy(entry) for key, entry in value.items()})
+
+
+def _constant(yes: bool) -> Observes:  # noqa: FBT001 -- it is the value
+    return lambda _: yes
 
 
 class Default(Protocol):
@@ -342,7 +346,7 @@ class KeyMap(dict[Key, Value]):
     def __ne__(self, other: object) -> bool:
         return not self == other
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def __reduce__(self) -> tuple[object, ...]:
         return (KeyMap, (self.field, dict(self)))

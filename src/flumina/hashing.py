@@ -93,7 +93,8 @@ def hash_column(keys: pa.Array | pa.ChunkedArray) -> U64:
     if keys.null_count:
         raise UsageError("NULL_KEY", f"{keys.null_count} of {len(keys)} keys are null")
     if pa.types.is_dictionary(keys.type):
-        return hash_column(keys.dictionary)[keys.indices.to_numpy(zero_copy_only=False)]
+        hashes: U64 = hash_column(keys.dictionary)[keys.indices.to_numpy(zero_copy_only=False)]
+        return hashes
     if pa.types.is_integer(keys.type):
         return _mix(keys.to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64))
     if pa.types.is_string(keys.type) or pa.types.is_binary(keys.type):

@@ -22,7 +22,7 @@ from flumina.definition import Definition, Fork, Join, StateKind
 from flumina.fields import KeyMap
 from flumina.program import Program
 from flumina.state import same
-from flumina.tagsets import UNKEYED, TagSet
+from flumina.tagsets import TagSet
 
 if TYPE_CHECKING:
     from flumina.batch import Batch

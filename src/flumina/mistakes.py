@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from flumina.depends import Declaration
 from flumina.emit import EVENT_COLUMNS
@@ -21,13 +21,13 @@ _RESERVED = frozenset({*PARAMETERS, "depends", "output", "tolerance", "examples"
 class _ProgramClass(Protocol):
     """What is looked at of a program class."""
 
-    output: Any
-    _tags: Mapping[str, Tag]
-    _fields: Mapping[str, Field]
-    _one_key: bool
+    output: ClassVar[Any]
+    _tags: ClassVar[dict[str, Tag]]
+    _fields: ClassVar[dict[str, Field]]
+    _one_key: ClassVar[bool]
 
 
-def find(cls: _ProgramClass, members: Members, where: str) -> list[Problem]:
+def find(cls: type[_ProgramClass], members: Members, where: str) -> list[Problem]:
     """All mistakes in a class; ``where`` is the line of its ``class`` statement."""
     return [
         *_tags(cls, members, where),
@@ -44,10 +44,11 @@ def place(function: Callable[..., Any]) -> str:
     return location(code.co_filename, code.co_firstlineno)
 
 
-def _tags(cls: _ProgramClass, members: Members, where: str) -> Iterator[Problem]:
+def _tags(cls: type[_ProgramClass], members: Members, where: str) -> Iterator[Problem]:
     if not cls._tags:
         yield Problem("NO_TAGS", "the program declares no tag", where, "for example: view = fl.Tag('user long')")
-    for member in (*cls._tags.values(), *cls._fields.values()):
+    declared: list[Tag | Field] = [*cls._tags.values(), *cls._fields.values()]
+    for member in declared:
         for condition, message in member.mistakes:
             yield Problem(condition, f"{member.name}: {message}", member.where)
     for name in sorted({*cls._tags, *cls._fields} & _RESERVED):
@@ -55,7 +56,7 @@ def _tags(cls: _ProgramClass, members: Members, where: str) -> Iterator[Problem]
         yield Problem("RESERVED_NAME", f"a {kind} can't be called {name!r}", members[name].where)
 
 
-def _depends(cls: _ProgramClass, members: Members, where: str) -> Iterator[Problem]:
+def _depends(cls: type[_ProgramClass], members: Members, where: str) -> Iterator[Problem]:
     declared = members.get("depends")
     if isinstance(declared, staticmethod):
         declared = declared.__func__
@@ -66,16 +67,20 @@ def _depends(cls: _ProgramClass, members: Members, where: str) -> Iterator[Probl
         yield from _pairs(cls, declared)
     elif inspect.isfunction(declared):
         if len(inspect.signature(declared).parameters) != 2:
-            yield Problem("BAD_SIGNATURE", "depends takes two arguments (a, b), each with .tag and .key", place(declared))
+            yield Problem(
+                "BAD_SIGNATURE", "depends takes two arguments (a, b), each with .tag and .key", place(declared)
+            )
         for tag in cls._tags.values():
             if tag.key is not None and tag.finite_keys is None:
                 hint = "list them: fl.Tag(..., keys=[...]); or declare the rule with fl.depends((a, b), ...)"
-                yield Problem("UNBOUNDED_KEYS", f"depends is a function, and tag {tag.name} has unbounded keys", tag.where, hint)
+                yield Problem(
+                    "UNBOUNDED_KEYS", f"depends is a function, and tag {tag.name} has unbounded keys", tag.where, hint
+                )
     else:
         yield Problem("BAD_DEPENDS", f"depends is {declared!r}", where, "use fl.depends(...) or a function of two")
 
 
-def _pairs(cls: _ProgramClass, declared: Declaration) -> Iterator[Problem]:
+def _pairs(cls: type[_ProgramClass], declared: Declaration) -> Iterator[Problem]:
     known = {id(tag) for tag in cls._tags.values()}
     for a, b in (*declared.pairs, *declared.always):
         for tag in dict.fromkeys((a, b)):
@@ -86,8 +91,7 @@ def _pairs(cls: _ProgramClass, declared: Declaration) -> Iterator[Problem]:
                     f"depends names a tag {name} (made at {tag.where}) that is no tag of this program",
                     declared.where,
                 )
-        same_key = (a, b) in declared.pairs and a.key is not None and b.key is not None
-        if same_key and a.key.type != b.key.type:
+        if (a, b) in declared.pairs and a.key is not None and b.key is not None and a.key.type != b.key.type:
             types = f"{a.name}: {type_name(a.key.type)}, {b.name}: {type_name(b.key.type)}"
             yield Problem("KEY_TYPES", f"tags that depend by key have different key types ({types})", declared.where)
     if cls._one_key:
@@ -98,7 +102,7 @@ def _pairs(cls: _ProgramClass, declared: Declaration) -> Iterator[Problem]:
                 yield Problem("ACROSS_KEYS", message, declared.where, hint)
 
 
-def _outputs(cls: _ProgramClass, where: str) -> Iterator[Problem]:
+def _outputs(cls: type[_ProgramClass], where: str) -> Iterator[Problem]:
     given = {"output": cls.output} if isinstance(cls.output, str) else cls.output
     if not isinstance(given, Mapping):
         yield Problem("BAD_SCHEMA", f"output is a schema or a dict of named schemas, got {given!r}", where)
@@ -119,7 +123,9 @@ def _outputs(cls: _ProgramClass, where: str) -> Iterator[Problem]:
 
 def _signatures(members: Members) -> Iterator[Problem]:
     wanted = [(m, name, PARAMETERS[name]) for name, m in members.items() if name in PARAMETERS]
-    wanted += [(m, mark.role, PARAMETERS[mark.role]) for m in members.values() for mark in getattr(m, "__flumina__", ())]
+    wanted += [
+        (m, mark.role, PARAMETERS[mark.role]) for m in members.values() for mark in getattr(m, "__flumina__", ())
+    ]
     for method, role, parameters in wanted:
         if not inspect.isfunction(method):
             continue
@@ -131,13 +137,15 @@ def _signatures(members: Members) -> Iterator[Problem]:
             yield Problem("BAD_SIGNATURE", message, place(method))
 
 
-def _state(cls: _ProgramClass, members: Members, where: str) -> Iterator[Problem]:
+def _state(cls: type[_ProgramClass], members: Members, where: str) -> Iterator[Problem]:
     types, fields = state_types(members), cls._fields
     own = [name for name in ("init", "fork", "join") if name in members]
     if types and fields:
         yield Problem("MIXED_STATE", "the program has both declared fields and state types; choose one", where)
     elif fields and own:
-        yield Problem("MIXED_STATE", f"fork and join follow from the fields, but {', '.join(own)} is defined too", where)
+        yield Problem(
+            "MIXED_STATE", f"fork and join follow from the fields, but {', '.join(own)} is defined too", where
+        )
     elif types:
         yield from _typed(cls, members, types, where)
         return
@@ -152,10 +160,12 @@ def _state(cls: _ProgramClass, members: Members, where: str) -> Iterator[Problem
         yield from _one_key(cls, members, where)
 
 
-def _one_key(cls: _ProgramClass, members: Members, where: str) -> Iterator[Problem]:
+def _one_key(cls: type[_ProgramClass], members: Members, where: str) -> Iterator[Problem]:
     keys = {tag.key.type for tag in cls._tags.values() if tag.key is not None}
     if cls._tags and not keys:
-        yield Problem("NO_KEY", "a keyed program needs a tag with key=", where, "use fl.Program for programs without keys")
+        yield Problem(
+            "NO_KEY", "a keyed program needs a tag with key=", where, "use fl.Program for programs without keys"
+        )
     if len(keys) > 1:
         yield Problem("KEY_TYPES", f"the tags have different key types: {sorted(type_name(k) for k in keys)}", where)
     unkeyed = [tag.name for tag in cls._tags.values() if tag.key is None]
@@ -164,7 +174,7 @@ def _one_key(cls: _ProgramClass, members: Members, where: str) -> Iterator[Probl
         yield Problem("NO_UPDATE", message, where)
 
 
-def _typed(cls: _ProgramClass, members: Members, types: Mapping[str, StateType], where: str) -> Iterator[Problem]:
+def _typed(cls: type[_ProgramClass], members: Members, types: Mapping[str, StateType], where: str) -> Iterator[Problem]:
     first = next(iter(types.values()))
     if first.tags:
         yield Problem("INITIAL_TYPE", f"{first.name} is the first state type, so it takes all events", first.where)
@@ -172,10 +182,14 @@ def _typed(cls: _ProgramClass, members: Members, types: Mapping[str, StateType],
     for name, mark in marked:
         for t in mark.types:
             if t not in types.values():
-                yield Problem("UNDECLARED_TYPE", f"{name} is marked for a state type of another class", place(members[name]))
+                yield Problem(
+                    "UNDECLARED_TYPE", f"{name} is marked for a state type of another class", place(members[name])
+                )
     for t in types.values():
         if not any(mark.role == "update" and t in mark.types for _, mark in marked):
-            yield Problem("NO_UPDATE", f"state type {t.name} has no update", t.where, f"mark one with @fl.update({t.name})")
+            yield Problem(
+                "NO_UPDATE", f"state type {t.name} has no update", t.where, f"mark one with @fl.update({t.name})"
+            )
         for tag in t.tags:
             if tag not in cls._tags.values():
                 yield Problem("UNDECLARED_TAG", f"state type {t.name} names a tag that is not declared", t.where)
@@ -197,7 +211,9 @@ def _wiring(members: Members, types: Mapping[str, StateType], marked: list[tuple
     for name, (source, left, right) in forks.items():
         if (left, right, source) not in joins:
             wanted = f"@fl.join(({left.name}, {right.name}), {source.name})"
-            yield Problem("NO_JOIN", f"{name} has no join that undoes it", place(members[name]), f"mark one with {wanted}")
+            yield Problem(
+                "NO_JOIN", f"{name} has no join that undoes it", place(members[name]), f"mark one with {wanted}"
+            )
     if not forks:
         first = next(iter(types.values()))
         yield Problem("NO_FORK", "the program has state types but no fork", first.where)

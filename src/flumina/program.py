@@ -26,6 +26,7 @@ from flumina.mistakes import find
 from flumina.schema import Schema
 from flumina.tagsets import TagSet
 
+
 class Program:
     """Base of all programs: subclass it, declare tags, ``depends``, ``output`` and state, and write ``update``.
 
@@ -104,7 +105,7 @@ class Program:
     def _untyped(self) -> _Parts:
         """One state type: declared fields, or the user's own init, fork and join."""
         me: Any = self
-        source = me if type(self)._declared is None else type(self)._declared
+        source: Any = type(self)._declared or me
         everything = TagSet.all_of(self._tags.values())
         kind = StateKind("State", everything, me.update, getattr(self, "update_batch", None))
         return (
@@ -134,13 +135,16 @@ class Program:
             )
             for name, t in types.items()
         }
-        forks = tuple(Fork(*(t.name for t in m.types), method) for m, method in marked if m.role == "fork")
-        joins = tuple(Join(*(t.name for t in m.types), method) for m, method in marked if m.role == "join")
+        names = [(mark.role, [t.name for t in mark.types], method) for mark, method in marked]
+        forks = tuple(Fork(ns[0], ns[1], ns[2], method) for role, ns, method in names if role == "fork")
+        joins = tuple(Join(ns[0], ns[1], ns[2], method) for role, ns, method in names if role == "join")
         me: Any = self
         return kinds, next(iter(types)), me.init, forks, joins
 
 
-_BLIND = frozenset({"NO_TAGS", "NO_DEPENDS", "BAD_DEPENDS", "UNDECLARED_TAG", "UNBOUNDED_KEYS", "NO_UPDATE", "BAD_SIGNATURE"})
+_BLIND = frozenset(
+    {"NO_TAGS", "NO_DEPENDS", "BAD_DEPENDS", "UNDECLARED_TAG", "UNBOUNDED_KEYS", "NO_UPDATE", "BAD_SIGNATURE"}
+)
 """Mistakes that leave nothing to derive a fork and a join from."""
 
 _Parts = tuple[dict[str, StateKind], str, Callable[[], Any], tuple[Fork, ...], tuple[Join, ...]]

@@ -107,7 +107,9 @@ def tables(definition: Definition, rows: Sequence[Row], ts_type: pa.DataType) ->
         table = emitting.table(schema, [row for row in rows if row.output == name])
         if ts_type != pa.int64():
             index = table.schema.get_field_index("event_ts")
-            table = table.set_column(index, pa.field("event_ts", ts_type, False), table.column(index).cast(ts_type))
+            table = table.set_column(
+                index, pa.field("event_ts", ts_type, nullable=False), table.column(index).cast(ts_type)
+            )
         out[name] = table
     return out
 

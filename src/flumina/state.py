@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import fields as dataclass_fields
 from dataclasses import is_dataclass
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,10 @@ class Record:
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 -- only reached for names that are no field
         raise AttributeError(f"the state has no field {name!r}; declared: {list(self.__dict__)}")
+
+    if TYPE_CHECKING:  # the fields of a program are known at run time only
+
+        def __setattr__(self, name: str, value: Any) -> None: ...  # noqa: ANN401
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Record) and self.__dict__ == other.__dict__
@@ -37,7 +41,7 @@ def copied(state: Any) -> Any:  # noqa: ANN401
     return copy.deepcopy(state)
 
 
-def same(left: Any, right: Any, tolerance: float = 0.0) -> bool:  # noqa: ANN401, PLR0911
+def same(left: Any, right: Any, tolerance: float = 0.0) -> bool:  # noqa: ANN401
     """Whether two states (or outputs) are equal, looking into containers, arrays and objects.
 
     ``tolerance`` is relative (and absolute below 1), for floats only.
@@ -64,7 +68,7 @@ def same(left: Any, right: Any, tolerance: float = 0.0) -> bool:  # noqa: ANN401
         return len(left) == len(right) and all(same(a, b, tolerance) for a, b in zip(left, right, strict=True))
     if is_dataclass(left):
         return all(same(getattr(left, f.name), getattr(right, f.name), tolerance) for f in dataclass_fields(left))
-    if isinstance(left, Record) or type(left).__eq__ is object.__eq__:
+    if isinstance(left, Record) or "__eq__" not in {name for c in type(left).__mro__[:-1] for name in vars(c)}:
         return left is right or (hasattr(left, "__dict__") and same(vars(left), vars(right), tolerance))
     return bool(left == right)
 

@@ -151,7 +151,9 @@ class _Decoder:
             batch = Batch.merge([batch])
         return Part(self.stream, self.rank, self.number, batch, ts_type)
 
-    def error(self, condition: str, message: str, column: str, row: int | None = None, hint: str | None = None) -> InputError:
+    def error(
+        self, condition: str, message: str, column: str, row: int | None = None, hint: str | None = None
+    ) -> InputError:
         return InputError(
             condition, message, stream=self.stream.name, part=self.number, row=row, column=column, hint=hint
         )
@@ -190,7 +192,8 @@ class _Decoder:
         if not pa.types.is_integer(column.type):
             raise self.error("COLUMN_TYPE", f"sequence numbers are integers, got {column.type}", name)
         self.check_nulls(column, name, "NULL_SEQ", "the sequence number is null")
-        return self.cast(column, pa.int64(), name).to_numpy()
+        numbers: Ints = self.cast(column, pa.int64(), name).to_numpy()
+        return numbers
 
     def check_sorted(self, ts: Ints) -> None:
         falls = np.flatnonzero(ts[1:] < ts[:-1])
@@ -239,7 +242,9 @@ class _Decoder:
         for value in encoded.dictionary.to_pylist():
             tag = self.stream.tag.get(value)
             if tag is None:
-                row = int(np.flatnonzero(pc.equal(column, pa.scalar(value, column.type)).to_numpy(zero_copy_only=False))[0])
+                row = int(
+                    np.flatnonzero(pc.equal(column, pa.scalar(value, column.type)).to_numpy(zero_copy_only=False))[0]
+                )
                 known = list(self.stream.tag)
                 raise self.error("UNKNOWN_TAG", f"{value!r} is none of the declared tags {known}", name, row)
             codes.append(tags.index(tag))

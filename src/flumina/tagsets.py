@@ -125,8 +125,8 @@ class KeySet:
         return inside
 
     def __str__(self) -> str:
-        included = sorted((repr(k) for k in self.flips if k in self))
-        excluded = sorted((repr(k) for k in self.flips if k not in self))
+        included = sorted(repr(k) for k in self.flips if k in self)
+        excluded = sorted(repr(k) for k in self.flips if k not in self)
         if not self.buckets:
             return ", ".join(included) or "nothing"
         count = self.buckets.bit_count()
@@ -212,4 +212,3 @@ class TagSet:
 
     def __str__(self) -> str:
         return ", ".join(n if k == UNKEYED else f"{n}({k})" for n, k in self.members) or "nothing"
-

@@ -12,6 +12,7 @@ import flumina as fl
 
 MODULO = 1000
 
+
 class Fraud(fl.Program):
     """A sum that rules read and reset, and a model that transactions read and rules set."""
 
@@ -47,11 +48,13 @@ class Fraud(fl.Program):
             state.model = (totals[-1] + int(batch["r"][-1])) % MODULO
             state.total = 0
 
+
 class Account(NamedTuple):
     """What is known between two rules."""
 
     total: int
     model: int | None
+
 
 class FraudByHand(fl.Program):
     """The same with a named tuple as state and its own fork and join."""

@@ -72,9 +72,7 @@ class KeyCounterByHand(fl.Program):
         else:
             emit(event.k, state.pop(event.key, 0))
 
-    def fork(
-        self, state: dict[int, int], left: fl.TagSet, right: fl.TagSet
-    ) -> tuple[dict[int, int], dict[int, int]]:
+    def fork(self, state: dict[int, int], left: fl.TagSet, right: fl.TagSet) -> tuple[dict[int, int], dict[int, int]]:
         """A key's count goes to the side that reads it; the right has the rest, as in the paper."""
         halves: tuple[dict[int, int], dict[int, int]] = ({}, {})
         for key, count in state.items():

@@ -56,9 +56,7 @@ class PageViewsByHand(fl.Program):
             emit(event.page, None, state.get(event.page))
             state[event.page] = event.info
 
-    def fork(
-        self, state: dict[str, str], left: fl.TagSet, right: fl.TagSet
-    ) -> tuple[dict[str, str], dict[str, str]]:
+    def fork(self, state: dict[str, str], left: fl.TagSet, right: fl.TagSet) -> tuple[dict[str, str], dict[str, str]]:
         """A page's information goes to every side that has any of its events, and to the left if none has."""
 
         def wants(side: fl.TagSet, page: str) -> bool:
