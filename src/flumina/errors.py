@@ -10,6 +10,7 @@
     ├── OutputError         ``emit`` was given something that does not fit the declared output
     ├── UserCodeError       the user's own function raised: which one, where, on which event
     ├── LawError            a program breaks a law of consistency; carries the counterexample
+    ├── PlanError           a plan is not valid for a program (all violations), or a plan file can't be read
     └── UsageError          a call that cannot be meant: wrong argument, unknown name
 
 An error has a *condition* (a stable upper-case name to match on), a message that says what and where,
@@ -114,6 +115,17 @@ class UserCodeError(FluminaError):
 
 class LawError(FluminaError):
     """A program breaks a law of consistency."""
+
+
+class PlanError(FluminaError):
+    """A plan can't be used; ``violations`` has everything that is wrong with a plan that could be read."""
+
+    def __init__(
+        self, condition: str, message: str, *, violations: Sequence[object] = (), hint: str | None = None
+    ) -> None:
+        self.violations = tuple(violations)
+        lines = "".join(f"\n  {number}. {violation}" for number, violation in enumerate(self.violations, 1))
+        super().__init__(condition, message + lines, hint=hint)
 
 
 @dataclass(frozen=True, slots=True)

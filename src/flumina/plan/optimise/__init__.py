@@ -1,0 +1,1 @@
+"""Who makes plans: optimisers behind one small protocol."""

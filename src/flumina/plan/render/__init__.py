@@ -1,0 +1,1 @@
+"""Pictures of plans, one module for each format."""

@@ -1,0 +1,306 @@
+"""Synchronisation plans: a frozen binary tree of workers (section 3.2 of the paper).
+
+A worker handles its own itags alone; to handle one of them, an inner worker first joins the states of its whole
+subtree. So a plan says everything about parallelism: unrelated workers run side by side, ancestors synchronise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Self
+
+from flumina.errors import UsageError
+from flumina.plan.fingerprint import fingerprint
+from flumina.plan.multiplicity import union_of
+from flumina.program import AnyProgram, define
+from flumina.tagsets import KeySet, TagSet
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MAX_DEPTH = 100
+"""Plans are balanced, so that real ones are far below; what walks a tree may use the call stack."""
+
+
+@dataclass(frozen=True)
+class StreamShape:
+    """What a plan knows of a stream: its name, how many parts it has, and which events each part can hold.
+
+    ``held`` has one tag set for each part, where parts differ (they declare their keys); else it is empty, and every
+    part can hold all of ``tags``.
+    """
+
+    name: str
+    parts: int
+    tags: TagSet
+    held: tuple[TagSet, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what can't be meant."""
+        if self.parts < 1:
+            raise UsageError("STREAM_PARTS", f"stream {self.name!r} has {self.parts} parts; it needs at least one")
+        if self.held and len(self.held) != self.parts:
+            raise UsageError("STREAM_PARTS", f"stream {self.name!r} has {self.parts} parts, got {len(self.held)} sets")
+
+    def of_part(self, part: int) -> TagSet:
+        """The events that one part can hold."""
+        return self.held[part] if self.held else self.tags
+
+
+@dataclass(frozen=True, slots=True)
+class Itag:
+    """An implementation tag: these tags (and keys) arriving on these parts of a stream.
+
+    >>> print(Itag("views", frozenset({0, 1, 2}), TagSet({"view": KeySet.of("a")})))
+    view('a') on views[0-2]
+    """
+
+    stream: str
+    parts: frozenset[int]
+    tags: TagSet
+
+    def __str__(self) -> str:
+        return f"{self.tags} on {self.stream}[{ranges(self.parts)}]"
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Whole numbers as short text.
+
+    >>> ranges({0, 1, 2, 5})
+    '0-2, 5'
+    """
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+
+
+def union(sets: Iterable[TagSet]) -> TagSet:
+    """All events of these sets, in one pass."""
+    by_tag: dict[str, list[KeySet]] = {}
+    for tags in sets:
+        for name, keys in tags:
+            by_tag.setdefault(name, []).append(keys)
+    return TagSet((name, union_of(keys)) for name, keys in by_tag.items())
+
+
+def merged(itags: Iterable[Itag]) -> tuple[Itag, ...]:
+    """The same events in normal form: sorted, and for each stream one itag for all parts with equal tags."""
+    by_part: dict[tuple[str, int], list[TagSet]] = {}
+    for itag in itags:
+        for part in itag.parts:
+            by_part.setdefault((itag.stream, part), []).append(itag.tags)
+    parts_of: dict[tuple[str, TagSet], list[int]] = {}
+    for (stream, part), sets in sorted(by_part.items(), key=lambda item: item[0]):
+        parts_of.setdefault((stream, sets[0] if len(sets) == 1 else union(sets)), []).append(part)
+    return tuple(Itag(stream, frozenset(parts), tags) for (stream, tags), parts in parts_of.items())
+
+
+class _Uncached:
+    """What was computed on demand is computed anew wherever a copy arrives."""
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in self.__dict__.items() if name in self.__dataclass_fields__}  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True)
+class Worker(_Uncached):
+    """One sequential thread of computation.
+
+    ``kind`` names the state type; with those of the two children it also names the fork and the join. ``place`` is
+    where the worker runs: a host or a slot; workers at the same place run in the same process.
+    """
+
+    id: str
+    kind: str
+    itags: tuple[Itag, ...] = ()
+    children: tuple[Worker, ...] = ()
+    place: str | None = None
+
+    @cached_property
+    def tags(self) -> TagSet:
+        """The events this worker handles itself, on whatever parts."""
+        return union(itag.tags for itag in self.itags)
+
+    @cached_property
+    def subtree_tags(self) -> TagSet:
+        """The events that this worker and all its descendants handle: what a fork gives to this side."""
+        if not self.children:
+            return self.tags
+        return union((self.tags, *(child.subtree_tags for child in self.children)))
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether it has no children, so that it never waits for anyone below."""
+        return not self.children
+
+    def walk(self) -> Iterator[Worker]:
+        """This worker and all its descendants in preorder."""
+        waiting = [self]
+        while waiting:
+            worker = waiting.pop()
+            yield worker
+            waiting.extend(reversed(worker.children))
+
+
+@dataclass(frozen=True)
+class Plan(_Uncached):
+    """A tree of workers for one program and these streams.
+
+    ``fingerprint`` identifies the program's tags, dependence and state types, so that a plan is never used for
+    another program. Streams are in the order of their ranks.
+    """
+
+    program: str
+    fingerprint: str
+    streams: tuple[StreamShape, ...]
+    root: Worker
+
+    def __post_init__(self) -> None:
+        """Refuse trees that nobody can walk."""
+        level, depth = [self.root], 0
+        while level:
+            level = [child for worker in level for child in worker.children]
+            depth += 1
+            if depth > MAX_DEPTH + 1:
+                raise UsageError(
+                    "TOO_DEEP",
+                    f"the plan has more than {MAX_DEPTH} levels of workers",
+                    hint="balance the tree: every level adds a round trip to the events above it",
+                )
+
+    @classmethod
+    def of(cls, program: AnyProgram, streams: Iterable[StreamShape], root: Worker) -> Self:
+        """A plan for this program."""
+        definition = define(program)
+        return cls(definition.name, fingerprint(definition), tuple(streams), root)
+
+    @cached_property
+    def workers(self) -> tuple[Worker, ...]:
+        """All workers in preorder; a worker's place in this tuple is its number."""
+        return tuple(self.root.walk())
+
+    @cached_property
+    def numbers(self) -> Mapping[str, int]:
+        """For each id the worker's number."""
+        return {worker.id: number for number, worker in reversed(list(enumerate(self.workers)))}
+
+    @cached_property
+    def parents(self) -> tuple[int | None, ...]:
+        """For each worker's number the number of its parent."""
+        parents: list[int | None] = [None] * len(self.workers)
+        sizes = _subtree_sizes(self.workers)
+        for number, worker in enumerate(self.workers):
+            child = number + 1
+            for _ in worker.children:
+                parents[child] = number
+                child += sizes[child]
+        return tuple(parents)
+
+    def __len__(self) -> int:
+        return len(self.workers)
+
+    def __getitem__(self, worker: str) -> Worker:
+        """The worker with this id."""
+        number = self.numbers.get(worker)
+        if number is None:
+            raise UsageError("NO_WORKER", f"the plan has no worker {worker!r}; it has {', '.join(self.numbers)}")
+        return self.workers[number]
+
+    def stream(self, name: str) -> StreamShape:
+        """The stream with this name."""
+        for stream in self.streams:
+            if stream.name == name:
+                return stream
+        known = ", ".join(repr(stream.name) for stream in self.streams)
+        raise UsageError("NO_STREAM", f"the plan has no stream {name!r}; it has {known}")
+
+    def parent(self, worker: str) -> Worker | None:
+        """The worker above, None for the root."""
+        above = self.parents[self.numbers[self[worker].id]]
+        return None if above is None else self.workers[above]
+
+    def ancestors(self, worker: str) -> tuple[Worker, ...]:
+        """All workers above, the parent first and the root last."""
+        above = self.parents[self.numbers[self[worker].id]]
+        found = []
+        while above is not None:
+            found.append(self.workers[above])
+            above = self.parents[above]
+        return tuple(found)
+
+    def descendants(self, worker: str) -> tuple[Worker, ...]:
+        """All workers below, in preorder."""
+        return tuple(self[worker].walk())[1:]
+
+    def ancestor_tags(self, worker: str) -> TagSet:
+        """The events for which this worker has to give its state away."""
+        return union(above.tags for above in self.ancestors(worker))
+
+    @cached_property
+    def leaves(self) -> tuple[Worker, ...]:
+        """The workers without children, from left to right."""
+        return tuple(worker for worker in self.workers if worker.is_leaf)
+
+    @cached_property
+    def places(self) -> tuple[str, ...]:
+        """All places where workers run, in preorder of the workers."""
+        return tuple(dict.fromkeys(worker.place for worker in self.workers if worker.place is not None))
+
+    @cached_property
+    def depth(self) -> int:
+        """The number of edges from the root to the deepest leaf."""
+        depths = [0]
+        for parent in self.parents[1:]:
+            assert parent is not None, "only the root has no parent"
+            depths.append(depths[parent] + 1)
+        return max(depths)
+
+    def at(self, places: Mapping[str, str]) -> Plan:
+        """The same plan with these workers (ids) at other places."""
+
+        def moved(worker: Worker) -> Worker:
+            children = tuple(moved(child) for child in worker.children)
+            return replace(worker, children=children, place=places.get(worker.id, worker.place))
+
+        return replace(self, root=moved(self.root))
+
+    def explain(self) -> str:
+        """The tree as text for a terminal."""
+        from flumina.plan.render.text import to_text  # noqa: PLC0415 -- renderers import this module
+
+        return to_text(self)
+
+    def save(self, path: str | Path) -> None:
+        """Write the plan as JSON that can be edited by hand and read by :meth:`load`."""
+        from flumina.plan.render.json import save  # noqa: PLC0415
+
+        save(self, path)
+
+    @staticmethod
+    def load(path: str | Path) -> Plan:
+        """Read a plan file; whether it is valid for a program is for :func:`flumina.plan.check_valid` to say."""
+        from flumina.plan.render.json import load  # noqa: PLC0415
+
+        return load(path)
+
+    def _repr_html_(self) -> str:
+        from flumina.plan.render.html import to_html  # noqa: PLC0415
+
+        return to_html(self)
+
+
+def _subtree_sizes(workers: tuple[Worker, ...]) -> list[int]:
+    """For workers in preorder, how many each has below, itself included."""
+    sizes = [1] * len(workers)
+    for number in range(len(workers) - 1, -1, -1):
+        child = number + 1
+        for _ in workers[number].children:
+            sizes[number] += sizes[child]
+            child += sizes[child]
+    return sizes
