@@ -5,7 +5,7 @@ Write a sequential program, say which events depend on which, declare the state;
 
 from flumina.batch import Batch, repeat
 
-# from flumina.check import check
+from flumina.check import check
 from flumina.depends import Atom, depends
 from flumina.emit import Emit
 from flumina.errors import (
@@ -63,7 +63,7 @@ __all__ = [
     "Tuple",
     "UsageError",
     "UserCodeError",
-    #    "check",
+    "check",
     "define",
     "depends",
     "fork",

@@ -32,6 +32,9 @@ class Record:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Record:
+        return Record({name: copy.deepcopy(value, memo) for name, value in self.__dict__.items()})
+
     def __repr__(self) -> str:
         return f"({', '.join(f'{name}={value!r}' for name, value in self.__dict__.items())})"
 
@@ -39,6 +42,9 @@ class Record:
 def copied(state: Any) -> Any:  # noqa: ANN401
     """A state that shares nothing mutable with the first."""
     return copy.deepcopy(state)
+
+
+_PLAIN = frozenset({int, str, bytes, bool, type(None)})
 
 
 def same(left: Any, right: Any, tolerance: float = 0.0) -> bool:  # noqa: ANN401
@@ -49,6 +55,8 @@ def same(left: Any, right: Any, tolerance: float = 0.0) -> bool:  # noqa: ANN401
     >>> same({"a": [1.0, 2.0]}, {"a": [1.0, 2.0 + 1e-12]}), same(0.1 + 0.2, 0.3, 1e-9)
     (False, True)
     """
+    if type(left) is type(right) and type(left) in _PLAIN:
+        return bool(left == right)
     if isinstance(left, float) or isinstance(right, float):
         return _same_number(left, right, tolerance)
     if type(left) is not type(right):
@@ -60,15 +68,17 @@ def same(left: Any, right: Any, tolerance: float = 0.0) -> bool:  # noqa: ANN401
         return left.shape == right.shape and bool(np.all(left == right))
     if isinstance(left, pa.Array | pa.ChunkedArray | pa.Table | pa.RecordBatch):
         return bool(left.equals(right))
-    if hasattr(left, "pruned"):  # a KeyMap: entries equal to the identity do not count
-        left, right = left.pruned(), right.pruned()
+    if isinstance(left, Record):
+        left, right = left.__dict__, right.__dict__
     if isinstance(left, dict):
+        if hasattr(left, "pruned"):  # a KeyMap: entries equal to the identity do not count
+            left, right = left.pruned(), right.pruned()
         return left.keys() == right.keys() and all(same(v, right[k], tolerance) for k, v in left.items())
     if isinstance(left, list | tuple):
         return len(left) == len(right) and all(same(a, b, tolerance) for a, b in zip(left, right, strict=True))
     if is_dataclass(left):
         return all(same(getattr(left, f.name), getattr(right, f.name), tolerance) for f in dataclass_fields(left))
-    if isinstance(left, Record) or "__eq__" not in {name for c in type(left).__mro__[:-1] for name in vars(c)}:
+    if "__eq__" not in {name for c in type(left).__mro__[:-1] for name in vars(c)}:
         return left is right or (hasattr(left, "__dict__") and same(vars(left), vars(right), tolerance))
     return bool(left == right)
 

@@ -1,0 +1,10 @@
+"""The law checker: does a program's parallel meaning equal its sequential one?
+
+See :mod:`flumina.check.laws` for the laws themselves.
+"""
+
+from flumina.check.laws import LAWS, Law
+from flumina.check.report import Counterexample, Report, Verdict
+from flumina.check.runner import check
+
+__all__ = ["LAWS", "Counterexample", "Law", "Report", "Verdict", "check"]

@@ -1,0 +1,91 @@
+"""What the checker found, as a person reads it: the law, the smallest counterexample, both sides side by side."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_WIDTH = 110
+
+
+@dataclass(frozen=True)
+class Counterexample:
+    """The smallest situation found in which a law does not hold."""
+
+    law: str
+    equation: str
+    meaning: str
+    trace: tuple[str, ...] = ()
+    bindings: tuple[tuple[str, str], ...] = ()
+    sides: tuple[tuple[str, str, str], ...] = ()
+    hint: str | None = None
+
+    def __str__(self) -> str:
+        lines = [f"{self.law}: {self.meaning}", f"    {self.equation}", ""]
+        if self.trace:
+            lines += ["  reached by", *(f"    {step}" for step in self.trace)]
+        if self.bindings:
+            wide = max(len(name) for name, _ in self.bindings)
+            lines += ["  with", *(f"    {name:<{wide}} = {value}" for name, value in self.bindings)]
+        for what, left, right in self.sides:
+            lines += ["", *_side_by_side(what, left, right)]
+        if self.hint is not None:
+            lines += ["", f"  hint: {self.hint}"]
+        return "\n".join(lines)
+
+
+def _side_by_side(what: str, left: str, right: str) -> list[str]:
+    mark = "=" if left == right else "≠"
+    if len(left) + len(right) + len(what) < _WIDTH - 20:
+        return [f"  {what}:  {left}  {mark}  {right}"]
+    half = (_WIDTH - 8) // 2
+    a, b = textwrap.wrap(left, half) or [""], textwrap.wrap(right, half) or [""]
+    rows = max(len(a), len(b))
+    a, b = a + [""] * (rows - len(a)), b + [""] * (rows - len(b))
+    head = f"  {what}: {'left side':<{half - len(what)}} {mark} right side"
+    return [head, *(f"    {x:<{half}} | {y}" for x, y in zip(a, b, strict=True))]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One law: how many situations it was tried in, and what broke it."""
+
+    law: str
+    examples: int
+    counterexample: Counterexample | None = None
+    note: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether no counterexample was found."""
+        return self.counterexample is None
+
+
+@dataclass(frozen=True)
+class Report:
+    """All laws of one program."""
+
+    program: str
+    verdicts: Sequence[Verdict]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every law held wherever it was tried."""
+        return all(verdict.ok for verdict in self.verdicts)
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """The names of the laws that do not hold."""
+        return tuple(verdict.law for verdict in self.verdicts if not verdict.ok)
+
+    def __str__(self) -> str:
+        lines = [f"{self.program}: {'all laws hold' if self.ok else 'breaks ' + ', '.join(self.broken)}"]
+        for verdict in self.verdicts:
+            mark = "ok" if verdict.ok else "BROKEN"
+            told = verdict.note or f"{verdict.examples} examples"
+            lines.append(f"  {verdict.law:<12} {mark:<7} {told}")
+        for verdict in self.verdicts:
+            if verdict.counterexample is not None:
+                lines += ["", str(verdict.counterexample)]
+        return "\n".join(lines)

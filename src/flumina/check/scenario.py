@@ -1,0 +1,212 @@
+"""Random reachable situations of a program, in which its laws are tried.
+
+A *wire* (Definition 2.2) is a state type, a predicate and a state. Wires are reached as a real run reaches them: from
+``init`` by updates, by descending into one half of a fork, and by nested forks that were joined again. So a law is
+never tried on a pair of states that no run can produce.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+from flumina.check.choices import Choices
+from flumina.check.values import KEYS, value
+from flumina.definition import Definition, Fork, StateKind, fold
+from flumina.depends import FunctionDependence
+from flumina.emit import Emit, Row, rows
+from flumina.errors import UserCodeError
+from flumina.events import Event
+from flumina.state import copied
+from flumina.tagsets import Key, KeySet, TagSet
+
+State = Any
+
+
+class Rest:
+    """Stands for all the keys that no event of a scenario has."""
+
+    def __repr__(self) -> str:
+        return "any other key"
+
+
+REST = Rest()
+Atom = tuple[str, Key]
+"""A tag and a key that scenarios use; the key may be :data:`REST`."""
+
+
+@dataclass(frozen=True)
+class Wire:
+    """A state with its type and the atoms of its predicate; ``trace`` tells how it was reached."""
+
+    kind: StateKind
+    atoms: tuple[Atom, ...]
+    state: State
+    trace: tuple[str, ...]
+
+
+class Undefined(Exception):  # noqa: N818 -- it is caught here and becomes a finding
+    """A function of the program raised, or returned something of the wrong shape, in a reachable situation."""
+
+    def __init__(self, what: str, trace: tuple[str, ...]) -> None:
+        super().__init__(what)
+        self.what, self.trace = what, trace
+
+
+class Universe:
+    """What scenarios of one program are made of: its atoms, and which of them are independent."""
+
+    def __init__(self, definition: Definition) -> None:
+        self.definition = definition
+        self.keys = {
+            name: (None,) if tag.key is None else tuple(sorted(tag.finite_keys or KEYS[tag.key.type], key=repr)[:3])
+            for name, tag in definition.tags.items()
+        }
+        finite = isinstance(definition.depends, FunctionDependence)
+        self.atoms: tuple[Atom, ...] = tuple(
+            (name, key)
+            for name, tag in definition.tags.items()
+            for key in (*self.keys[name], *(() if tag.key is None or tag.finite_keys or finite else (REST,)))
+        )
+        self.dependent = {(a, b): definition.depends(*a, *b) for a, b in product(self.atoms, self.atoms)}
+
+    def tag_set(self, atoms: Sequence[Atom]) -> TagSet:
+        """The predicate that holds exactly these atoms."""
+        members: dict[str, KeySet] = {}
+        for name, key in atoms:
+            keys = KeySet.everything() - KeySet.of(*self.keys[name]) if key is REST else KeySet.of(key)
+            members[name] = members.get(name, KeySet()) | keys
+        return TagSet(members)
+
+    def independent(self, atom: Atom, others: Sequence[Atom]) -> bool:
+        """Whether an atom is independent of all of these."""
+        return not any(self.dependent[atom, other] for other in others)
+
+
+class Scenario:
+    """Makes one situation from choices; every random event has a place of its own in O."""
+
+    def __init__(self, universe: Universe, choices: Choices) -> None:
+        self.universe, self.choices, self.definition = universe, choices, universe.definition
+        self.clock, self.count = 0, 0
+
+    # -- events and predicates --------------------------------------------------------------------------------
+
+    def event(self, atoms: Sequence[Atom]) -> Event | None:
+        """A new event of one of these atoms, later than all before it; None where there is none."""
+        concrete = [atom for atom in atoms if atom[1] is not REST]
+        if not concrete:
+            return None
+        name, key = self.choices.pick(concrete)
+        tag = self.definition.tags[name]
+        self.clock += self.choices.below(2)
+        self.count += 1
+        given = self.definition.examples
+        columns = {f.name: value(self.choices, f, given.get(f.name)) for f in tag.columns.fields}
+        if tag.key is not None:
+            columns[tag.key.name] = key
+        return tag.event(ts=self.clock, stream=name, seq=self.count, **columns)
+
+    def fork_of(self, wire: Wire) -> tuple[Fork, tuple[Atom, ...], tuple[Atom, ...]] | None:
+        """A fork of the wire's type with two non-empty independent predicates; None if there is no room for one."""
+        kinds, dependent = self.definition.kinds, self.universe.dependent
+        forks = [fork for fork in self.definition.forks if fork.source == wire.kind.name]
+        if not forks:
+            return None
+        fork = self.choices.pick(forks)
+        left_atoms = [a for a in wire.atoms if self.allows(kinds[fork.left], a)]
+        right_atoms = [a for a in wire.atoms if self.allows(kinds[fork.right], a)]
+        pairs = [(a, b) for a in left_atoms for b in right_atoms if not dependent[a, b]]
+        if not pairs:
+            return None
+        first, second = self.choices.pick(pairs)
+        left, right = [first], [second]
+        for atom in wire.atoms:
+            side = self.choices.below(4)
+            to_left = side & 1 and atom not in left and atom in left_atoms
+            if to_left and self.universe.independent(atom, right):
+                left.append(atom)
+            to_right = side & 2 and atom not in right and atom in right_atoms
+            if to_right and self.universe.independent(atom, left):
+                right.append(atom)
+        return fork, tuple(left), tuple(right)
+
+    def allows(self, kind: StateKind, atom: Atom) -> bool:
+        """Whether a state type takes the events of an atom."""
+        name, key = atom
+        return kind.predicate.has_any(name) if key is REST else kind.predicate.has(name, key)
+
+    # -- running the program ----------------------------------------------------------------------------------
+
+    def update(self, wire: Wire, event: Event) -> tuple[Wire, list[Row]]:
+        """The wire after one event, and what that put out; the state given is left alone."""
+        emit = Emit(self.definition.outputs)
+        trace = (*wire.trace, f"update {event!r}")
+        try:
+            state = fold(wire.kind, copied(wire.state), [event], emit)
+        except UserCodeError as error:
+            raise Undefined(f"{error.message}", trace) from error
+        return replace(wire, state=state, trace=trace), rows(emit.drain())
+
+    def divide(self, wire: Wire, fork: Fork, left: tuple[Atom, ...], right: tuple[Atom, ...]) -> tuple[Wire, Wire]:
+        """The two halves of a wire; the state given is left alone."""
+        sets = self.universe.tag_set(left), self.universe.tag_set(right)
+        trace = (*wire.trace, f"fork {{{sets[0]}}} | {{{sets[1]}}}")
+        halves = self._call("fork", trace, fork.function, copied(wire.state), *sets)
+        if not (isinstance(halves, tuple | list) and len(halves) == 2):
+            raise Undefined(f"fork returned {halves!r}, which is no pair of states", trace)
+        kinds = self.definition.kinds
+        return (
+            Wire(kinds[fork.left], left, halves[0], (*trace, "the left half")),
+            Wire(kinds[fork.right], right, halves[1], (*trace, "the right half")),
+        )
+
+    def merge(self, fork: Fork, left: Wire, right: Wire) -> State:
+        """The joined state; the states given are left alone."""
+        join = self.definition.join_of(fork).function
+        return self._call("join", left.trace, join, copied(left.state), copied(right.state))
+
+    def _call(self, name: str, trace: tuple[str, ...], function: Any, *args: Any) -> Any:  # noqa: ANN401
+        try:
+            return function(*args)
+        except Exception as error:
+            raise Undefined(f"{name} raised {type(error).__name__}: {error}", trace) from error
+
+    def evolve(self, wire: Wire, depth: int = 1) -> Wire:
+        """The wire after some events of its own predicate, nested forks among them; each step is one block."""
+        while self.choices.step():
+            action = self.choices.below(5)
+            if action == 0:
+                break
+            choice = self.fork_of(wire) if depth and action == 4 else None
+            if choice is not None:
+                fork, left, right = choice
+                first, second = self.divide(wire, fork, left, right)
+                first, second = self.evolve(first, depth - 1), self.evolve(second, depth - 1)
+                tail = (f"then on the left: {_tail(first)}", f"on the right: {_tail(second)}", "join")
+                wire = replace(wire, state=self.merge(fork, first, second), trace=(*first.trace[:-1], *tail))
+                continue
+            event = self.event(wire.atoms)
+            if event is not None:
+                wire, _ = self.update(wire, event)
+        return wire
+
+    def reach(self) -> Wire:
+        """Any reachable wire: after some events, perhaps within one or two forks."""
+        kind = self.definition.kinds[self.definition.initial]
+        wire = self.evolve(Wire(kind, self.universe.atoms, self.definition.init(), ("init",)))
+        for _ in range(2):
+            self.choices.step()
+            choice = self.fork_of(wire) if self.choices.chance(3) else None
+            if choice is None:
+                break
+            fork, left, right = choice
+            wire = self.evolve(self.choices.pick(self.divide(wire, fork, left, right)))
+        return wire
+
+
+def _tail(wire: Wire) -> str:
+    steps = wire.trace[max(i for i, step in enumerate(wire.trace) if step.startswith("the ")) + 1 :]
+    return ", ".join(step.removeprefix("update ") for step in steps) or "nothing"

@@ -1,0 +1,62 @@
+"""The command line: ``flumina check``, ``flumina demo``.
+
+Exit codes: 0 all is well; 1 the answer is no (a law is broken, a plan is invalid); 2 the call can't be meant.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from flumina.check import check
+from flumina.demo import demo
+from flumina.errors import FluminaError
+from flumina.loading import load_program
+
+_EPILOG = """examples:
+  flumina demo
+  flumina check flumina.apps:PageViews
+  flumina check my/job.py:Orders --examples 5000 --seed 7
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    args = _parser().parse_args(arguments)
+    try:
+        code: int = args.run(args)
+    except FluminaError as error:
+        print(f"flumina: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # the reader of our output has seen enough
+        return 0
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="flumina",
+        description="Stateful stream computations whose parallel workers agree.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    checking = commands.add_parser("check", help="test the laws of consistency on a program")
+    checking.add_argument("program", help="module:Program or path/to/file.py:Program")
+    checking.add_argument("--examples", type=int, default=1000, help="situations to try for each law (default 1000)")
+    checking.add_argument("--seed", type=int, default=0, help="the same seed tries the same situations (default 0)")
+    checking.add_argument("--tolerance", type=float, help="relative error within which floats count as equal")
+    checking.add_argument("--law", action="append", metavar="NAME", help="try this law only (may be repeated)")
+    checking.set_defaults(run=_check)
+    showing = commands.add_parser("demo", help="run the quickstart program and show what it does")
+    showing.set_defaults(run=lambda _: demo())
+    return parser
+
+
+def _check(args: argparse.Namespace) -> int:
+    report = check(
+        load_program(args.program), examples=args.examples, seed=args.seed, tolerance=args.tolerance, laws=args.law
+    )
+    print(report)
+    return 0 if report.ok else 1
