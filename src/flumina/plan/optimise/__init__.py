@@ -1,1 +1,73 @@
-"""Who makes plans: optimisers behind one small protocol."""
+"""Who makes plans: optimisers behind one small protocol.
+
+An optimiser gets a program, what is known of its streams, and how many workers may run side by side; it returns a
+valid plan in which every worker has a state type and a place. :func:`make_plan` finds one by name; others can be added
+to ``OPTIMISERS`` or passed as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from flumina.errors import UsageError
+from flumina.plan.optimise.cost import cost
+from flumina.plan.optimise.greedy import greedy
+from flumina.plan.optimise.sequential import sequential
+from flumina.plan.sources import Inputs, Source, bind
+from flumina.plan.tree import Plan
+from flumina.plan.validity import check_valid
+from flumina.program import AnyProgram
+
+
+class Optimiser(Protocol):
+    """Anything that makes plans."""
+
+    def __call__(self, inputs: Inputs, slots: int | None) -> Plan:
+        """A valid plan with at most this many leaves; None leaves the number to the optimiser."""
+
+
+OPTIMISERS: dict[str, Optimiser] = {"cost": cost, "greedy": greedy, "sequential": sequential}
+
+
+def make_plan(
+    program: AnyProgram,
+    streams: Iterable[Source],
+    *,
+    workers: int | None = None,
+    slots: int | None = None,
+    optimiser: str | Optimiser = "cost",
+) -> Plan:
+    """A valid plan with a placement.
+
+    ``workers`` is how many workers you want to run side by side, and asking for more than the input can be divided
+    into is an error; ``slots`` is how many could, and fewer are fine. A good plan may have fewer of either.
+    """
+    if workers is not None and slots is not None:
+        raise UsageError("WORKERS", "give workers= or slots=, not both")
+    wanted = workers if workers is not None else slots
+    if wanted is not None and (isinstance(wanted, bool) or not isinstance(wanted, int) or wanted < 1):
+        raise UsageError("WORKERS", f"the number of workers is a whole number from 1 on, got {wanted!r}")
+    if isinstance(optimiser, str) and optimiser not in OPTIMISERS:
+        raise UsageError("OPTIMISER", f"there is no optimiser {optimiser!r}", hint=f"there are {', '.join(OPTIMISERS)}")
+    chosen = OPTIMISERS[optimiser] if isinstance(optimiser, str) else optimiser
+    inputs = bind(program, streams)
+    if workers is not None:
+        _check_workers(inputs, workers)
+    plan = chosen(inputs, wanted)
+    check_valid(plan, inputs.definition, inputs.shapes)
+    return plan
+
+
+def _check_workers(inputs: Inputs, workers: int) -> None:
+    """Every worker needs an itag of its own, and unknown keys are as many itags as there are buckets."""
+    available = 0
+    for load in inputs.loads:
+        keys = load.profile.keys
+        available += len(keys.flips) if keys.is_finite else keys.buckets.bit_count()
+    if workers > available:
+        raise UsageError(
+            "TOO_MANY_WORKERS",
+            f"{workers} workers for {available} itags: some would have nothing to do",
+            hint=f"give at most workers={available}, streams with more parts, or slots= for 'at most'",
+        )

@@ -1,0 +1,166 @@
+"""The plan that costs least by the model of :mod:`flumina.plan.costs`.
+
+The optimiser makes many trees and keeps the cheapest. They differ in
+
+- what is removed first to divide a component: itags with low rates (appendix B), or whole tags in any order;
+- how keys that nobody named are divided: not at all (cut by part), or by hash buckets (cut by key);
+- how many leaves there are, from one to as many as offered.
+
+Small plans are then improved step by step (:mod:`flumina.plan.optimise.polish`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import permutations
+
+from flumina.plan.atoms import Atom, Graph, atoms
+from flumina.plan.costs import DEFAULT, Cost, CostModel, evaluate_sites
+from flumina.plan.matching import match
+from flumina.plan.optimise.hierarchy import Component, by_rate, hierarchy
+from flumina.plan.optimise.packing import Node, tree_of, worker_of
+from flumina.plan.optimise.polish import polished
+from flumina.plan.placement import Site, choose_places, placed, site_of
+from flumina.plan.sources import Inputs
+from flumina.plan.tree import Plan
+
+DEFAULT_SLOTS = 8
+"""How many leaves are considered where nobody says how many could run."""
+
+_MANY = 2000
+"""With more atoms than this, only the two most promising orders of removal are tried."""
+
+_EXACT_TAGS = 4
+"""With more tags than this, not all their orders are tried."""
+
+_POLISHED = 16
+"""Up to this many atoms a plan is improved step by step."""
+
+Judge = Callable[[Node], Cost]
+
+
+def cost(inputs: Inputs, slots: int | None = None, model: CostModel = DEFAULT) -> Plan:
+    """The cheapest plan that was found, with at most this many leaves."""
+    inputs.require_rates("cost")
+    leaves = DEFAULT_SLOTS if slots is None else slots
+    best: tuple[Cost, Node, list[Atom]] | None = None
+    for pieces in _divisions(inputs, leaves):
+        graph = Graph(pieces, inputs.definition.depends)
+        judge = judge_for(inputs, pieces, model)
+        found = [(judge(node), node) for node in _trees(graph, leaves)]
+        chosen = min(found, key=lambda pair: pair[0].key)
+        if len(pieces) <= _POLISHED:
+            starts = sorted(found, key=lambda pair: pair[0].key)[:3]
+            improved = [polished(graph, node, judge, leaves) for _, node in starts]
+            chosen = min([chosen, *((judge(node), node) for node in improved)], key=lambda pair: pair[0].key)
+        if best is None or chosen[0].key < best[0].key:
+            best = (*chosen, pieces)
+    assert best is not None, "there is always the tree with one leaf"
+    root = match(worker_of(best[1], best[2]), inputs.definition)
+    return Plan.of(inputs.definition, inputs.shapes, placed(root, inputs))
+
+
+def with_model(model: CostModel) -> Callable[[Inputs, int | None], Plan]:
+    """The same optimiser with other costs."""
+    return partial(cost, model=model)
+
+
+def judge_for(inputs: Inputs, pieces: Sequence[Atom], model: CostModel) -> Judge:
+    """What a tree costs when it has been given state types and places."""
+    definition = inputs.definition
+
+    def judge(node: Node) -> Cost:
+        if len(definition.kinds) > 1:  # not every tree has the state types it needs, so look at what becomes of it
+            site = site_of(match(worker_of(node, pieces), definition), inputs)
+        else:
+            site = _site(node, pieces)
+        choose_places(site)
+        return evaluate_sites(site, model, definition)
+
+    return judge
+
+
+def _site(node: Node, pieces: Sequence[Atom]) -> Site:
+    site = Site(children=[] if node.sides is None else [_site(side, pieces) for side in node.sides])
+    for number in node.atoms:
+        atom = pieces[number]
+        site.add(atom.tag, ((atom.stream, atom.parts), atom.host), atom.rate)
+    return site
+
+
+def _divisions(inputs: Inputs, leaves: int) -> Iterator[list[Atom]]:
+    """The input in pieces: by part, and if keys are unbounded by hash buckets too."""
+    whole = atoms(inputs)
+    yield whole
+    if leaves > 1 and any(not atom.keys.is_finite for atom in whole):
+        yield atoms(inputs, leaves)
+        yield atoms(inputs, 4 * leaves)
+
+
+def _trees(graph: Graph, leaves: int) -> Iterator[Node]:
+    divided = [hierarchy(graph, order) for order in _orders(graph)]
+    for components in _distinct([*divided, _best_of(divided)]):
+        most = min(leaves, sum(component.leaves for component in components))
+        for count in _counts(most):
+            yield tree_of(components, count, graph.atoms)
+
+
+def _orders(graph: Graph) -> Iterator[list[int]]:
+    """Orders of removal."""
+    low_first = by_rate(graph)
+    yield low_first
+    totals: dict[str, float] = {}
+    for atom in graph.atoms:
+        totals[atom.tag] = totals.get(atom.tag, 0.0) + atom.rate
+    tags = sorted(totals, key=totals.__getitem__)
+    if len(graph.atoms) > _MANY:
+        orders = [tags]
+    elif len(tags) <= _EXACT_TAGS:
+        orders = [list(order) for order in permutations(tags)]
+    else:
+        orders = [tags, *([tag, *(t for t in tags if t != tag)] for tag in tags[1:])]
+    for order in orders:
+        rank = {tag: number for number, tag in enumerate(order)}
+        yield sorted(low_first, key=lambda number, rank=rank: rank[graph.atoms[number].tag])  # type: ignore[misc]
+
+
+def _best_of(divided: Sequence[Sequence[Component]]) -> list[Component]:
+    """For each component the division that removes the least."""
+    chosen: dict[int, Component] = {}
+    for components in divided:
+        for component in components:
+            known = chosen.get(component.first)
+            if known is None or _removed(component) < _removed(known):
+                chosen[component.first] = component
+    return [chosen[first] for first in sorted(chosen)]
+
+
+def _removed(component: Component) -> tuple[bool, float]:
+    """Whether a component can't be divided, and what share of its events is above all its leaves if it can."""
+    below = sum(part.rate for part in component.parts)
+    return component.leaves == 1, component.rate - below
+
+
+def _distinct(divided: Sequence[list[Component]]) -> list[list[Component]]:
+    """Divisions that differ."""
+    seen, found = set(), []
+    for components in divided:
+        shape = tuple(_shape(component) for component in components)
+        if shape not in seen:
+            seen.add(shape)
+            found.append(components)
+    return found
+
+
+def _shape(component: Component) -> tuple[object, ...]:
+    return (frozenset(component.top), frozenset(_shape(part) for part in component.parts))
+
+
+def _counts(most: int) -> list[int]:
+    """Numbers of leaves worth trying: all small ones, then in steps of about a third."""
+    counts, count = [], 1
+    while count < most:
+        counts.append(count)
+        count = max(count + 1, count * 4 // 3)
+    return [*counts, most]

@@ -1,0 +1,42 @@
+"""The paper's optimiser (appendix B): as many events as possible are handled by leaves, which never wait.
+
+Remove the itags with the lowest rates until the others fall apart into independent components; the removed ones belong
+to a worker above, and every component is divided further in the same way. Ours differs in two things: several
+components are spread evenly over the two sides of a worker, where the original makes chains; and where there
+are more workers than known components, keys that nobody named are divided by hash buckets.
+"""
+
+from __future__ import annotations
+
+from flumina.plan.atoms import Atom, Graph, atoms
+from flumina.plan.matching import match
+from flumina.plan.optimise.hierarchy import Component, by_rate, hierarchy
+from flumina.plan.optimise.packing import tree_of, worker_of
+from flumina.plan.placement import placed
+from flumina.plan.sources import Inputs
+from flumina.plan.tree import Plan
+
+
+def greedy(inputs: Inputs, slots: int | None = None) -> Plan:
+    """The plan of appendix B with at most this many leaves; one for each component, if nobody says how many."""
+    inputs.require_rates("greedy")
+    pieces, components = _divide(inputs, buckets=1)
+    most = sum(component.leaves for component in components)
+    if slots is not None and most < slots:
+        # Four pieces for each worker, so that they can make up for differences between hot keys.
+        finer, of_finer = _divide(inputs, buckets=4 * slots)
+        if sum(component.leaves for component in of_finer) > most:
+            pieces, components = finer, of_finer
+    return plan_of(inputs, pieces, components, most if slots is None else slots)
+
+
+def _divide(inputs: Inputs, buckets: int) -> tuple[list[Atom], list[Component]]:
+    pieces = atoms(inputs, buckets)
+    graph = Graph(pieces, inputs.definition.depends)
+    return pieces, hierarchy(graph, by_rate(graph))
+
+
+def plan_of(inputs: Inputs, pieces: list[Atom], components: list[Component], leaves: int) -> Plan:
+    """A balanced tree over components, with state types and places."""
+    root = match(worker_of(tree_of(components, leaves, pieces), pieces), inputs.definition)
+    return Plan.of(inputs.definition, inputs.shapes, placed(root, inputs))

@@ -1,0 +1,103 @@
+"""Where workers run: close to their input, and parents beside a child.
+
+With known hosts, a worker goes to the host where most of its own events arrive. Else every leaf gets a slot of its own.
+A worker that is free to choose goes to the place of the child that has less to do: one of its two edges then crosses no
+network, and a root with two leaves needs two slots, not three.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field, replace
+
+from flumina.plan.sources import Inputs
+from flumina.plan.tree import Worker
+
+Origin = tuple[Hashable, str | None]
+"""A part of a stream (or several that are alike), and the host where it arrives."""
+
+
+@dataclass(slots=True)
+class Site:
+    """A worker as placement and the cost model see it: how many events it has, of which tags, and from where."""
+
+    rates: dict[str, float] = field(default_factory=dict)
+    """Its own events a second, for each tag."""
+    sources: dict[Origin, float] = field(default_factory=dict)
+    """The same for each part of a stream, with the host where it arrives (None if that is not known)."""
+    children: list[Site] = field(default_factory=list)
+    place: str | None = None
+
+    @property
+    def rate(self) -> float:
+        """All its own events a second."""
+        return sum(self.rates.values())
+
+    def add(self, tag: str, source: Origin, rate: float) -> None:
+        """Events that the worker handles itself."""
+        self.rates[tag] = self.rates.get(tag, 0.0) + rate
+        self.sources[source] = self.sources.get(source, 0.0) + rate
+
+    def hosts(self) -> dict[str, float]:
+        """Its own events a second for each host where they arrive, as far as that is known."""
+        found: dict[str, float] = {}
+        for (_, host), rate in self.sources.items():
+            if host is not None:
+                found[host] = found.get(host, 0.0) + rate
+        return found
+
+    def walk(self) -> Iterator[Site]:
+        """This one and all below in preorder."""
+        waiting = [self]
+        while waiting:
+            site = waiting.pop()
+            yield site
+            waiting.extend(reversed(site.children))
+
+
+def site_of(worker: Worker, inputs: Inputs) -> Site:
+    """A worker and all below it, with their places."""
+    site = Site(place=worker.place, children=[site_of(child, inputs) for child in worker.children])
+    for itag in worker.itags:
+        for part in sorted(itag.parts):
+            host = inputs.host_of(itag.stream, part)
+            for tag, rate in inputs.rates_of(itag, part):
+                site.add(tag, ((itag.stream, part), host), rate)
+    return site
+
+
+def choose_places(root: Site) -> None:
+    """Give every site a place; the same sites get the same places every time."""
+    sites = list(root.walk())
+    hosts = {id(site): site.hosts() for site in sites}
+    hosts_known = any(hosts.values())
+    busy: dict[str, float] = defaultdict(float)
+    leaves = 0
+    for site in sites:
+        site.place = None
+        if hosts[id(site)]:
+            site.place = max(hosts[id(site)], key=hosts[id(site)].__getitem__)
+        elif not site.children and not hosts_known:
+            site.place = f"slot{leaves}"
+            leaves += 1
+        if site.place is not None:
+            busy[site.place] += site.rate
+    for site in reversed(sites):
+        if site.place is None:
+            free = [child.place for child in site.children if child.place is not None] or sorted(busy)
+            site.place = min(free, key=busy.__getitem__)
+            busy[site.place] += site.rate
+
+
+def placed(root: Worker, inputs: Inputs) -> Worker:
+    """The same tree with places."""
+    top = site_of(root, inputs)
+    choose_places(top)
+    return with_places(root, top)
+
+
+def with_places(worker: Worker, site: Site) -> Worker:
+    """The tree with the places of these sites."""
+    children = tuple(with_places(*pair) for pair in zip(worker.children, site.children, strict=True))
+    return replace(worker, children=children, place=site.place)

@@ -1,0 +1,285 @@
+"""What optimisers know of the input: streams, their parts, where those arrive, how fast, and with which keys.
+
+A :class:`Source` is what a person (or an estimate) says about one stream; :func:`bind` checks all of them against a
+program and gives :class:`Inputs`, in which every (stream, part, tag) has one :class:`Load`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from flumina.definition import Definition
+from flumina.errors import UsageError
+from flumina.events import Tag
+from flumina.plan.tree import Itag, StreamShape, union
+from flumina.program import AnyProgram, define
+from flumina.tagsets import Key, KeySet, TagSet
+
+Rate = float | Sequence[float] | None
+"""Events a second on all parts together, or on each part; None if nobody knows."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One stream as an optimiser sees it.
+
+    ``tags``   the tags it carries, each with its rate: ``{"view": 1000}``; a list of tags if rates are not known
+    ``parts``  how many parts it has
+    ``hot``    rates of single keys, for each tag: ``{"view": {"home": 600}}``; they are part of the tag's rate
+    ``keys``   which keys each part holds, where that is known: keys or a :class:`~flumina.KeySet` for each part;
+               None for a part that can hold any key
+    ``hosts``  where the parts arrive: one name, or one for each part
+    """
+
+    name: str
+    tags: Mapping[Tag | str, Rate] | Iterable[Tag | str] | Tag | str
+    parts: int = 1
+    hot: Mapping[Tag | str, Mapping[Key, float]] = field(default_factory=dict)
+    keys: Sequence[KeySet | Iterable[Key] | None] | None = None
+    hosts: str | Sequence[str | None] | None = None
+
+
+@dataclass(frozen=True)
+class Profile:
+    """How the events of one tag are spread over keys: fractions for hot keys, and the rest evenly over all others."""
+
+    keys: KeySet
+    hot: Mapping[Key, float]
+
+    def __post_init__(self) -> None:
+        """Make room for shares that were asked for before."""
+        object.__setattr__(self, "_shares", {})
+
+    @cached_property
+    def rest(self) -> float:
+        """The fraction of events whose keys are not hot."""
+        return max(0.0, 1.0 - math.fsum(self.hot.values()))
+
+    @cached_property
+    def _others(self) -> int:
+        """Over how many equal pieces the rest is spread: buckets, or the keys of a finite set."""
+        if not self.keys.is_finite:
+            return self.keys.buckets.bit_count()
+        return len(self.keys.flips) - len(self.hot)
+
+    def share(self, keys: KeySet) -> float:
+        """Which fraction of the events has these keys."""
+        shares: dict[KeySet, float] = self._shares  # type: ignore[attr-defined]
+        share = shares.get(keys)
+        if share is None:
+            share = shares[keys] = 1.0 if keys == self.keys else self._share(keys)
+        return share
+
+    def _share(self, keys: KeySet) -> float:
+        if keys.is_finite:
+            hot = math.fsum(self.hot.get(key, 0.0) for key in keys.flips)
+            if not self.keys.is_finite or not self._others:
+                return hot  # one key among unboundedly many: nothing that counts
+            common = sum(1 for key in keys.flips if key in self.keys and key not in self.hot)
+            return hot + self.rest * common / self._others
+        hot = math.fsum(fraction for key, fraction in self.hot.items() if key in keys)
+        if not self._others:
+            return hot
+        if self.keys.is_finite:
+            common = sum(1 for key in self.keys.flips if key in keys and key not in self.hot)
+            return hot + self.rest * common / self._others
+        return hot + self.rest * (keys.buckets & self.keys.buckets).bit_count() / self._others
+
+
+@dataclass(frozen=True)
+class Load:
+    """The events of one tag on one part of a stream; ``rate`` is None if nobody knows it."""
+
+    stream: str
+    part: int
+    tag: str
+    profile: Profile
+    rate: float | None
+    host: str | None
+
+    @property
+    def events(self) -> TagSet:
+        """Which events these are."""
+        return TagSet([(self.tag, self.profile.keys)])
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """All that is known of the input of one program."""
+
+    definition: Definition
+    shapes: tuple[StreamShape, ...]
+    loads: tuple[Load, ...]
+
+    def require_rates(self, optimiser: str) -> None:
+        """Raise a :class:`~flumina.errors.UsageError` that names every rate that is missing."""
+        missing = dict.fromkeys((load.stream, load.tag) for load in self.loads if load.rate is None)
+        if missing:
+            what = ", ".join(f"{tag!r} on stream {stream!r}" for stream, tag in missing)
+            raise UsageError(
+                "MISSING_RATE",
+                f"the optimiser {optimiser!r} needs the rate of {what}",
+                hint="give events a second, or estimate them from data with flumina.plan.estimate",
+            )
+
+    @cached_property
+    def _by_place(self) -> Mapping[tuple[str, int, str], Load]:
+        return {(load.stream, load.part, load.tag): load for load in self.loads}
+
+    def rates_of(self, itag: Itag, part: int) -> Iterator[tuple[str, float]]:
+        """Events a second of each tag of an itag on one of its parts; unknown rates count as nothing."""
+        for tag, keys in itag.tags:
+            load = self._by_place.get((itag.stream, part, tag))
+            if load is not None:
+                yield tag, (load.rate or 0.0) * load.profile.share(keys)
+
+    def host_of(self, stream: str, part: int) -> str | None:
+        """Where a part arrives, if that is known."""
+        return self._hosts.get((stream, part))
+
+    @cached_property
+    def _hosts(self) -> Mapping[tuple[str, int], str | None]:
+        return {(load.stream, load.part): load.host for load in self.loads}
+
+
+def bind(program: AnyProgram, sources: Iterable[Source]) -> Inputs:
+    """Check sources against a program; the order of the sources is the rank of the streams."""
+    definition, given = define(program), tuple(sources)
+    if not given:
+        raise UsageError("NO_STREAMS", f"a plan for {definition.name} needs at least one stream")
+    shapes: list[StreamShape] = []
+    loads: list[Load] = []
+    for source in given:
+        if any(shape.name == source.name for shape in shapes):
+            raise UsageError("DUPLICATE_STREAM", f"two streams are called {source.name!r}")
+        shape, of_source = _Binder(definition, source).bind()
+        shapes.append(shape)
+        loads += of_source
+    return Inputs(definition, tuple(shapes), tuple(loads))
+
+
+@dataclass(frozen=True)
+class _Binder:
+    definition: Definition
+    source: Source
+
+    def error(self, condition: str, message: str, hint: str | None = None) -> UsageError:
+        return UsageError(condition, f"stream {self.source.name!r}: {message}", hint=hint)
+
+    def bind(self) -> tuple[StreamShape, list[Load]]:
+        source = self.source
+        if not isinstance(source.name, str) or not source.name:
+            raise UsageError("STREAM_NAME", f"a stream needs a name, got {source.name!r}")
+        if isinstance(source.parts, bool) or not isinstance(source.parts, int) or source.parts < 1:
+            raise self.error("STREAM_PARTS", f"it needs a number of parts, at least one, got {source.parts!r}")
+        rates = {self.tag_name(tag): self.rates(tag, rate) for tag, rate in self.tags().items()}
+        hot = {self.tag_name(tag): keys for tag, keys in source.hot.items()}
+        for tag in hot.keys() - rates.keys():
+            raise self.error("HOT_KEYS", f"hot keys are given for {tag!r}, which the stream does not carry")
+        held = self.held(rates)
+        loads = []
+        for tag, of_parts in rates.items():
+            profiles = self.profiles(tag, hot.get(tag, {}), of_parts, [sets[tag] for sets in held])
+            for part, (profile, rate, host) in enumerate(zip(profiles, of_parts, self.hosts(), strict=True)):
+                if not profile.keys.is_empty():
+                    loads.append(Load(source.name, part, tag, profile, rate, host))
+        loads.sort(key=lambda load: load.part)
+        return StreamShape(source.name, source.parts, union(held), () if len(set(held)) == 1 else tuple(held)), loads
+
+    def tags(self) -> Mapping[Tag | str, Rate]:
+        tags = self.source.tags
+        if isinstance(tags, Tag | str):
+            tags = {tags: None}
+        elif not isinstance(tags, Mapping):
+            tags = dict.fromkeys(tags)
+        if not tags:
+            raise self.error("STREAM_TAGS", "it carries no tag")
+        return tags
+
+    def tag_name(self, tag: Tag | str) -> str:
+        name = tag.name if isinstance(tag, Tag) else tag
+        if name not in self.definition.tags:
+            known = ", ".join(self.definition.tags)
+            raise self.error("UNKNOWN_TAG", f"{self.definition.name} declares no tag {name!r}", f"its tags are {known}")
+        return name
+
+    def rates(self, tag: Tag | str, rate: Rate) -> list[float | None]:
+        """The rate on each part."""
+        parts = self.source.parts
+        if rate is None:
+            return [None] * parts
+        if isinstance(rate, int | float) and not isinstance(rate, bool):
+            each: Sequence[Any] = [rate / parts] * parts
+        elif isinstance(rate, Sequence) and not isinstance(rate, str):
+            each = rate
+        else:
+            raise self.error("BAD_RATE", f"the rate of {self.tag_name(tag)!r} is no number: {rate!r}")
+        if len(each) != parts:
+            raise self.error("BAD_RATE", f"{len(each)} rates of {self.tag_name(tag)!r} for {parts} parts")
+        for value in each:
+            self.check_rate(value, f"the rate of {self.tag_name(tag)!r}")
+        return [float(value) for value in each]
+
+    def check_rate(self, value: object, what: str) -> None:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+            raise self.error("BAD_RATE", f"{what} is {value!r}", "a rate is a number of events a second, 0 or more")
+
+    def hosts(self) -> Sequence[str | None]:
+        hosts, parts = self.source.hosts, self.source.parts
+        if hosts is None or isinstance(hosts, str):
+            return [hosts] * parts
+        if len(hosts) != parts:
+            raise self.error("STREAM_HOSTS", f"{len(hosts)} hosts for {parts} parts")
+        return hosts
+
+    def held(self, tags: Iterable[str]) -> list[TagSet]:
+        """What each part can hold."""
+        universe = {tag: self.definition.tags[tag].universe for tag in tags}
+        keys, parts = self.source.keys, self.source.parts
+        if keys is None:
+            return [TagSet(universe)] * parts
+        if len(keys) != parts:
+            raise self.error("STREAM_KEYS", f"keys= has {len(keys)} entries for {parts} parts")
+        found = []
+        for part, of_part in enumerate(keys):
+            held = None if of_part is None else of_part if isinstance(of_part, KeySet) else KeySet.of(*of_part)
+            sets = {
+                tag: all_keys if held is None or self.definition.tags[tag].key is None else all_keys & held
+                for tag, all_keys in universe.items()
+            }
+            if TagSet(sets).is_empty():
+                raise self.error("STREAM_KEYS", f"part {part} can hold no event at all", "leave the part out")
+            found.append(TagSet(sets))
+        return found
+
+    def profiles(
+        self, tag: str, hot: Mapping[Key, float], rates: Sequence[float | None], held: Sequence[KeySet]
+    ) -> list[Profile]:
+        """How keys are spread on each part; a hot key's rate goes to the parts that can hold it."""
+        if not hot:
+            plain = {keys: Profile(keys, {}) for keys in held}
+            return [plain[keys] for keys in held]
+        if self.definition.tags[tag].key is None:
+            raise self.error("HOT_KEYS", f"hot keys are given for {tag!r}, which has no key")
+        known = [rate for rate in rates if rate is not None]
+        if len(known) < len(rates):
+            raise self.error("MISSING_RATE", f"hot keys are given for {tag!r}, but not its rate")
+        fractions: dict[KeySet, dict[Key, float]] = {keys: {} for keys in held}
+        for key, rate in hot.items():
+            self.check_rate(rate, f"the rate of {tag}({key!r})")
+            holders = {keys for keys in held if key in keys}
+            room = math.fsum(r for r, keys in zip(known, held, strict=True) if keys in holders)
+            if not holders or rate > room * (1 + 1e-9):
+                raise self.error("HOT_KEYS", f"{tag}({key!r}) has rate {rate:g}, but its parts only have {room:g}")
+            for keys in holders:
+                fractions[keys][key] = rate / room if room else 0.0
+        for of_keys in fractions.values():
+            total = math.fsum(of_keys.values())
+            if total > 1 + 1e-9:
+                raise self.error("HOT_KEYS", f"the hot keys of {tag!r} are {total:.0%} of its rate")
+        made = {keys: Profile(keys, of_keys) for keys, of_keys in fractions.items()}
+        return [made[keys] for keys in held]
