@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
 
 from flumina.depends import Dependence
@@ -37,18 +37,26 @@ class DeclaredState:
         update: Callable[..., object] = owner.update  # type: ignore[attr-defined]
         seen = {name: tag for name, tag in tags.items() if not (one_key and tag.key is None)}
         found, problems = accesses(update, owner, seen, fields)
-        # update_all is given all states, so an unkeyed tag of a one-key program counts as touching everything.
-        found += [
-            Access(name, field.name, kind, own_key=False, where=tag.where)
+        # The state of a one-key program belongs to the key of the event, whatever its update does with it...
+        safe = [replace(access, own_key=tags[access.tag].key is not None) for access in found] if one_key else found
+        # ... and update_all is given all states, so an unkeyed tag counts as touching everything.
+        everything = [
+            Access(name, field, kind, own_key=False, where=tag.where)
             for name, tag in tags.items()
             if name not in seen
-            for field in fields.values()
-            if not field.declared
+            for field in fields
+            if not fields[field].declared
             for kind in (READ, SET)
         ]
-        problems += _conflicts(fields, found, depends, one_key=one_key)
+        problems += _conflicts(fields, safe + everything, depends)
+        found += everything
         observers = {
-            name: tuple(dict.fromkeys((a.tag, a.own_key) for a in found if a.field == name and a.kind in (READ, SET)))
+            # A one-key fork is given tags without keys.
+            name: tuple(
+                dict.fromkeys(
+                    (a.tag, a.own_key and not one_key) for a in found if a.field == name and a.kind in (READ, SET)
+                )
+            )
             for name in fields
         }
         observing = {tag for by in observers.values() for tag, _ in by}
@@ -77,15 +85,13 @@ def _observes(observers: Sequence[tuple[str, bool]], side: TagSet) -> Observes:
     return lambda key: any(side.has(tag, key) if own_key else side.has_any(tag) for tag, own_key in observers)
 
 
-def _conflicts(
-    fields: Mapping[str, Field], found: Sequence[Access], depends: Dependence, *, one_key: bool
-) -> list[Problem]:
+def _conflicts(fields: Mapping[str, Field], found: Sequence[Access], depends: Dependence) -> list[Problem]:
     """Pairs of accesses to one field by tags that do not depend on each other, where they must."""
     problems: dict[tuple[str, ...], Problem] = {}
     for name, field in fields.items():
         mine = [access for access in found if access.field == name]
         for a, b in combinations_with_replacement(mine, 2):
-            same_key = one_key or (a.own_key and b.own_key)
+            same_key = a.own_key and b.own_key
             if (a.kind, b.kind) not in field.conflicts or depends.covers(a.tag, b.tag, same_key=same_key):
                 continue
             first, second = sorted((a, b), key=lambda access: (access.kind != SET, access.kind != READ))

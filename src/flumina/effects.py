@@ -12,22 +12,23 @@ from __future__ import annotations
 
 import ast
 import inspect
-import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
-from flumina.errors import Problem, location
+from flumina.errors import Problem
 from flumina.events import Tag
-from flumina.fields import ADD, READ, SET, Field, Max, Min, PerKey, Set, Sum
+from flumina.fields import ADD, READ, SET, Field, Max, Min, PerKey, Set, Sum, greatest, least
+from flumina.scope import ROLES, Place, Scope, Source, SourceMissingError, Tags, Use, event_columns
 
-_PURE_READERS = frozenset(
-    {"len", "sorted", "sum", "min", "max", "list", "tuple", "set", "frozenset", "bool", "any", "all"}
-)
+_LOOKERS = frozenset({len, bool, any, all, str, repr, isinstance, print})
+"""Functions whose result keeps nothing of their argument."""
+_COPIERS = frozenset({sorted, sum, min, max, list, tuple, set, frozenset, dict, enumerate, zip, reversed})
+"""Functions whose result may keep what is in their argument, but not the argument itself."""
+_FRAME_READERS = frozenset({eval, exec, locals, vars})
+"""Functions that reach variables without naming them."""
 _READING_METHODS = frozenset(
-    {"get", "items", "keys", "values", "copy", "isdisjoint", "issubset", "issuperset", "union"}
+    {"get", "items", "keys", "values", "copy", "isdisjoint", "issubset", "issuperset", "union", "intersection"}
 )
-_ROLES = ("self", "state", "event", "emit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +42,6 @@ class Access:
     where: str
 
 
-class SourceMissingError(Exception):
-    """The source of a function can't be read, so nothing is known about it."""
-
-
 def accesses(
     update: Callable[..., object], owner: type, tags: Mapping[str, Tag], fields: Mapping[str, Field]
 ) -> tuple[list[Access], list[Problem]]:
@@ -53,7 +50,7 @@ def accesses(
     found: list[Access] = []
     try:
         reader = _Reader(owner, tags, fields)
-        reader.function(update, live=frozenset(tags))
+        reader.function(update, frozenset(tags), ROLES, replaces=True)
         found, problems = reader.found, list(dict.fromkeys(reader.problems))
     except SourceMissingError as missing:
         if any(not f.declared for f in fields.values()):
@@ -69,81 +66,90 @@ def accesses(
 
 @dataclass
 class _Reader:
-    """Walks one function, keeping the set of tags for which a statement can be reached."""
+    """Walks functions, keeping the set of tags for which a statement can be reached."""
 
     owner: type
     tags: Mapping[str, Tag]
     fields: Mapping[str, Field]
     found: list[Access] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
-    visiting: set[str] = field(default_factory=set)
-    # The names by which the current function knows the program, the state and the event.
-    me: str = "self"
-    state: str = "state"
-    event: str = "event"
-    emit: str = "emit"
-    tag_names: set[str] = field(default_factory=set)
-    file: str = "?"
-    offset: int = 0
+    visiting: set[Callable[..., object]] = field(default_factory=set)
+    scope: Scope = field(init=False)
 
-    def function(self, function: Callable[..., object], live: frozenset[str], args: Sequence[str] = ()) -> None:
-        """Walk a function; ``args`` names what each parameter is bound to (by default self, state, event, emit)."""
-        code = inspect.unwrap(function).__code__
-        try:
-            lines, first = inspect.getsourcelines(function)
-            tree = ast.parse(textwrap.dedent("".join(lines))).body[0]
-        except (OSError, TypeError, SyntaxError):
-            raise SourceMissingError(location(code.co_filename, code.co_firstlineno)) from None
-        if not isinstance(tree, ast.FunctionDef):
-            raise SourceMissingError(f"{location(code.co_filename, code.co_firstlineno)} is no plain function")
-        names = [a.arg for a in (*tree.args.posonlyargs, *tree.args.args)]
-        roles = dict(zip(args or _ROLES, names, strict=False))
-        saved = (self.me, self.state, self.event, self.emit, self.tag_names, self.file, self.offset)
-        self.me, self.state, self.event, self.emit = (roles.get(r, f"<no {r}>") for r in _ROLES)
-        self.tag_names, self.file, self.offset = set(), code.co_filename, first - 1
-        self.block(tree.body, live)
-        self.me, self.state, self.event, self.emit, self.tag_names, self.file, self.offset = saved
+    def function(
+        self, function: Callable[..., object], live: Tags, roles: Iterable[str], *, replaces: bool = False
+    ) -> None:
+        """Walk a function whose parameters are bound to these roles (a name of ``ROLES``, ``event.column``, ...)."""
+        assert inspect.isfunction(function)
+        source = Source.of(function)
+        names = dict(zip(roles, source.parameters, strict=False))
+        given = {name: role.partition(".")[2] for role, name in names.items() if role.startswith("event.")}
+        columns = event_columns(source, names.get("event"), given)
+        outer = getattr(self, "scope", None)
+        self.scope = Scope(source, self.owner, self.tags, self.fields, names, columns, replaces)
+        if not self.scope.is_clear:
+            self.escape(source.tree, live)
+        else:
+            self.block(source.tree.body, live)
+        if outer is not None:
+            self.scope = outer
 
     # -- statements: each returns the tags for which the next statement can be reached ------------------------
 
-    def block(self, body: Iterable[ast.stmt], live: frozenset[str]) -> frozenset[str]:
+    def block(self, body: Iterable[ast.stmt], live: Tags) -> Tags:
         for statement in body:
             live = self.statement(statement, live)
         return live
 
-    def statement(self, node: ast.stmt, live: frozenset[str]) -> frozenset[str]:
+    def statement(self, node: ast.stmt, live: Tags) -> Tags:
         handler = getattr(self, f"on_{type(node).__name__.lower()}", None)
         if handler is not None:
-            after: frozenset[str] = handler(node, live)
+            after: Tags = handler(node, live)
             return after
-        inner = live
+        # Loops, try, with, nested classes: anything in them may happen, and what follows may be reached.
         for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.stmt):
-                inner |= self.statement(child, live | inner)
-            elif isinstance(child, (ast.expr, ast.withitem, ast.excepthandler, ast.match_case)):
-                inner |= self.expression_or_block(child, live | inner)
-        return inner
-
-    def expression_or_block(self, node: ast.AST, live: frozenset[str]) -> frozenset[str]:
-        if isinstance(node, ast.ExceptHandler | ast.match_case):
-            return self.block(node.body, live)
-        if isinstance(node, ast.withitem):
-            self.expression(node.context_expr, live)
-            return live
-        self.expression(node, live)
+            self.part(child, live)
         return live
 
-    def on_if(self, node: ast.If, live: frozenset[str]) -> frozenset[str]:
+    def part(self, node: ast.AST, live: Tags) -> None:
+        """A piece of a statement that has no rule of its own."""
+        if isinstance(node, ast.stmt):
+            self.statement(node, live)
+        elif isinstance(node, ast.ExceptHandler):
+            for child in ast.iter_child_nodes(node):
+                self.part(child, live)
+        elif isinstance(node, ast.withitem):
+            self.expression(node.context_expr, live)
+            if node.optional_vars is not None:
+                self.store(node.optional_vars, live)
+        else:
+            self.expression(node, live)
+
+    def on_if(self, node: ast.If, live: Tags) -> Tags:
         yes, no = self.condition(node.test, live)
         return self.block(node.body, yes) | self.block(node.orelse, no)
 
-    def on_match(self, node: ast.Match, live: frozenset[str]) -> frozenset[str]:
+    def on_for(self, node: ast.For, live: Tags) -> Tags:
+        self.load(node.iter, live, "copied")
+        self.store(node.target, live)
+        self.block(node.body, live)
+        self.block(node.orelse, live)
+        return live
+
+    def on_while(self, node: ast.While, live: Tags) -> Tags:
+        yes, _ = self.condition(node.test, live)
+        self.block(node.body, yes)
+        self.block(node.orelse, live)
+        return live
+
+    def on_match(self, node: ast.Match, live: Tags) -> Tags:
         self.expression(node.subject, live)
-        on_tag = self.is_event_tag(node.subject)
-        after: frozenset[str] = frozenset()
+        on_tag = self.scope.is_event_tag(node.subject)
+        after: Tags = frozenset()
         rest = live
         for case in node.cases:
-            matched = self.pattern_tags(case.pattern) if on_tag else None
+            self.expression(case.pattern, rest)
+            matched = self.scope.pattern_tags(case.pattern) if on_tag else None
             inside = rest if matched is None else rest & matched
             if case.guard is not None:
                 inside, _ = self.condition(case.guard, inside)
@@ -154,317 +160,257 @@ class _Reader:
             after |= self.block(case.body, inside)
         return after | rest
 
-    def pattern_tags(self, pattern: ast.pattern) -> frozenset[str] | None:
-        """The tags a pattern on ``event.tag`` matches; None if it may match any."""
-        if isinstance(pattern, ast.MatchOr):
-            parts = [self.pattern_tags(p) for p in pattern.patterns]
-            return None if None in parts else frozenset().union(*(p for p in parts if p is not None))
-        if isinstance(pattern, ast.MatchValue):
-            named = self.named_tag(pattern.value)
-            return None if named is None else frozenset({named})
-        return None
-
-    def on_return(self, node: ast.Return, live: frozenset[str]) -> frozenset[str]:
-        if node.value is not None and not self.is_state(node.value):
-            self.expression(node.value, live)
+    def on_return(self, node: ast.Return, live: Tags) -> Tags:
+        value = node.value
+        if value is None or (isinstance(value, ast.Constant) and value.value is None):
+            return frozenset()
+        if self.scope.replaces and self.scope.is_role(value, "state"):
+            return frozenset()
+        if self.scope.replaces and isinstance(value, ast.Call) and self.own_method(value, live, replaces=True):
+            return frozenset()
+        self.expression(value, live)
+        if self.scope.replaces and not (isinstance(value, ast.Call) and self.scope.is_emit(value.func)):
+            self.escape(value, live)  # another state takes the place of this one
         return frozenset()
 
-    def on_raise(self, node: ast.Raise, live: frozenset[str]) -> frozenset[str]:
+    def on_raise(self, node: ast.Raise, live: Tags) -> Tags:
         for part in (node.exc, node.cause):
             if part is not None:
                 self.expression(part, live)
         return frozenset()
 
-    def on_assign(self, node: ast.Assign, live: frozenset[str]) -> frozenset[str]:
-        target = node.targets[0]
-        if len(node.targets) == 1 and isinstance(target, ast.Name) and self.is_event_tag(node.value):
-            self.tag_names.add(target.id)
-            return live
-        if len(node.targets) == 1 and self.adds_extreme(target, node.value, live):
+    def on_functiondef(self, node: ast.FunctionDef | ast.AsyncFunctionDef, live: Tags) -> Tags:
+        """A function within the function, which may be called at any later place."""
+        outer, self.scope = self.scope, replace(self.scope, replaces=False)
+        for child in ast.iter_child_nodes(node):
+            self.part(child, live)
+        self.scope = outer
+        return live
+
+    on_asyncfunctiondef = on_functiondef
+
+    def on_assign(self, node: ast.Assign, live: Tags) -> Tags:
+        if len(node.targets) == 1 and self.adds_extreme(node.targets[0], node.value, live):
             return live
         self.expression(node.value, live)
         for each in node.targets:
             self.store(each, live)
         return live
 
-    def on_annassign(self, node: ast.AnnAssign, live: frozenset[str]) -> frozenset[str]:
+    def on_annassign(self, node: ast.AnnAssign, live: Tags) -> Tags:
         if node.value is not None:
             self.expression(node.value, live)
             self.store(node.target, live)
         return live
 
-    def on_augassign(self, node: ast.AugAssign, live: frozenset[str]) -> frozenset[str]:
-        self.expression(node.value, live)
-        place = self.place(node.target)
+    def on_augassign(self, node: ast.AugAssign, live: Tags) -> Tags:
+        place = self.scope.place(node.target)
         if place is None:
+            self.expression(node.value, live)
             self.expression(node.target, live)
             return live
-        name, own_key, inner = place
-        adds = (isinstance(inner, Sum) and isinstance(node.op, (ast.Add, ast.Sub))) or (
-            isinstance(inner, Set) and isinstance(node.op, ast.BitOr)
+        adds = not place.inside and (
+            (isinstance(place.value, Sum) and isinstance(node.op, ast.Add | ast.Sub))
+            or (isinstance(place.value, Set) and isinstance(node.op, ast.BitOr))
         )
+        self.load(node.value, live, "copied")
         self.subscript(node.target, live)
-        self.note(live, name, (ADD,) if adds else (READ, SET), node, own_key=own_key)
+        self.note(live, place, (ADD,) if adds else (READ, SET), node)
         return live
 
-    def on_delete(self, node: ast.Delete, live: frozenset[str]) -> frozenset[str]:
+    def on_delete(self, node: ast.Delete, live: Tags) -> Tags:
         for target in node.targets:
             self.store(target, live)
         return live
 
     # -- conditions -------------------------------------------------------------------------------------------
 
-    def condition(self, node: ast.expr, live: frozenset[str]) -> tuple[frozenset[str], frozenset[str]]:
+    def condition(self, node: ast.expr, live: Tags, use: Use = "looked at") -> tuple[Tags, Tags]:
         """The tags for which a condition can be true, and those for which it can be false."""
         if isinstance(node, ast.BoolOp):
             yes, no = (live, frozenset()) if isinstance(node.op, ast.And) else (frozenset(), live)
             for value in node.values:
                 if isinstance(node.op, ast.And):
-                    yes, false = self.condition(value, yes)
+                    yes, false = self.condition(value, yes, use)
                     no |= false
                 else:
-                    true, no = self.condition(value, no)
+                    true, no = self.condition(value, no, use)
                     yes |= true
             return yes, no
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             yes, no = self.condition(node.operand, live)
             return no, yes
-        if isinstance(node, ast.Compare) and len(node.ops) == 1 and self.is_event_tag(node.left):
-            named = self.compared_tags(node.comparators[0])
+        if isinstance(node, ast.Compare) and len(node.ops) == 1 and self.scope.is_event_tag(node.left):
+            named = self.scope.compared_tags(node.ops[0], node.comparators[0])
             if named is not None:
-                if isinstance(node.ops[0], (ast.Is, ast.Eq, ast.In)):
-                    return live & named, live - named
-                return live - named, live & named
-        self.expression(node, live)
+                self.expression(node.left, live)
+                same = isinstance(node.ops[0], ast.Is | ast.Eq | ast.In)
+                return (live & named, live - named) if same else (live - named, live & named)
+        self.load(node, live, use)
         return live, live
-
-    def compared_tags(self, node: ast.expr) -> frozenset[str] | None:
-        parts = node.elts if isinstance(node, (ast.Tuple, ast.List, ast.Set)) else [node]
-        names = [self.named_tag(part) for part in parts]
-        return None if None in names else frozenset(name for name in names if name is not None)
-
-    def is_event_tag(self, node: ast.expr) -> bool:
-        if isinstance(node, ast.Name):
-            return node.id in self.tag_names
-        return isinstance(node, ast.Attribute) and node.attr == "tag" and self.is_name(node.value, self.event)
-
-    def named_tag(self, node: ast.expr) -> str | None:
-        """The tag meant by ``self.view`` or ``Program.view``."""
-        if not (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)):
-            return None
-        known = {self.me, "cls", *(c.__name__ for c in self.owner.__mro__)}
-        return node.attr if node.attr in self.tags and node.value.id in known else None
 
     # -- expressions ------------------------------------------------------------------------------------------
 
-    def expression(self, node: ast.AST, live: frozenset[str]) -> None:
-        """Note every access within an expression."""
-        if isinstance(node, ast.expr) and self.field_of(node) is not None:
-            self.load(node, live)
-        elif self.is_state(node):
-            self.escape(node, live)
-        elif isinstance(node, ast.IfExp):
+    def expression(self, node: ast.AST, live: Tags) -> None:
+        """Note every access within an expression whose value may be kept."""
+        if self.touches_state(node, live):
+            return
+        if isinstance(node, ast.IfExp):
             yes, no = self.condition(node.test, live)
             self.expression(node.body, yes)
             self.expression(node.orelse, no)
         elif isinstance(node, ast.BoolOp):
-            self.condition(node, live)
+            self.condition(node, live, "kept")
         elif isinstance(node, ast.Call):
             self.call(node, live)
-        elif isinstance(node, ast.Compare):
-            for part in (node.left, *node.comparators):
-                self.reading(part, live)
-        elif isinstance(node, ast.comprehension):
-            self.reading(node.iter, live)
-            for test in node.ifs:
-                self.expression(test, live)
+        elif isinstance(node, ast.Compare | ast.FormattedValue):
+            for child in ast.iter_child_nodes(node):
+                self.load(child, live, "looked at")
+        elif isinstance(node, ast.BinOp | ast.comprehension):
+            for child in ast.iter_child_nodes(node):
+                self.load(child, live, "copied")
+            if isinstance(node, ast.comprehension):
+                self.store(node.target, live)
         else:
             for child in ast.iter_child_nodes(node):
                 self.expression(child, live)
 
-    def on_for(self, node: ast.For, live: frozenset[str]) -> frozenset[str]:
-        self.reading(node.iter, live)
-        return live | self.block(node.body, live) | self.block(node.orelse, live)
-
-    def call(self, node: ast.Call, live: frozenset[str]) -> None:
-        """Calls that only read their arguments, that add to a set, and methods of the program."""
-        arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
-        if isinstance(node.func, ast.Attribute):
-            place = self.place(node.func.value)
-            if place is not None:
-                self.method(node, place, live)
-                for argument in arguments:
-                    self.reading(argument, live)
-                return
-            if self.is_name(node.func.value, self.me) and any(self.is_state(a) for a in arguments):
-                self.own_method(node, live)
-                return
-        reader = isinstance(node.func, ast.Name) and node.func.id in _PURE_READERS
-        emits = isinstance(node.func, (ast.Name, ast.Attribute)) and not self.is_state(node.func)
-        self.expression(node.func, live)
-        for argument in arguments:
-            inner = argument.value if isinstance(argument, ast.Starred) else argument
-            if reader or (emits and self.is_emit(node.func)):
-                self.reading(inner, live)
-            else:
-                self.expression(inner, live)
-
-    def is_emit(self, node: ast.expr) -> bool:
-        """``emit(...)``, ``emit.flagged(...)``: outputs are copied on emission, so an argument is only read."""
-        while isinstance(node, ast.Attribute):
-            node = node.value
-        return self.is_name(node, self.emit)
-
-    def method(self, node: ast.Call, place: tuple[str, str | None, Field], live: frozenset[str]) -> None:
-        """A method called on a field's value, such as ``state.seen.add(x)``."""
-        name, own_key, inner = place
-        assert isinstance(node.func, ast.Attribute)
-        self.subscript(node.func.value, live)
-        if isinstance(inner, Set) and node.func.attr in ("add", "update"):
-            self.note(live, name, (ADD,), node, own_key=own_key)
-        elif node.func.attr in _READING_METHODS:
-            self.note(live, name, (READ,), node, own_key=own_key)
-        else:
-            self.note(live, name, (READ, SET) if inner.mutable else (READ,), node, own_key=own_key)
-
-    def own_method(self, node: ast.Call, live: frozenset[str]) -> None:
-        """``self.helper(state, event, ...)``: walk the helper with its parameters bound."""
-        assert isinstance(node.func, ast.Attribute)
-        method = inspect.getattr_static(self.owner, node.func.attr, None)
-        plain = (
-            inspect.isfunction(method) and not node.keywords and not any(isinstance(a, ast.Starred) for a in node.args)
-        )
-        if not plain or node.func.attr in self.visiting:
+    def touches_state(self, node: ast.AST, live: Tags) -> bool:
+        """Note what an expression does that is a place in the state, or the state itself."""
+        unknown = self.scope.unknown_field(node)
+        if unknown is not None:
+            message = f"update uses state.{unknown}, which is no declared field ({', '.join(self.fields)})"
+            self.problems.append(Problem("UNKNOWN_FIELD", message, self.scope.source.line(node)))
+        elif self.scope.place(node) is not None:
+            self.load(node, live)
+        elif self.scope.is_role(node, "state"):
             self.escape(node, live)
-            return
-        roles = ["self"]
-        for argument in node.args:
-            if self.is_state(argument):
-                roles.append("state")
-            elif self.is_name(argument, self.event):
-                roles.append("event")
-            elif self.is_name(argument, self.emit):
-                roles.append("emit")
-            else:
-                roles.append(f"<{len(roles)}>")
-                self.expression(argument, live)
-        self.visiting.add(node.func.attr)
-        self.function(method, live, roles)
-        self.visiting.discard(node.func.attr)
+        else:
+            return False
+        return True
 
-    def reading(self, node: ast.expr, live: frozenset[str]) -> None:
-        """An expression in a place that reads a value and can't change it through the reference."""
-        place = self.place(node)
+    def load(self, node: ast.AST, live: Tags, use: Use = "kept") -> None:
+        """An expression, of whose value no more than ``use`` says is kept."""
+        place = self.scope.place(node)
         if place is None:
             self.expression(node, live)
             return
         self.subscript(node, live)
-        self.note(live, place[0], (READ,), node, own_key=place[1])
+        self.note(live, place, place.kinds(use), node)
 
-    def load(self, node: ast.expr, live: frozenset[str]) -> None:
-        """A field's value in any other place: it may be kept and changed later if it is mutable."""
-        place = self.place(node)
-        assert place is not None
-        name, own_key, inner = place
-        self.subscript(node, live)
-        self.note(live, name, (READ, SET) if inner.mutable else (READ,), node, own_key=own_key)
-
-    def store(self, target: ast.expr, live: frozenset[str]) -> None:
-        if isinstance(target, (ast.Tuple, ast.List)):
-            for part in target.elts:
-                self.store(part, live)
+    def call(self, node: ast.Call, live: Tags) -> None:
+        """Calls that only read their arguments, that add to a set, and methods of the program."""
+        place = self.scope.place(node.func.value) if isinstance(node.func, ast.Attribute) else None
+        if place is not None:
+            self.method(node, place, live)
             return
-        place = self.place(target)
+        if self.own_method(node, live):
+            return
+        function = self.scope.source.meaning(node.func)
+        builtin = function if inspect.isbuiltin(function) or isinstance(function, type) else None
+        if builtin in _FRAME_READERS:
+            self.escape(node, live)
+        use: Use = "kept"
+        if self.scope.is_emit(node.func) or builtin in _LOOKERS:  # outputs are copied on emission
+            use = "looked at"
+        elif builtin in _COPIERS:
+            use = "copied"
+        self.expression(node.func, live)
+        for argument in _arguments(node):
+            self.load(argument, live, use)
+
+    def method(self, node: ast.Call, place: Place, live: Tags) -> None:
+        """A method called on a field's value, such as ``state.seen.add(x)``."""
+        assert isinstance(node.func, ast.Attribute)
+        name = node.func.attr
+        to_set = isinstance(place.value, Set) and not place.inside
+        for argument in _arguments(node):
+            self.load(argument, live, "copied" if to_set else "kept")
+        self.subscript(node.func.value, live)
+        if to_set and name in ("add", "update"):
+            self.note(live, place, (ADD,), node)
+        elif name in _READING_METHODS:
+            self.note(live, place, place.kinds("copied"), node)
+        else:
+            self.note(live, place, place.kinds("kept"), node)
+
+    def own_method(self, node: ast.Call, live: Tags, *, replaces: bool = False) -> bool:
+        """``self.helper(state, event, ...)``: walk the helper with its parameters bound; False if it is none."""
+        if not (isinstance(node.func, ast.Attribute) and self.scope.is_role(node.func.value, "self")):
+            return False
+        if not any(self.scope.is_role(argument, "state") for argument in _arguments(node)):
+            return False
+        method = inspect.getattr_static(self.owner, node.func.attr, None)
+        starred = any(isinstance(a, ast.Starred) for a in node.args) or any(k.arg is None for k in node.keywords)
+        if not inspect.isfunction(method) or starred or method in self.visiting:
+            self.escape(node, live)
+            return True
+        parameters = Source.of(method).parameters
+        given = dict(zip(parameters[1:], node.args, strict=False)) | {str(k.arg): k.value for k in node.keywords}
+        states = sum(self.scope.is_role(argument, "state") for argument in given.values())
+        if not given.keys() <= set(parameters) or len(given) < len(_arguments(node)) or states > 1:
+            self.escape(node, live)
+            return True
+        roles = ["self", *(self.scope.role(given.get(p)) or f"<{p}>" for p in parameters[1:])]
+        for argument in given.values():
+            if self.scope.role(argument) is None:
+                self.expression(argument, live)
+        self.visiting.add(method)
+        self.function(method, live, roles, replaces=replaces)
+        self.visiting.discard(method)
+        return True
+
+    def store(self, target: ast.expr, live: Tags) -> None:
+        place = self.scope.place(target)
         if place is not None:
             self.subscript(target, live)
-            self.note(live, place[0], (SET,), target, own_key=place[1])
-        elif isinstance(target, ast.Name):
-            if target.id in (self.state, self.event, self.me):
-                self.escape(target, live)  # the name means something else from here on
-        else:
+            self.note(live, place, (SET,), target)
+        elif isinstance(target, ast.Tuple | ast.List):
+            for part in target.elts:
+                self.store(part, live)
+        elif isinstance(target, ast.Starred):
+            self.store(target.value, live)
+        elif not isinstance(target, ast.Name):
             self.expression(target, live)
 
-    def adds_extreme(self, target: ast.expr, value: ast.expr, live: frozenset[str]) -> bool:
+    def adds_extreme(self, target: ast.expr, value: ast.expr, live: Tags) -> bool:
         """``state.f = greatest(state.f, x)``: adding to a Max (and ``least`` to a Min)."""
-        place = self.place(target)
-        if place is None or not isinstance(value, ast.Call):
+        place = self.scope.place(target)
+        if place is None or place.inside or not isinstance(value, ast.Call) or value.keywords:
             return False
-        name, own_key, inner = place
-        function = value.func.attr if isinstance(value.func, ast.Attribute) else getattr(value.func, "id", "")
-        wanted = {"greatest": Max, "max": Max, "least": Min, "min": Min}.get(function)
-        same = [argument for argument in value.args if ast.dump(argument) == ast.dump(_as_load(target))]
-        if wanted is None or not isinstance(inner, wanted) or len(same) != 1 or value.keywords:
+        function = self.scope.source.meaning(value.func)
+        same = [argument for argument in value.args if ast.unparse(argument) == ast.unparse(target)]
+        adds = (isinstance(place.value, Max) and function is greatest) or (
+            isinstance(place.value, Min) and function is least
+        )
+        if not adds or len(same) != 1:
             return False
         self.subscript(target, live)
         for argument in value.args:
             if argument is not same[0]:
                 self.expression(argument, live)
-        self.note(live, name, (ADD,), target, own_key=own_key)
+        self.note(live, place, (ADD,), target)
         return True
 
     # -- places -----------------------------------------------------------------------------------------------
 
-    def is_name(self, node: ast.AST, name: str) -> bool:
-        return isinstance(node, ast.Name) and node.id == name
-
-    def is_state(self, node: ast.AST) -> bool:
-        return self.is_name(node, self.state)
-
-    def field_of(self, node: ast.expr) -> ast.Attribute | None:
-        """``state.f`` or ``state.f[...]`` with a declared field f."""
-        base = node.value if isinstance(node, ast.Subscript) else node
-        if isinstance(base, ast.Attribute) and self.is_state(base.value):
-            if base.attr in self.fields:
-                return base
-            self.problems.append(
-                Problem(
-                    "UNKNOWN_FIELD",
-                    f"update uses state.{base.attr}, which is no declared field ({', '.join(self.fields)})",
-                    self.line(base),
-                )
-            )
-        return None
-
-    def place(self, node: ast.expr) -> tuple[str, str | None, Field] | None:
-        """(field, the key column if ``event.column`` is the subscript, the field whose value stands there)."""
-        base = self.field_of(node)
-        if base is None:
-            return None
-        whole = self.fields[base.attr]
-        if not isinstance(node, ast.Subscript):
-            return base.attr, None, whole
-        if not isinstance(whole, PerKey):
-            return base.attr, None, whole
-        return base.attr, self.event_column(node.slice), whole.inner
-
-    def event_column(self, node: ast.expr) -> str | None:
-        """The column if the expression is ``event.column``."""
-        return node.attr if isinstance(node, ast.Attribute) and self.is_name(node.value, self.event) else None
-
-    def subscript(self, node: ast.expr, live: frozenset[str]) -> None:
+    def subscript(self, node: ast.AST, live: Tags) -> None:
         if isinstance(node, ast.Subscript):
             self.expression(node.slice, live)
 
-    def escape(self, node: ast.AST, live: frozenset[str]) -> None:
+    def escape(self, node: ast.AST, live: Tags) -> None:
         """The whole state goes where it can't be followed: it counts as read and set."""
-        for name in self.fields:
-            self.note(live, name, (READ, SET), node, own_key=None)
+        for name, whole in self.fields.items():
+            self.note(live, Place(name, None, whole, inside=False), (READ, SET), node)
 
-    def note(
-        self, live: frozenset[str], name: str, kinds: Iterable[str], node: ast.AST, *, own_key: str | None
-    ) -> None:
-        where = self.line(node)
+    def note(self, live: Tags, place: Place, kinds: Iterable[str], node: ast.AST) -> None:
+        where = self.scope.source.line(node)
         for tag in sorted(live):
             key = self.tags[tag].key
-            own = key is not None and own_key in ("key", key.name)
-            self.found += [Access(tag, name, kind, own, where) for kind in kinds]
-
-    def line(self, node: ast.AST) -> str:
-        return location(self.file, getattr(node, "lineno", 0) + self.offset)
+            own = key is not None and place.key_column in ("key", key.name)
+            self.found += [Access(tag, place.field, kind, own, where) for kind in kinds]
 
 
-def _as_load(node: ast.expr) -> ast.expr:
-    """The same place, as it reads when loaded."""
-    loaded: Any = ast.parse(ast.unparse(node), mode="eval").body
-    assert isinstance(loaded, ast.expr)
-    return loaded
+def _arguments(node: ast.Call) -> list[ast.expr]:
+    given = [argument.value if isinstance(argument, ast.Starred) else argument for argument in node.args]
+    return [*given, *(keyword.value for keyword in node.keywords)]
