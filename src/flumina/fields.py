@@ -39,7 +39,9 @@ import pyarrow as pa
 
 from flumina.errors import SchemaError
 from flumina.events import Tag, user_line
+from flumina.keymap import KeyMap, merge
 from flumina.schema import Schema
+from flumina.state import same
 from flumina.tagsets import Key
 
 Value = Any
@@ -59,17 +61,32 @@ Ordered = TypeVar("Ordered", bound=_Ordered)
 
 
 def greatest(*values: Ordered | None) -> Ordered | None:
-    """The largest value that is not None; None if there is none (Spark's ``greatest``).
+    """The largest value that is not None; None if there is none (Spark's ``greatest``: NaN is the largest).
 
     >>> greatest(None, 3, 5)
     5
     """
-    return max((v for v in values if v is not None), default=None)
+    best = None
+    for value in values:
+        if value is not None and (best is None or best < value or value != value):  # noqa: PLR0124 -- it is NaN
+            best = value
+    return best
 
 
 def least(*values: Ordered | None) -> Ordered | None:
-    """The smallest value that is not None; None if there is none (Spark's ``least``)."""
-    return min((v for v in values if v is not None), default=None)
+    """The smallest value that is not None; None if there is none (Spark's ``least``: NaN is the largest)."""
+    best = None
+    for value in values:
+        if value is not None and (best is None or value < best or best != best):  # noqa: PLR0124 -- it is NaN
+            best = value
+    return best
+
+
+def _holds_nested(type_: pa.DataType) -> bool:
+    """Whether values of an Arrow type have containers within containers."""
+    if pa.types.is_map(type_):
+        return bool(pa.types.is_nested(type_.key_type) or pa.types.is_nested(type_.item_type))
+    return any(bool(pa.types.is_nested(type_.field(i).type)) for i in range(type_.num_fields))
 
 
 class Field(ABC):
@@ -79,6 +96,10 @@ class Field(ABC):
     """Pairs of accesses that need dependent tags."""
     mutable = False
     """Whether the value can be changed through a reference to it."""
+    holds_mutable = False
+    """Whether something in the value can be changed through a reference to that."""
+    additive = True
+    """Whether there is a way to add to the value, so that ``added_by=`` makes sense."""
 
     def __init__(
         self,
@@ -99,7 +120,8 @@ class Field(ABC):
 
     def __set_name__(self, owner: type, name: str) -> None:
         """Learn the field's name from the class body it stands in."""
-        self.name = name
+        if self.name == "?":
+            self.name = name
 
     @abstractmethod
     def identity(self) -> Value:
@@ -128,11 +150,26 @@ class Field(ABC):
     def _type(self, ddl: str) -> pa.DataType:
         """The Arrow type of a one-column DDL type; mistakes are kept for the class to report."""
         try:
-            return Schema.parse(f"value {ddl}").fields[0].type
-        except (SchemaError, IndexError) as error:
-            message = error.message if isinstance(error, SchemaError) else f"{ddl!r} is no type"
-            self.mistakes.append(("BAD_SCHEMA", message))
+            columns = Schema.parse(f"value {ddl}").fields
+        except SchemaError as error:
+            self.mistakes.append(("BAD_SCHEMA", error.message))
             return pa.null()
+        if len(columns) != 1:
+            self.mistakes.append(("BAD_SCHEMA", f"a field has one type, got {ddl!r}"))
+        return columns[0].type
+
+    def _check_parts(self, *parts: object) -> None:
+        """Mistakes in the fields that this one is made of, and in adding to it."""
+        for part in parts:
+            if not isinstance(part, Field):
+                self.mistakes.append(("BAD_FIELD", f"a {type(self).__name__} is made of fields, got {part!r}"))
+                continue
+            self.mistakes += part.mistakes
+            if part.declared:
+                message = f"read_by=, added_by= and set_by= belong to the {type(self).__name__}, not to what is in it"
+                self.mistakes.append(("BAD_FIELD", message))
+        if ADD in self.declared and not self.additive:
+            self.mistakes.append(("REPLICATED_ADD", "a Replicated field can't be added to; use set_by="))
 
 
 class Sum(Field):
@@ -155,6 +192,10 @@ class Sum(Field):
     def join(self, left: Value, right: Value) -> Value:
         return left + right
 
+    def fork(self, value: Value, left: Observes, right: Observes) -> tuple[Value, Value]:
+        """To one side whole: two sides that observe a sum depend on each other, so there is only one."""
+        return (self.identity(), value) if right(None) and not left(None) else (value, self.identity())
+
 
 class Count(Sum):
     """A number of events."""
@@ -170,12 +211,17 @@ class _Extreme(Field):
     def __init__(self, type_: str = "long", **accesses: Iterable[Tag]) -> None:
         super().__init__(**accesses)
         self.type = self._type(type_)
+        self.mutable = pa.types.is_nested(self.type)
+        self.holds_mutable = _holds_nested(self.type)
 
     def identity(self) -> Value:
         return None
 
     def join(self, left: Value, right: Value) -> Value:
         return type(self).pick(left, right)
+
+    def copy(self, value: Value) -> Value:
+        return copy.deepcopy(value) if self.mutable else value
 
 
 class Max(_Extreme):
@@ -219,20 +265,24 @@ class Replicated(Field):
     """
 
     conflicts = frozenset({(READ, SET), (SET, READ), (SET, SET)})
+    additive = False
 
     def __init__(self, type_: str, initial: Value = None, **accesses: Iterable[Tag]) -> None:
         super().__init__(**accesses)
         self.type = self._type(type_)
         self.initial = initial
         self.mutable = pa.types.is_nested(self.type)
-        if ADD in self.declared:
-            self.mistakes.append(("REPLICATED_ADD", "a Replicated field can't be added to; use set_by="))
+        self.holds_mutable = _holds_nested(self.type)
+        self._check_parts()
 
     def identity(self) -> Value:
         return self.copy(self.initial)
 
     def join(self, left: Value, right: Value) -> Value:
         return right if self.is_identity(left) else left
+
+    def is_identity(self, value: Value) -> bool:
+        return same(value, self.initial)  # == does not do for NaN and arrays
 
     def copy(self, value: Value) -> Value:
         return copy.deepcopy(value) if self.mutable else value
@@ -247,11 +297,12 @@ class Tuple(Field):
 
     def __init__(self, *parts: Field, **accesses: Iterable[Tag]) -> None:
         super().__init__(**accesses)
-        self.parts = parts
-        self.mutable = any(part.mutable for part in parts)
-        self.mistakes += [mistake for part in parts for mistake in part.mistakes]
+        self.parts = tuple(part for part in parts if isinstance(part, Field))
+        self.mutable = self.holds_mutable = any(part.mutable for part in self.parts)
+        self.additive = all(part.additive for part in self.parts)
         # A tuple is as strict as its strictest part.
-        self.conflicts = frozenset().union(*(part.conflicts for part in parts))
+        self.conflicts = frozenset().union(*(part.conflicts for part in self.parts))
+        self._check_parts(*parts)
 
     def identity(self) -> Value:
         return tuple(part.identity() for part in self.parts)
@@ -274,9 +325,11 @@ class PerKey(Field):
 
     def __init__(self, inner: Field, **accesses: Iterable[Tag]) -> None:
         super().__init__(**accesses)
-        self.inner = inner
-        self.conflicts = inner.conflicts
-        self.mistakes += inner.mistakes
+        self.inner = inner if isinstance(inner, Field) else Count()
+        self.conflicts = self.inner.conflicts
+        self.holds_mutable = self.inner.mutable
+        self.additive = self.inner.additive
+        self._check_parts(inner)
         if isinstance(inner, PerKey):
             self.mistakes.append(("BAD_FIELD", "PerKey of PerKey: use one PerKey, or a keyed program"))
 
@@ -284,19 +337,14 @@ class PerKey(Field):
         return KeyMap(self.inner)
 
     def join(self, left: Value, right: Value) -> Value:
-        small, large = (left, right) if len(left) < len(right) else (right, left)
-        for key, value in small.items():
-            pair = (value, large[key]) if small is left else (large[key], value)
-            large[key] = self.inner.join(*pair)
-        return large
+        return merge(left, right, self.inner.join)
 
     def fork(self, value: Value, left: Observes, right: Observes) -> tuple[Value, Value]:
         halves = KeyMap(self.inner), KeyMap(self.inner)
         for key, entry in value.items():
             pair = self.inner.fork(entry, _constant(left(key)), _constant(right(key)))
             for half, part in zip(halves, pair, strict=True):
-                if not self.inner.is_identity(part):
-                    half[key] = part
+                half[key] = part
         return halves
 
     def copy(self, value: Value) -> Value:
@@ -305,54 +353,3 @@ class PerKey(Field):
 
 def _constant(yes: bool) -> Observes:  # noqa: FBT001 -- it is the value
     return lambda _: yes
-
-
-class Default(Protocol):
-    """What a :class:`KeyMap` needs to know of the values it holds."""
-
-    @property
-    def mutable(self) -> bool:
-        """Whether a value can be changed through a reference to it."""
-
-    def identity(self) -> Value:
-        """A fresh value for a missing key."""
-
-    def is_identity(self, value: Value) -> bool:
-        """Whether a value is that of a missing key."""
-
-
-class KeyMap(dict[Key, Value]):
-    """A dict with a field's identity for missing keys; entries equal to the identity do not count."""
-
-    __slots__ = ("field",)
-
-    def __init__(self, field: Default, entries: dict[Key, Value] | None = None) -> None:
-        super().__init__(entries or {})
-        self.field = field
-
-    def __missing__(self, key: Key) -> Value:
-        value = self.field.identity()
-        if self.field.mutable:  # it will be changed in place, so it must be kept
-            self[key] = value
-        return value
-
-    def pruned(self) -> dict[Key, Value]:
-        """The entries that differ from the identity."""
-        return {key: value for key, value in self.items() if not self.field.is_identity(value)}
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, KeyMap) and self.pruned() == other.pruned()
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    __hash__ = None
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (KeyMap, (self.field, dict(self)))
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> KeyMap:
-        return KeyMap(self.field, copy.deepcopy(dict(self), memo))
-
-    def __repr__(self) -> str:
-        return repr(self.pruned())

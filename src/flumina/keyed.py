@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from flumina.definition import Definition, Fork, Join, StateKind
-from flumina.fields import KeyMap
+from flumina.definition import Definition, Fork, Join, StateKind, fold
+from flumina.keymap import KeyMap, merge
 from flumina.program import Program
 from flumina.state import same
 from flumina.tagsets import TagSet
@@ -92,7 +92,8 @@ class Lifted:
         """One event: the state of its key, or all states for an unkeyed tag."""
         if event.tag.key is None:
             assert self.update_all is not None, "checked when the class was made"
-            return self.update_all(states, event, emit)
+            given = self.update_all(states, event, emit)
+            return given if given is None or isinstance(given, KeyMap) else KeyMap(self, given)
         result = self.kind.update(states[event.key], event, emit)
         if result is not None:
             states[event.key] = result
@@ -101,11 +102,8 @@ class Lifted:
     def update_batch(self, states: KeyMap, batch: Batch, emit: Emit) -> State | None:
         """A run of one tag: one call for each of its keys."""
         if batch.tag.key is None:
-            for event in batch:
-                emit.event, emit.batch = event, None
-                states = self.update(states, event, emit) or states
-            emit.event = None
-            return states
+            emit.batch = None
+            return fold(StateKind("States", self.one.everything, self.update), states, batch, emit)
         encoded = batch.keys.dictionary_encode()
         codes = encoded.indices.to_numpy(zero_copy_only=False)
         keys = encoded.dictionary.to_pylist()
@@ -123,7 +121,7 @@ class Lifted:
         """Each key to the side that has its events; divided by the one-key fork where both have."""
         halves = KeyMap(self), KeyMap(self)
         divide = self.one.forks[0].function
-        for key, state in states.pruned().items():
+        for key, state in states.items():
             of_left, of_right = left.at(key), right.at(key)
             if of_right.is_empty():
                 halves[0][key] = state
@@ -135,11 +133,4 @@ class Lifted:
 
     def join(self, left: KeyMap, right: KeyMap) -> KeyMap:
         """Keys that one side holds stay as they are; the others are joined."""
-        merge = self.one.joins[0].function
-        if len(left) >= len(right):
-            for key, state in right.items():
-                left[key] = merge(left[key], state) if key in left else state
-            return left
-        for key, state in left.items():
-            right[key] = merge(state, right[key]) if key in right else state
-        return right
+        return merge(left, right, self.one.joins[0].function)

@@ -1,0 +1,117 @@
+"""Maps from keys to values of a declared field, or to the states of a keyed program."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, ValuesView
+from typing import Any, Protocol
+
+from flumina.tagsets import Key
+
+Value = Any
+
+
+class Default(Protocol):
+    """What a :class:`KeyMap` needs to know of the values it holds."""
+
+    @property
+    def mutable(self) -> bool:
+        """Whether a value can be changed through a reference to it."""
+
+    def identity(self) -> Value:
+        """A fresh value for a missing key."""
+
+    def is_identity(self, value: Value) -> bool:
+        """Whether a value is that of a missing key."""
+
+
+class KeyMap(dict[Key, Value]):
+    """A dict with a field's identity for missing keys.
+
+    An entry equal to the identity is no different from a missing one, however one looks at the map: forks drop such
+    entries, so a program that could tell them apart would see how it was divided. Iterating goes over the entries at
+    that moment; the map may be changed meanwhile.
+    """
+
+    __slots__ = ("field",)
+
+    def __init__(self, field: Default, entries: Mapping[Key, Value] | None = None) -> None:
+        super().__init__(entries or {})
+        self.field = field
+
+    def __missing__(self, key: Key) -> Value:
+        value = self.field.identity()
+        if self.field.mutable:  # it will be changed in place, so it must be kept
+            self[key] = value
+        return value
+
+    def pruned(self) -> dict[Key, Value]:
+        """The entries that differ from the identity."""
+        return {key: value for key, value in dict.items(self) if not self.field.is_identity(value)}
+
+    def __contains__(self, key: object) -> bool:
+        return dict.__contains__(self, key) and not self.field.is_identity(dict.__getitem__(self, key))
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self.pruned())
+
+    def __len__(self) -> int:
+        return len(self.pruned())
+
+    def __bool__(self) -> bool:
+        return any(not self.field.is_identity(value) for value in dict.values(self))
+
+    def keys(self) -> KeysView[Key]:  # type: ignore[override] # a view of the entries at this moment
+        return self.pruned().keys()
+
+    def values(self) -> ValuesView[Value]:  # type: ignore[override]
+        return self.pruned().values()
+
+    def items(self) -> ItemsView[Key, Value]:  # type: ignore[override]
+        return self.pruned().items()
+
+    def get(self, key: Key, default: Value = None) -> Value:
+        return dict.__getitem__(self, key) if key in self else default
+
+    def pop(self, key: Key, *default: Value) -> Value:
+        if key not in self:
+            dict.pop(self, key, None)
+        return dict.pop(self, key, *default)
+
+    def setdefault(self, key: Key, default: Value = None) -> Value:
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def popitem(self) -> tuple[Key, Value]:
+        for key in reversed(self.pruned()):
+            return key, dict.pop(self, key)
+        raise KeyError("the map is empty")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, KeyMap) and self.pruned() == other.pruned()
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (KeyMap, (self.field, self.pruned()))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> KeyMap:
+        return KeyMap(self.field, copy.deepcopy(self.pruned(), memo))
+
+    def __repr__(self) -> str:
+        return repr(self.pruned())
+
+
+def merge(left: KeyMap, right: KeyMap, join: Callable[[Value, Value], Value]) -> KeyMap:
+    """Two maps as one, the smaller put into the larger: entries that both have are joined."""
+    if dict.__len__(left) >= dict.__len__(right):
+        for key, value in dict.items(right):
+            left[key] = join(dict.__getitem__(left, key), value) if dict.__contains__(left, key) else value
+        return left
+    for key, value in dict.items(left):
+        right[key] = join(value, dict.__getitem__(right, key)) if dict.__contains__(right, key) else value
+    return right
