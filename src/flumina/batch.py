@@ -122,7 +122,9 @@ class Batch:
         return Point(int(self.ts[index]), int(self.rank[index]), int(self.seq[index]))
 
     def slice(self, start: int, stop: int) -> Batch:
-        """The events from ``start`` up to ``stop``, as views."""
+        """The events from ``start`` up to ``stop``, as views; the bounds mean what they mean for lists."""
+        start, stop, _ = slice(start, stop).indices(len(self))
+        stop = max(start, stop)  # Arrow does not look at a negative length before it crashes
         ts, rank, seq = self.ts[start:stop], self.rank[start:stop], self.seq[start:stop]
         if self.table_of is None or self.row_of is None:
             tables = (self.tables[0].slice(start, stop - start),)

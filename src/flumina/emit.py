@@ -11,8 +11,11 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -20,11 +23,11 @@ import pyarrow as pa
 
 from flumina.errors import OutputError
 from flumina.order import Ints
+from flumina.schema import BadValueError, Schema, column, same_kind, type_name
 
 if TYPE_CHECKING:
     from flumina.batch import Batch
     from flumina.events import Event
-    from flumina.schema import Schema
 
 ONLY_OUTPUT = "output"
 """The name of the output of a program that declares one schema rather than named ones."""
@@ -35,7 +38,8 @@ EVENT_COLUMNS = (
 )
 """What every output table has behind the user's columns: when and where the causing event was."""
 
-_MUTABLE = (list, set, dict)
+_ATOMIC = frozenset({int, str, float, bool, bytes, type(None), Decimal, date, datetime, np.int64, np.float64})
+"""Types whose values can't change after they were emitted."""
 
 
 class Row(NamedTuple):
@@ -74,8 +78,8 @@ class Channel:
         if len(values) != self._width:
             raise self._error(f"takes {self._width} values ({self._schema}), got {len(values)}: {values!r}")
         for value in values:
-            if isinstance(value, _MUTABLE):  # it may change after this call
-                values = tuple(v.copy() if isinstance(v, _MUTABLE) else v for v in values)
+            if type(value) not in _ATOMIC:
+                values = tuple(map(_frozen, values))
                 break
         emit = self._emit
         if emit.event is None:
@@ -91,8 +95,8 @@ class Channel:
             values = self._positional(values, named)
         if len(values) != self._width:
             raise self._error(f"takes {self._width} columns ({self._schema}), got {len(values)}")
-        arrays = [self._array(field, value) for field, value in zip(self._schema.fields, values, strict=True)]
         causes = np.arange(len(batch)) if at is None else self._causes(at, len(batch))
+        arrays = [self._array(f, value, batch, causes) for f, value in zip(self._schema.fields, values, strict=True)]
         if {len(array) for array in arrays} - {len(causes)}:
             sizes = ", ".join(f"{f.name}: {len(a)}" for f, a in zip(self._schema.fields, arrays, strict=True))
             raise self._error(f"columns need one row for each of {len(causes)} causing events, got {sizes}")
@@ -106,6 +110,8 @@ class Channel:
             if len(causes) != size:
                 raise self._error(f"at= is a mask of {len(causes)} over a batch of {size} events")
             causes = np.flatnonzero(causes)
+        if len(causes) and causes.dtype.kind not in "iu":
+            raise self._error(f"at= is a mask or a column of indices, got {causes.dtype}")
         if len(causes) and not (causes.min() >= 0 and causes.max() < size):
             raise self._error(f"at= names events outside the batch of {size}")
         return causes.astype(np.int64)
@@ -115,17 +121,67 @@ class Channel:
             raise self._error(f"takes the columns {self._schema}, got {sorted(named)}")
         return tuple(named[name] for name in self._schema.names)
 
-    def _array(self, field: pa.Field, value: object) -> pa.Array:
+    def _array(self, field: pa.Field, given: object, batch: Batch, causes: Ints) -> pa.Array:
         try:
-            array = value if isinstance(value, pa.Array) else pa.array(value)
-            if isinstance(array, pa.ChunkedArray):
-                array = array.combine_chunks()
-            return array if array.type == field.type else array.cast(field.type)
-        except (pa.ArrowException, TypeError, ValueError) as error:
-            raise self._error(f"column {field.name!r} does not fit {field.type}: {error}") from None
+            array = _whole_column(given, field.type)
+        except TypeError:
+            raise self._error(f"column {field.name!r} takes a column, got {given!r}") from None
+        except BadValueError as error:
+            index, value = error.index, error.value
+        else:
+            if field.nullable or not array.null_count:
+                return array
+            index, value = array.is_null().index(pa.scalar(True)).as_py(), None  # noqa: FBT003
+        cause = int(causes[index]) if index < len(causes) else None
+        event = "no event" if cause is None else repr(next(iter(batch.slice(cause, cause + 1))))
+        raise _bad_value(self._name, field, value, event)
 
     def _error(self, what: str) -> OutputError:
         return OutputError("OUTPUT", f"output {self._name!r} {what}")
+
+
+def _frozen(value: object) -> object:
+    """A value that does not change with the one it was made from; a set as a list, in an order that is always the same.
+
+    >>> _frozen({3, 1})
+    [1, 3]
+    """
+    if isinstance(value, set | frozenset):
+        try:
+            return sorted(value)
+        except TypeError:
+            return sorted(value, key=repr)
+    return value if type(value) in _ATOMIC else copy.deepcopy(value)
+
+
+def _whole_column(given: object, type_: pa.DataType) -> pa.Array:
+    """Numpy, Arrow or a list as a column of this type, by the same rules as single rows."""
+    if isinstance(given, list | tuple):
+        return column(given, type_)
+    if isinstance(given, str | bytes):
+        raise TypeError("a text is no column")
+    if isinstance(given, np.ndarray) and given.flags.writeable:
+        given = given.copy()  # it may change after this call
+    array = pa.array(given)
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if array.type == type_:
+        return array
+    if same_kind(array.type, type_) or (pa.types.is_integer(array.type) and pa.types.is_floating(type_)):
+        try:
+            return array.cast(type_)
+        except pa.ArrowException:
+            pass  # find out below which value it is
+    return column(array.to_pylist(), type_)
+
+
+def _bad_value(output: str, field: pa.Field, value: object, event: str) -> OutputError:
+    wanted = f"{type_name(field.type)}{'' if field.nullable else ' NOT NULL'}"
+    return OutputError(
+        "OUTPUT_TYPE", f"output {output!r}, column {field.name!r}: {value!r} is no {wanted}, emitted by {event}"
+    )
 
 
 class Emit:
@@ -203,21 +259,11 @@ def _row_batch(schema: Schema, full: pa.Schema, pending: Sequence[Row]) -> list[
 
 def _column(field: pa.Field, values: list[object], pending: Sequence[Row]) -> pa.Array:
     try:
-        array = pa.array(values, field.type)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        array = None
-    if array is not None and (field.nullable or not array.null_count):
-        return array
-    for value, row in zip(values, pending, strict=True):
-        try:
-            bad = value is None and not field.nullable
-            pa.array([value], field.type)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            bad = True
-        if bad:
-            raise OutputError(
-                "OUTPUT_TYPE",
-                f"output {row.output!r}, column {field.name!r}: {value!r} is no {field.type}"
-                f"{'' if field.nullable else ' NOT NULL'}, emitted by {row.event!r}",
-            )
-    raise AssertionError("a column was refused, but none of its values")
+        array = column(values, field.type)
+    except BadValueError as error:
+        index = error.index
+    else:
+        if field.nullable or not array.null_count:
+            return array
+        index = values.index(None)
+    raise _bad_value(pending[index].output, field, values[index], repr(pending[index].event))

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from flumina.errors import SchemaError, UsageError, location
 from flumina.order import Point
-from flumina.schema import Schema, type_name
+from flumina.schema import BadValueError, Schema, column, type_name
 from flumina.tagsets import UNKEYED, Key, KeySet
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ class Tag:
         names = {*self.columns.names, *((self.key.name,) if self.key is not None else ())}
         for name in sorted(RESERVED_COLUMNS.intersection(self.columns.names)):
             self.mistakes.append(("RESERVED_COLUMN", f"a payload column can't be called {name!r}"))
+        if self.key is not None and self.key.name in RESERVED_COLUMNS - {"key"}:
+            self.mistakes.append(("RESERVED_COLUMN", f"a key column can't be called {self.key.name!r}"))
         if len(names) < len(self.columns) + (self.key is not None):
             self.mistakes.append(("DUPLICATE_COLUMN", "the key column is a payload column too"))
 
@@ -67,13 +69,27 @@ class Tag:
             return Schema("", ())
 
     def _set_key(self, ddl: str) -> None:
+        before = len(self.mistakes)
         schema = self._parse(ddl)
         if len(schema) == 1 and schema.fields[0].type in KEY_TYPES:
             field = schema.fields[0]
             self.key = pa.field(field.name, field.type, nullable=False)
-        elif not self.mistakes:
+            self._check_finite_keys()
+        elif len(self.mistakes) == before:
             known = ", ".join(type_name(t) for t in KEY_TYPES)
             self.mistakes.append(("BAD_KEY", f"a key is one column of type {known}, got {ddl!r}"))
+
+    def _check_finite_keys(self) -> None:
+        """Keys that are listed are values of the key column."""
+        assert self.key is not None
+        listed = sorted(self.finite_keys or (), key=repr)
+        try:
+            nulls = column(listed, self.key.type).null_count
+        except BadValueError as error:
+            self.mistakes.append(("BAD_KEY", f"keys= holds {error.value!r}, which is no {type_name(self.key.type)}"))
+        else:
+            if nulls:
+                self.mistakes.append(("BAD_KEY", "keys= holds None, which is no key"))
 
     def __set_name__(self, owner: type, name: str) -> None:
         """Learn the tag's name from the class body it stands in."""
@@ -100,7 +116,7 @@ class Tag:
     def event_class(self) -> type[Event]:
         """The tuple class of this tag's events, with one attribute for each column."""
         fields = namedtuple(  # type: ignore[misc] # noqa: PYI024 -- names are known at run time only
-            self.name, (*FIXED_FIELDS, *self.columns.names), rename=True
+            "Columns", (*FIXED_FIELDS, *self.columns.names), rename=True
         )
         members: dict[str, Any] = {"__slots__": (), "tag": self}
         if self.key is not None and self.key.name not in FIXED_FIELDS:
@@ -160,7 +176,7 @@ class Event(tuple[Any, ...]):
         return getattr(self, item)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Event) and self.tag is other.tag and tuple.__eq__(self, other)
+        return isinstance(other, Event) and self.tag.name == other.tag.name and tuple.__eq__(self, other)
 
     def __ne__(self, other: object) -> bool:
         return not self == other

@@ -5,19 +5,18 @@ Every mistake in the data is an :class:`~flumina.errors.InputError` with the str
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from flumina.batch import Batch
 from flumina.errors import InputError, UsageError
 from flumina.events import Tag, user_line
 from flumina.order import Ints
-from flumina.schema import type_name
+from flumina.schema import BadValueError, column, same_kind, type_name
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 
@@ -56,6 +55,10 @@ class Stream:
                 "STREAM_TAGS",
                 f"stream {self.name!r}: give one tag, or tag_column= and a dict from its values to tags",
             )
+        if not isinstance(self.tag, Tag) and not (
+            isinstance(self.tag, Mapping) and self.tag and all(isinstance(tag, Tag) for tag in self.tag.values())
+        ):
+            raise UsageError("STREAM_TAGS", f"stream {self.name!r}: tag= is no dict from values to tags: {self.tag!r}")
         unknown = set(self.rename) - {f.name for tag in self.tags for f in tag.schema}
         if unknown:
             raise UsageError("RENAME", f"stream {self.name!r}: rename names no declared column: {sorted(unknown)}")
@@ -74,12 +77,12 @@ class Stream:
         data = self.data
         if isinstance(data, pa.Table | pa.RecordBatch):
             data = [data]
-        elif type(data).__module__.partition(".")[0] == "pandas":
-            data = [pa.Table.from_pandas(data, preserve_index=False)]
         elif isinstance(data, Mapping):
-            data = [pa.table(dict(data))]
+            data = [self._from_columns(data)]
+        elif type(data).__module__.partition(".")[0] == "pandas" and hasattr(data, "columns"):
+            data = [self._from_pandas(data)]
         elif isinstance(data, Sequence) and not isinstance(data, str) and all(isinstance(d, Mapping) for d in data):
-            return [self._from_rows(data)]
+            data = [self._from_rows(data)]
         if not (isinstance(data, Sequence) and all(isinstance(d, pa.Table | pa.RecordBatch) for d in data)):
             raise UsageError(
                 "STREAM_DATA",
@@ -88,32 +91,54 @@ class Stream:
             )
         return [pa.Table.from_batches([d]) if isinstance(d, pa.RecordBatch) else d for d in data]
 
-    def _from_rows(self, rows: Sequence[Mapping[str, object]]) -> pa.Table:
-        """Rows as dicts: the declared types decide, so that Python's ints can be any integer column."""
-        types: dict[str, pa.DataType | None] = {self.ts: None}
-        types |= {name: pa.int64() for name in (self.seq,) if name is not None}
-        types |= {name: None for name in (self.tag_column,) if name is not None}
-        types |= {self.column_of(f.name): f.type for tag in self.tags for f in tag.schema}
-        present = {name for row in rows for name in row} if rows else set(types)
-        columns = {n: self._from_values(n, [r.get(n) for r in rows], t) for n, t in types.items() if n in present}
-        if not rows and self.ts in columns:
-            columns[self.ts] = pa.array([], pa.int64())
-        return pa.table(columns)
+    def _types(self) -> dict[str, pa.DataType | None]:
+        """The columns that are looked at, and the types of those that are declared."""
+        names = (self.ts, *(name for name in (self.seq, self.tag_column) if name is not None))
+        declared = {self.column_of(f.name): f.type for tag in self.tags for f in tag.schema}
+        return {**dict.fromkeys(names), **declared}
 
-    def _from_values(self, name: str, values: list[object], type_: pa.DataType | None) -> pa.Array:
-        try:
-            return pa.array(values, type_)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            pass
-        for row, value in enumerate(values):
+    def _from_rows(self, rows: Sequence[Mapping[str, object]]) -> pa.Table:
+        if not rows:
+            return pa.table({name: pa.array([], type_) for name, type_ in self._types().items()})
+        names = dict.fromkeys(name for row in rows for name in row)
+        return self._from_columns({name: [row.get(name) for row in rows] for name in names})
+
+    def _from_pandas(self, frame: Any) -> pa.Table:  # noqa: ANN401 -- pandas is not needed for anything else
+        for name in frame.columns:
+            if list(frame.columns).count(name) > 1:
+                raise self._error("DUPLICATE_COLUMN", "the column stands twice in the data", str(name))
+        return self._from_columns({name: frame[name] for name in frame.columns})
+
+    def _from_columns(self, data: Mapping[str, Any]) -> pa.Table:
+        """Columns by name. In lists the declared types decide, so that Python's ints can be any integer column."""
+        types = self._types()
+        arrays = {name: self._array(name, values, types[name]) for name, values in data.items() if name in types}
+        count = max(map(len, arrays.values()), default=0)
+        for name, array in arrays.items():
+            if len(array) != count:
+                message = f"the column has {len(array)} rows, but others have {count}"
+                raise self._error("COLUMN_LENGTH", message, name)
+        # What is not declared is not looked at, but its name may help to understand what is missing.
+        return pa.table({str(name): arrays[name] if name in arrays else pa.nulls(count) for name in data})
+
+    def _array(self, name: str, values: Any, type_: pa.DataType | None) -> pa.Array | pa.ChunkedArray:  # noqa: ANN401
+        if isinstance(values, pa.Array | pa.ChunkedArray):
+            return values
+        if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+            raise self._error("COLUMN_TYPE", f"a column is a list or an array, got {values!r}", name)
+        if not isinstance(values, list | tuple):
             try:
-                pa.array([value], type_)
-            except (pa.ArrowException, TypeError, ValueError, OverflowError):
-                wanted = "the other values" if type_ is None else type_name(type_)
-                raise InputError(
-                    "COLUMN_TYPE", f"{value!r} is no {wanted}", stream=self.name, part=0, row=row, column=name
-                ) from None
-        raise InputError("COLUMN_TYPE", "the values have no common type", stream=self.name, part=0, column=name)
+                return pa.array(values)
+            except (pa.ArrowException, TypeError, ValueError):
+                values = list(values)
+        try:
+            return column(values, type_)
+        except BadValueError as error:
+            wanted = "value like those before it" if type_ is None else type_name(type_)
+            raise self._error("COLUMN_TYPE", f"{error.value!r} is no {wanted}", name, error.index) from None
+
+    def _error(self, condition: str, message: str, column: str, row: int | None = None) -> InputError:
+        return InputError(condition, message, stream=self.name, part=0, row=row, column=column)
 
 
 @dataclass(frozen=True)
@@ -145,7 +170,7 @@ class _Decoder:
         ts, ts_type = self.timestamps(column)
         seq = np.arange(len(ts)) if self.stream.seq is None else self.sequence(self.stream.seq)
         if self.stream.sorted:
-            self.check_sorted(ts)
+            self.check_sorted(ts, seq)
         batch = self.batch(ts, seq)
         if not self.stream.sorted and len(batch):
             batch = Batch.merge([batch])
@@ -160,7 +185,7 @@ class _Decoder:
 
     def required(self, name: str, what: str) -> pa.Array:
         """A column that must be there, as one array."""
-        if self.table.schema.get_all_field_indices(name) and len(self.table.schema.get_all_field_indices(name)) > 1:
+        if len(self.table.schema.get_all_field_indices(name)) > 1:
             raise self.error("DUPLICATE_COLUMN", "the column stands twice in the data", name)
         if name not in self.table.column_names:
             raise self.error(
@@ -172,6 +197,8 @@ class _Decoder:
         column = self.table.column(name)
         if column.num_chunks == 0:
             return pa.array([], column.type)
+        if column.num_chunks > 1:  # Arrow can't hold that much text in one array
+            raise self.error("PART_TOO_LARGE", "the column is too large for one part", name, hint="cut it into parts")
         array = column.chunk(0)
         return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
@@ -195,7 +222,7 @@ class _Decoder:
         numbers: Ints = self.cast(column, pa.int64(), name).to_numpy()
         return numbers
 
-    def check_sorted(self, ts: Ints) -> None:
+    def check_sorted(self, ts: Ints, seq: Ints) -> None:
         falls = np.flatnonzero(ts[1:] < ts[:-1])
         if len(falls):
             row = int(falls[0]) + 1
@@ -203,6 +230,16 @@ class _Decoder:
                 "DECREASING_TIMESTAMP",
                 f"the timestamp {ts[row]} comes after {ts[row - 1]}",
                 self.stream.ts,
+                row,
+                hint="declare the stream with sorted=False to have it sorted",
+            )
+        falls = np.flatnonzero((ts[1:] == ts[:-1]) & (seq[1:] < seq[:-1]))
+        if len(falls):
+            row = int(falls[0]) + 1
+            raise self.error(
+                "DECREASING_SEQ",
+                f"the sequence number {seq[row]} comes after {seq[row - 1]} at the timestamp {ts[row]}",
+                str(self.stream.seq),
                 row,
                 hint="declare the stream with sorted=False to have it sorted",
             )
@@ -236,19 +273,19 @@ class _Decoder:
         name = str(self.stream.tag_column)
         column = self.required(name, "the tags")
         self.check_nulls(column, name, "NULL_TAG", "the tag is null")
+        if pa.types.is_nested(column.type):
+            raise self.error("COLUMN_TYPE", f"tags are told apart by single values, got {column.type}", name)
         encoded = column.dictionary_encode()
+        indices = encoded.indices.to_numpy(zero_copy_only=False)
         tags = list(self.stream.tags)
         codes = []
-        for value in encoded.dictionary.to_pylist():
+        for code, value in enumerate(encoded.dictionary.to_pylist()):
             tag = self.stream.tag.get(value)
             if tag is None:
-                row = int(
-                    np.flatnonzero(pc.equal(column, pa.scalar(value, column.type)).to_numpy(zero_copy_only=False))[0]
-                )
+                row = int(np.flatnonzero(indices == code)[0])
                 known = list(self.stream.tag)
                 raise self.error("UNKNOWN_TAG", f"{value!r} is none of the declared tags {known}", name, row)
             codes.append(tags.index(tag))
-        indices = encoded.indices.to_numpy(zero_copy_only=False)
         return np.array(codes, np.int64)[indices] if codes else np.empty(0, np.int64)
 
     def tag_table(self, tag: Tag, rows: Ints | None) -> pa.RecordBatch:
@@ -314,18 +351,7 @@ class _Decoder:
 
 def _widens(found: pa.DataType, declared: pa.DataType) -> bool:
     """Whether every value of the one type is a value of the other (or the cast says which is not)."""
-    kinds = (
-        pa.types.is_integer,
-        pa.types.is_floating,
-        pa.types.is_timestamp,
-        pa.types.is_decimal,
-        lambda t: pa.types.is_string(t) or pa.types.is_large_string(t) or pa.types.is_string_view(t),
-        lambda t: pa.types.is_binary(t) or pa.types.is_large_binary(t) or pa.types.is_fixed_size_binary(t),
-    )
     if found == declared or pa.types.is_null(found) or pa.types.is_nested(declared):
         return True
-    for kind in kinds:
-        if kind(found) and kind(declared):
-            sized = pa.types.is_integer(found) or pa.types.is_floating(found)
-            return not sized or bool(found.bit_width <= declared.bit_width)
-    return False
+    sized = pa.types.is_integer(found) or pa.types.is_floating(found)
+    return same_kind(found, declared) and (not sized or bool(found.bit_width <= declared.bit_width))

@@ -26,12 +26,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from flumina.hashing import BUCKETS, bucket_column, bucket_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from flumina.events import Tag
 
 Key = Hashable
@@ -40,7 +40,7 @@ Key = Hashable
 _ALL_BUCKETS = (1 << BUCKETS) - 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class KeySet:
     """A set of keys in normal form; ``buckets`` is a bit set."""
 
@@ -66,7 +66,7 @@ class KeySet:
         return KeySet(mask)
 
     def __contains__(self, key: Key) -> bool:
-        return ((self.buckets >> bucket_of(key)) & 1 == 1) != (key in self.flips)
+        return _in_bucket(self.buckets, key) != (key in self.flips)
 
     def __or__(self, other: KeySet) -> KeySet:
         return self._combine(other, self.buckets | other.buckets, lambda a, b: a or b)
@@ -81,7 +81,7 @@ class KeySet:
         named = self.flips | other.flips
         if not named:
             return KeySet(buckets)
-        flips = (k for k in named if rule(k in self, k in other) != (buckets >> bucket_of(k) & 1 == 1))
+        flips = (k for k in named if rule(k in self, k in other) != _in_bucket(buckets, k))
         return KeySet(buckets, frozenset(flips))
 
     def is_empty(self) -> bool:
@@ -108,11 +108,8 @@ class KeySet:
         assert self.is_finite, "an infinite key set can't be listed"
         return self.flips
 
-    def mask(self, keys: pa.Array) -> npt.NDArray[np.bool_]:
+    def mask(self, keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
         """Membership of every entry of an Arrow key column, as one column operation."""
-        import pyarrow as pa  # noqa: PLC0415 -- the sets themselves need no Arrow
-        import pyarrow.compute as pc  # noqa: PLC0415
-
         inside = np.zeros(len(keys), bool)
         if self.buckets == _ALL_BUCKETS:
             inside[:] = True
@@ -120,7 +117,10 @@ class KeySet:
             table = np.frombuffer(self.buckets.to_bytes(BUCKETS // 8, "little"), np.uint8)
             inside = np.unpackbits(table, bitorder="little").astype(bool)[bucket_column(keys)]
         if self.flips:
-            named = pa.array(list(self.flips)).cast(keys.type)
+            values = keys.type.value_type if pa.types.is_dictionary(keys.type) else keys.type
+            named = pa.array([k for k in self.flips if _is_value(k, values)], values)
+            if pa.types.is_dictionary(keys.type):
+                keys = keys.cast(values)
             inside ^= pc.is_in(keys, value_set=named).to_numpy(zero_copy_only=False)
         return inside
 
@@ -132,6 +132,23 @@ class KeySet:
         count = self.buckets.bit_count()
         base = "*" if count == BUCKETS else f"{count}/{BUCKETS} buckets"
         return base + "".join(f" + {k}" for k in included) + "".join(f" - {k}" for k in excluded)
+
+    def __repr__(self) -> str:
+        return f"<KeySet {self}>"
+
+
+def _in_bucket(buckets: int, key: Key) -> bool:
+    """Whether a key's bucket is among these; the absent key of an unkeyed tag is in none."""
+    return key is not None and (buckets >> bucket_of(key)) & 1 == 1
+
+
+def _is_value(key: Key, type_: pa.DataType) -> bool:
+    """Whether a column of this type can hold the key at all."""
+    if pa.types.is_integer(type_):
+        bits = type_.bit_width - 1
+        return isinstance(key, int) and -(1 << bits) <= key < 1 << bits
+    text = pa.types.is_string(type_) or pa.types.is_large_string(type_)
+    return isinstance(key, str if text else bytes)
 
 
 NO_KEYS = KeySet()
@@ -153,9 +170,11 @@ class TagSet:
     members: tuple[tuple[str, KeySet], ...] = ()
 
     def __init__(self, members: Mapping[str, KeySet] | Iterable[tuple[str, KeySet]] = ()) -> None:
-        pairs = members.items() if isinstance(members, Mapping) else members
-        kept = sorted(((name, keys) for name, keys in pairs if not keys.is_empty()), key=lambda pair: pair[0])
-        object.__setattr__(self, "members", tuple(kept))
+        together: dict[str, KeySet] = {}
+        for name, keys in members.items() if isinstance(members, Mapping) else members:
+            together[name] = together[name] | keys if name in together else keys
+        kept = sorted(name for name, keys in together.items() if not keys.is_empty())
+        object.__setattr__(self, "members", tuple((name, together[name]) for name in kept))
 
     @staticmethod
     def all_of(tags: Iterable[Tag]) -> TagSet:
