@@ -86,6 +86,16 @@ class Definition:
         return next(join for join in self.joins if (join.left, join.right, join.target) == wanted)
 
 
+def initial_state(definition: Definition) -> State:
+    """A fresh initial state; the user's ``init`` may fail."""
+    try:
+        return definition.init()
+    except FluminaError:
+        raise
+    except Exception as error:
+        raise user_error(definition.init, error) from error
+
+
 def fold(kind: StateKind, state: State, events: Iterable[Event], emit: Emit) -> State:
     """Apply ``update`` to each event in turn."""
     update = kind.update
@@ -129,12 +139,16 @@ def fold_batch(kind: StateKind, state: State, batch: Batch, emit: Emit) -> State
 def user_error(function: Callable[..., Any], error: BaseException, event: object = None) -> UserCodeError:
     """The user's exception, with the innermost line of the user's own code."""
     trace, where = error.__traceback__, "?"
+    name = None
     while trace is not None:
         frame = trace.tb_frame
         module = frame.f_globals.get("__name__", "")
         ours = module.startswith("flumina.") and not module.startswith("flumina.apps")
-        if where == "?" or not (ours or "site-packages" in frame.f_code.co_filename):
+        users = not (ours or "site-packages" in frame.f_code.co_filename)
+        if where == "?" or users:
             where = location(frame.f_code.co_filename, trace.tb_lineno)
+        if users and name is None:  # what we called may be ours, with the user's function inside
+            name = frame.f_code.co_qualname
         trace = trace.tb_next
-    name = getattr(function, "__qualname__", repr(function))
+    name = name or getattr(function, "__qualname__", repr(function))
     return UserCodeError(name, error, where=where, event=None if event is None else str(event))

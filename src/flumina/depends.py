@@ -7,7 +7,7 @@ function, where all tags have finitely many keys.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import product
@@ -67,6 +67,9 @@ class Dependence(Protocol):
     def between(self, left: TagSet, right: TagSet) -> bool:
         """Whether some event of the one set depends on some event of the other: exact, also for unbounded keys."""
 
+    def partners(self, tag: str, key: Key, other: str, among: Collection[Key]) -> Collection[Key]:
+        """The keys, among these, with which events of the other tag depend on an event of this tag and key."""
+
     def covers(self, tag: str, other: str, *, same_key: bool) -> bool:
         """Whether all pairs of events of two tags depend on each other (all with equal keys, if ``same_key``)."""
 
@@ -99,6 +102,12 @@ class RuleDependence:
             if rule is Rule.ALWAYS or (rule is Rule.SAME_KEY and keys.overlaps(other_keys)):
                 return True
         return False
+
+    def partners(self, tag: str, key: Key, other: str, among: Collection[Key]) -> Collection[Key]:
+        rule = self.rules.get((tag, other))
+        if rule is Rule.ALWAYS:
+            return among
+        return (key,) if rule is Rule.SAME_KEY and key in among else ()
 
     def covers(self, tag: str, other: str, *, same_key: bool) -> bool:
         rule = self.rules.get((tag, other))
@@ -136,6 +145,9 @@ class FunctionDependence:
             for other, other_key in self.atoms
             if right.has(other, other_key)
         )
+
+    def partners(self, tag: str, key: Key, other: str, among: Collection[Key]) -> Collection[Key]:
+        return [other_key for other_key in among if self(tag, key, other, other_key)]
 
     def covers(self, tag: str, other: str, *, same_key: bool) -> bool:
         return all(

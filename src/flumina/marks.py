@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from flumina.errors import UsageError
 from flumina.events import Tag, user_line
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -43,6 +44,9 @@ class Mark:
 
 
 def _marked(role: str, *types: StateType) -> Callable[[Function], Function]:
+    if not types or not all(isinstance(t, StateType) for t in types):
+        raise UsageError("STATE_TYPES", f"@fl.{role} takes state types, got {types!r} at {user_line(2)}")
+
     def note(function: Function) -> Function:
         marks = [*getattr(function, "__flumina__", ()), Mark(role, *types)]
         function.__flumina__ = marks  # type: ignore[attr-defined]
@@ -63,12 +67,18 @@ def update_batch(*types: StateType) -> Callable[[Function], Function]:
 
 def fork(source: StateType, into: tuple[StateType, StateType]) -> Callable[[Function], Function]:
     """Mark ``(self, state, left, right)`` as a fork of one state type into two."""
-    return _marked("fork", source, *into)
+    return _marked("fork", source, *_pair("fork", into))
 
 
 def join(parts: tuple[StateType, StateType], into: StateType) -> Callable[[Function], Function]:
     """Mark ``(self, left, right)`` as the join of two state types into one."""
-    return _marked("join", *parts, into)
+    return _marked("join", *_pair("join", parts), into)
+
+
+def _pair(role: str, types: object) -> tuple[StateType, StateType]:
+    if not (isinstance(types, tuple) and len(types) == 2):
+        raise UsageError("STATE_TYPES", f"@fl.{role} takes a pair of state types, got {types!r} at {user_line(2)}")
+    return types
 
 
 def members_of(cls: type, root: type) -> dict[str, Any]:

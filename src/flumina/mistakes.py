@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import keyword
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Protocol
 
@@ -29,13 +30,14 @@ class _ProgramClass(Protocol):
 
 def find(cls: type[_ProgramClass], members: Members, where: str) -> list[Problem]:
     """All mistakes in a class; ``where`` is the line of its ``class`` statement."""
-    return [
-        *_tags(cls, members, where),
+    found = [
+        *_names(cls, members, where),
         *_depends(cls, members, where),
         *_outputs(cls, where),
-        *_signatures(members),
+        *_signatures(members, where),
         *_state(cls, members, where),
     ]
+    return list(dict.fromkeys(found))
 
 
 def place(function: Callable[..., Any]) -> str:
@@ -44,16 +46,25 @@ def place(function: Callable[..., Any]) -> str:
     return location(code.co_filename, code.co_firstlineno)
 
 
-def _tags(cls: type[_ProgramClass], members: Members, where: str) -> Iterator[Problem]:
+def _names(cls: type[_ProgramClass], members: Members, where: str) -> Iterator[Problem]:
     if not cls._tags:
         yield Problem("NO_TAGS", "the program declares no tag", where, "for example: view = fl.Tag('user long')")
     declared: list[Tag | Field] = [*cls._tags.values(), *cls._fields.values()]
     for member in declared:
         for condition, message in member.mistakes:
             yield Problem(condition, f"{member.name}: {message}", member.where)
-    for name in sorted({*cls._tags, *cls._fields} & _RESERVED):
-        kind = "tag" if name in cls._tags else "field"
-        yield Problem("RESERVED_NAME", f"a {kind} can't be called {name!r}", members[name].where)
+    named = {**cls._tags, **cls._fields, **state_types(members)}
+    for name, one in named.items():
+        kind = type(one).__name__
+        if name in _RESERVED:
+            yield Problem("RESERVED_NAME", f"a {kind} can't be called {name!r}", one.where)
+        elif name != one.name:
+            message = f"the {kind} {name} is called {one.name} already"
+            yield Problem("TWO_NAMES", message, one.where, f"make another {kind} for {name}")
+    for field in cls._fields.values():
+        for tag in dict.fromkeys(tag for by in field.declared.values() for tag in by):
+            if tag not in cls._tags.values():
+                yield Problem("UNDECLARED_TAG", f"field {field.name} names a tag that is not declared", field.where)
 
 
 def _depends(cls: type[_ProgramClass], members: Members, where: str) -> Iterator[Problem]:
@@ -117,17 +128,22 @@ def _outputs(cls: type[_ProgramClass], where: str) -> Iterator[Problem]:
             yield Problem("BAD_SCHEMA", f"output {name!r} has no columns", where)
         for column in sorted({f.name for f in EVENT_COLUMNS} & set(schema.names)):
             yield Problem("RESERVED_COLUMN", f"output {name!r}: {column!r} is added by flumina itself", where)
-        if not str(name).isidentifier() or name in ("columns", "event", "batch", "items", "drain"):
+        plain = str(name).isidentifier() and not str(name).startswith("_") and not keyword.iskeyword(str(name))
+        if not plain or name in ("columns", "event", "batch", "items", "drain"):
             yield Problem("RESERVED_NAME", f"an output can't be called {name!r}", where)
 
 
-def _signatures(members: Members) -> Iterator[Problem]:
+def _signatures(members: Members, where: str) -> Iterator[Problem]:
     wanted = [(m, name, PARAMETERS[name]) for name, m in members.items() if name in PARAMETERS]
     wanted += [
         (m, mark.role, PARAMETERS[mark.role]) for m in members.values() for mark in getattr(m, "__flumina__", ())
     ]
     for method, role, parameters in wanted:
+        if isinstance(method, Tag | Field | StateType):
+            continue  # a reserved name
         if not inspect.isfunction(method):
+            message = f"{role} must be a plain method, got a {type(method).__name__}"
+            yield Problem("BAD_SIGNATURE", message, where, f"write def {role}({', '.join(parameters)})")
             continue
         try:
             inspect.signature(method).bind(*parameters)
@@ -142,7 +158,12 @@ def _state(cls: type[_ProgramClass], members: Members, where: str) -> Iterator[P
     own = [name for name in ("init", "fork", "join") if name in members]
     if types and fields:
         yield Problem("MIXED_STATE", "the program has both declared fields and state types; choose one", where)
-    elif fields and own:
+        return
+    if types and cls._one_key:
+        hint = "write it as a fl.Program whose state types hold maps from keys"
+        yield Problem("MIXED_STATE", "a keyed program has one state type, that of one key", where, hint)
+        return
+    if fields and own:
         yield Problem(
             "MIXED_STATE", f"fork and join follow from the fields, but {', '.join(own)} is defined too", where
         )
@@ -186,7 +207,10 @@ def _typed(cls: type[_ProgramClass], members: Members, types: Mapping[str, State
                     "UNDECLARED_TYPE", f"{name} is marked for a state type of another class", place(members[name])
                 )
     for t in types.values():
-        if not any(mark.role == "update" and t in mark.types for _, mark in marked):
+        updates = [name for name, mark in marked if mark.role == "update" and t in mark.types]
+        if len(updates) > 1:
+            yield Problem("TWO_UPDATES", f"state type {t.name} has the updates {', '.join(updates)}", t.where)
+        if not updates:
             yield Problem(
                 "NO_UPDATE", f"state type {t.name} has no update", t.where, f"mark one with @fl.update({t.name})"
             )
@@ -200,15 +224,15 @@ def _typed(cls: type[_ProgramClass], members: Members, types: Mapping[str, State
 
 def _wiring(members: Members, types: Mapping[str, StateType], marked: list[tuple[str, Mark]]) -> Iterator[Problem]:
     """Every type is reached by forks from the first, and every fork has the join that undoes it."""
-    forks = {name: mark.types for name, mark in marked if mark.role == "fork"}
+    forks = [(name, mark.types) for name, mark in marked if mark.role == "fork"]
     joins = {mark.types for _, mark in marked if mark.role == "join"}
     reached = {next(iter(types.values()))}
-    while more := {t for source, *into in forks.values() if source in reached for t in into} - reached:
+    while more := {t for _, (source, *into) in forks if source in reached for t in into} - reached:
         reached |= more
     for t in types.values():
         if t not in reached:
             yield Problem("UNREACHABLE_STATE", f"no fork leads from the first state type to {t.name}", t.where)
-    for name, (source, left, right) in forks.items():
+    for name, (source, left, right) in forks:
         if (left, right, source) not in joins:
             wanted = f"@fl.join(({left.name}, {right.name}), {source.name})"
             yield Problem(

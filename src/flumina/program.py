@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from flumina.declared import DeclaredState
-from flumina.definition import Definition, Fork, Join, StateKind
+from flumina.definition import Definition, Fork, Join, StateKind, user_error
 from flumina.depends import Declaration, Dependence, FunctionDependence, RuleDependence
 from flumina.emit import ONLY_OUTPUT
 from flumina.errors import DefinitionError, UsageError
@@ -76,7 +76,10 @@ class Program:
         if isinstance(declared, Declaration):
             return RuleDependence.bind(declared)
         function = declared.__func__ if isinstance(declared, staticmethod) else declared
-        return FunctionDependence(function, list(cls._tags.values()))
+        try:
+            return FunctionDependence(function, list(cls._tags.values()))
+        except Exception as error:
+            raise user_error(function, error) from error
 
     @classmethod
     def _outputs(cls) -> dict[str, Schema]:
@@ -143,7 +146,19 @@ class Program:
 
 
 _BLIND = frozenset(
-    {"NO_TAGS", "NO_DEPENDS", "BAD_DEPENDS", "UNDECLARED_TAG", "UNBOUNDED_KEYS", "NO_UPDATE", "BAD_SIGNATURE"}
+    {
+        "NO_TAGS",
+        "NO_DEPENDS",
+        "BAD_DEPENDS",
+        "UNDECLARED_TAG",
+        "UNBOUNDED_KEYS",
+        "NO_UPDATE",
+        "BAD_SIGNATURE",
+        "BAD_KEY",
+        "MIXED_STATE",
+        "RESERVED_NAME",
+        "TWO_NAMES",
+    }
 )
 """Mistakes that leave nothing to derive a fork and a join from."""
 

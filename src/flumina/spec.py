@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from flumina import emit as emitting
 from flumina.batch import Batch
-from flumina.definition import Definition, fold
+from flumina.definition import Definition, fold, initial_state
 from flumina.emit import ONLY_OUTPUT, Emit, Row
 from flumina.errors import InputError, UsageError
 from flumina.order import END, Point
@@ -50,7 +50,7 @@ def spec(program: AnyProgram, streams: Sequence[Stream], *, until: Point = END) 
     check_ties(definition, parts)
     batches = [part.batch for part in parts if len(part.batch)]
     emit = Emit(definition.outputs)
-    state, count = definition.init(), 0
+    state, count = initial_state(definition), 0
     if batches:
         merged = Batch.merge(batches)
         count = _count_until(merged, until)

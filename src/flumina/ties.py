@@ -7,43 +7,40 @@ the input happened to be cut, so it is an error. The same holds for two events w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import combinations
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from itertools import combinations_with_replacement, product
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from flumina.errors import OrderError
+from flumina.events import Event
+from flumina.tagsets import Key, TagSet
 
 if TYPE_CHECKING:
     from flumina.definition import Definition
-    from flumina.events import Event
     from flumina.streams import Part
 
-Placed = tuple[int, "Event"]
-"""An event and the number of its part."""
+
+class Placed(NamedTuple):
+    """An event, the number of its part, and the place within which O orders it: events of one place do not tie."""
+
+    place: int
+    part: int
+    event: Event
 
 
 def check_ties(definition: Definition, parts: Sequence[Part]) -> None:
     """Raise :class:`~flumina.errors.OrderError` at the first pair of dependent events of one stream that tie."""
     for rank in sorted({part.rank for part in parts}):
         mine = [part for part in parts if part.rank == rank]
-        names = [tag.name for tag in mine[0].stream.tags]
-        everything = {name: definition.everything[name] for name in names}
-        if _self_independent(definition, everything.keys()):
-            continue
+        events = TagSet.all_of(mine[0].stream.tags)
+        if not definition.depends.between(events, events):
+            continue  # no tie matters
         if mine[0].stream.seq is not None:
             _check_seq(definition, mine)
         elif len(mine) > 1:
             _check_parts(definition, mine)
-
-
-def _self_independent(definition: Definition, names: Iterable[str]) -> bool:
-    """Whether no two events of these tags can depend on each other, so that no tie matters."""
-    from flumina.tagsets import TagSet  # noqa: PLC0415
-
-    events = TagSet((name, definition.everything[name]) for name in names)
-    return not definition.depends.between(events, events)
 
 
 def _check_parts(definition: Definition, parts: Sequence[Part]) -> None:
@@ -55,9 +52,9 @@ def _check_parts(definition: Definition, parts: Sequence[Part]) -> None:
     groups: dict[int, list[Placed]] = {}
     for part in parts:
         for event in part.batch.take(np.flatnonzero(np.isin(part.batch.ts, tied))):
-            groups.setdefault(event.ts, []).append((part.number, event))
+            groups.setdefault(event.ts, []).append(Placed(part.number, part.number, event))
     for group in groups.values():
-        _refuse(definition, group, "without a seq column", same_part=False)
+        _refuse(definition, group, "without a seq column")
 
 
 def _check_seq(definition: Definition, parts: Sequence[Part]) -> None:
@@ -73,22 +70,36 @@ def _check_seq(definition: Definition, parts: Sequence[Part]) -> None:
     for part in parts:
         for event in part.batch.take(np.flatnonzero(np.isin(part.batch.ts, tied_ts))):
             if (event.ts, event.seq) in wanted:
-                groups.setdefault((event.ts, event.seq), []).append((part.number, event))
+                group = groups.setdefault((event.ts, event.seq), [])
+                group.append(Placed(len(group), part.number, event))
     for group in groups.values():
-        _refuse(definition, group, "with the same seq", same_part=True)
+        _refuse(definition, group, "with the same seq")
 
 
-def _refuse(definition: Definition, group: Sequence[Placed], how: str, *, same_part: bool) -> None:
-    """Raise if two events of a tied group depend on each other; one event for each part, tag and key is enough."""
-    shown: dict[tuple[object, ...], Placed] = {}
-    for number, (part, event) in enumerate(group):
-        shown.setdefault((number if same_part else part, event.tag.name, event.key), (part, event))
-    for (part, a), (other, b) in combinations(shown.values(), 2):
-        differ = same_part or part != other
-        if differ and definition.depends(a.tag.name, a.key, b.tag.name, b.key):
-            raise OrderError(
-                "AMBIGUOUS_ORDER",
-                f"stream {a.stream!r}: two dependent events have the timestamp {a.ts} {how}, so their order is not "
-                f"determined: {a!r} in part {part} and {b!r} in part {other}",
-                hint="give the stream a seq= column that orders events with equal timestamps",
-            )
+def _refuse(definition: Definition, group: Sequence[Placed], how: str) -> None:
+    """Raise if two events of a tied group lie in different places and depend on each other."""
+    # Of each tag and key, two events in different places are enough to find a pair for any other event.
+    shown: dict[str, dict[Key, list[Placed]]] = {}
+    for placed in group:
+        few = shown.setdefault(placed.event.tag.name, {}).setdefault(placed.event.key, [])
+        if not few or (len(few) == 1 and few[0].place != placed.place):
+            few.append(placed)
+    places = {tag: {p.place for few in by_key.values() for p in few} for tag, by_key in shown.items()}
+    for tag, other in combinations_with_replacement(shown, 2):
+        if len(places[tag] | places[other]) < 2:
+            continue
+        for key, few in shown[tag].items():
+            for other_key in definition.depends.partners(tag, key, other, shown[other].keys()):
+                for a, b in product(few, shown[other][other_key]):
+                    if a.place != b.place:
+                        raise _ambiguous(a, b, how)
+
+
+def _ambiguous(a: Placed, b: Placed, how: str) -> OrderError:
+    first, second = sorted((a, b), key=lambda placed: placed.place)
+    return OrderError(
+        "AMBIGUOUS_ORDER",
+        f"stream {a.event.stream!r}: two dependent events have the timestamp {a.event.ts} {how}, so their order is "
+        f"not determined: {first.event!r} in part {first.part} and {second.event!r} in part {second.part}",
+        hint="give the stream a seq= column that orders events with equal timestamps",
+    )
