@@ -242,7 +242,11 @@ def main(command: list[str]) -> NoReturn:
         say("set-up interrupted; the next call starts it afresh")
         sys.exit(130)
     environ = environment(project, java_home, os.environ)
-    os.execvpe(command[0], command, environ)  # noqa: S606 - the command of the person who called
+    try:
+        os.execvpe(command[0], command, environ)  # noqa: S606 - the command of the person who called
+    except OSError as error:
+        say(f"cannot run {command[0]}: {error.strerror}")
+        sys.exit(127)
 
 
 if __name__ == "__main__":

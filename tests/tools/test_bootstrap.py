@@ -123,9 +123,7 @@ class TestJavaWrapper:
         assert self.arguments_passed(tmp_path) == []
 
     def test_becomes_the_real_java(self, tmp_path: Path) -> None:
-        wrapper = script(
-            tmp_path / "java", bootstrap.java_wrapper(script(tmp_path / "real", "echo $$; exit 7"))
-        )
+        wrapper = script(tmp_path / "java", bootstrap.java_wrapper(script(tmp_path / "real", "echo $$; exit 7")))
         with subprocess.Popen([wrapper], stdout=subprocess.PIPE, text=True) as process:
             output, _ = process.communicate()
         assert (int(output), process.returncode) == (process.pid, 7)
@@ -180,9 +178,7 @@ class TestSetUp:
         monkeypatch.setattr(bootstrap, "run", lambda *command: steps.append(command))
         return steps
 
-    def test_happens_once(
-        self, project: Project, lock: int, tmp_path: Path, steps: list[tuple[str, ...]]
-    ) -> None:
+    def test_happens_once(self, project: Project, lock: int, tmp_path: Path, steps: list[tuple[str, ...]]) -> None:
         environ = {"JAVA_HOME": str(fake_java(tmp_path / "java", "17"))}
         for _ in range(2):
             assert bootstrap.set_up(project, environ, lock) == tmp_path / "java"
@@ -240,9 +236,7 @@ def test_environment(project: Project) -> None:
 class TestWithEnv:
     """The choice of a Python, with fakes that have a version and print how they were called."""
 
-    def call(
-        self, tmp_path: Path, pythons: dict[str, str], chosen: str = ""
-    ) -> subprocess.CompletedProcess[str]:
+    def call(self, tmp_path: Path, pythons: dict[str, str], chosen: str = "") -> subprocess.CompletedProcess[str]:
         tools = tmp_path / "tools"
         shutil.copytree(TOOLS, tools, ignore=shutil.ignore_patterns("__pycache__"))
         for name, version in pythons.items():
@@ -268,9 +262,7 @@ class TestWithEnv:
 
     def test_chosen(self, tmp_path: Path) -> None:
         pythons = {"my python": "3, 12", "python3.11": "3, 11"}
-        assert self.call(tmp_path, pythons, f"{tmp_path}/my python").stdout.startswith(
-            f"{tmp_path}/my python"
-        )
+        assert self.call(tmp_path, pythons, f"{tmp_path}/my python").stdout.startswith(f"{tmp_path}/my python")
 
     @pytest.mark.parametrize("version", ["2, 7", "3, 10", "3, 14"])
     def test_unsupported_choice_is_refused(self, tmp_path: Path, version: str) -> None:
