@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -16,7 +16,8 @@ from flumina.check import check
 from flumina.errors import LawError
 from flumina.program import AnyProgram
 
-Tables = pa.Table | Mapping[str, pa.Table]
+Tables: TypeAlias = pa.Table | Mapping[str, pa.Table]
+"""One output, or several by name."""
 
 
 def assert_lawful(program: AnyProgram, *, examples: int = 200, seed: int = 0, tolerance: float | None = None) -> None:

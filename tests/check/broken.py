@@ -472,6 +472,9 @@ class BatchBlamesTheWrongEvent(Barrier):
 class MissingAfterFork(Pages):
     """A half is asked for a page that the fork did not give it."""
 
+    def init(self) -> Any:
+        return dict.fromkeys("abc", "")
+
     def update(self, state: Any, event: fl.Event, emit: fl.Emit) -> Any:
         if event.tag is self.view:
             emit(event.page, event.user, state[event.page])

@@ -182,7 +182,8 @@ class RegionalDependence(fl.Program):
         if a.tag is b.tag:
             return a.tag is RegionalDependence.audit and a.key == b.key
         region, shop = (a.key, b.key) if a.tag is RegionalDependence.audit else (b.key, a.key)
-        return bool(shop // 10 == region)
+        assert isinstance(shop, int)
+        return shop // 10 == region
 
     def init(self) -> Any:
         return {}

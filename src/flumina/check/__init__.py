@@ -1,4 +1,4 @@
-"""The law checker: does a program's parallel meaning equal its sequential one?
+"""The law checker: whether a program means the same in parallel as one event after the other.
 
 See :mod:`flumina.check.laws` for the laws themselves.
 """

@@ -1,9 +1,8 @@
-"""Random choices read from blocks of bytes, so that cheap Hypothesis draws make a whole scenario and shrink with it.
+"""Random choices read from bytes, so that one cheap Hypothesis draw makes a whole scenario and shrinks with it.
 
-A scenario is made step by step, and each step reads one block. Zero bytes, bytes past the end of a block and blocks
-past the last one all mean the simplest choice. So Hypothesis, which shrinks by deleting blocks and lowering bytes, takes
-away whole steps without disturbing the others, and then makes those that remain simpler. (One draw costs some 40
-microseconds and a scenario makes a hundred choices: drawing each would be slow.)
+The bytes are cut into blocks, and every step of a scenario owns one, whether it is taken or not. A zero byte always
+means the simplest choice, for a step: that it is left out. So when Hypothesis shrinks by putting zeros for other bytes,
+steps vanish without disturbing the others. (Drawing each of a hundred choices would take some 40 microseconds each.)
 """
 
 from __future__ import annotations
@@ -13,30 +12,39 @@ from typing import TypeVar
 
 Item = TypeVar("Item")
 
+BLOCK = 10
+"""Bytes for one step: more than the choices that any step makes; beyond them every choice is the simplest."""
+
 
 class Choices:
-    """A stream of small choices.
+    """A stream of small choices, in blocks.
 
-    >>> choices = Choices([bytes([7, 9]), bytes([2])])
-    >>> choices.below(5), choices.step(), choices.below(5), choices.below(5)
-    (2, True, 2, 0)
+    >>> choices = Choices(bytes([7, 9]))
+    >>> choices.below(5), choices.below(5), choices.below(5)
+    (2, 4, 0)
+    >>> choices.step()
+    >>> choices.below(5)
+    0
     """
 
-    def __init__(self, blocks: Sequence[bytes]) -> None:
-        self.blocks, self.block, self.next = blocks, 0, 0
+    def __init__(self, data: bytes) -> None:
+        self.data, self.start, self.next = data, 0, 0
 
-    def step(self) -> bool:
-        """Go on to the next block; False if there is none."""
-        self.block, self.next = self.block + 1, 0
-        return self.block < len(self.blocks)
+    def step(self, blocks: int = 1) -> None:
+        """Go on to the block that lies so many blocks further."""
+        self.start += blocks * BLOCK
+        self.next = self.start
+
+    def rewind(self, start: int) -> None:
+        """Go back to the block that starts at this byte."""
+        self.start = self.next = start
 
     def below(self, size: int) -> int:
         """A number from 0 to size - 1."""
-        block = self.blocks[self.block] if self.block < len(self.blocks) else b""
-        if self.next >= len(block):
+        if self.next >= min(len(self.data), self.start + BLOCK):
             return 0
         self.next += 1
-        return block[self.next - 1] % size
+        return self.data[self.next - 1] % size
 
     def pick(self, items: Sequence[Item]) -> Item:
         """One of the items, the first being the simplest."""

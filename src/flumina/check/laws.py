@@ -4,8 +4,8 @@ As printed, C1 misses ``fork = (s, s), join = left`` on a counter, and over arbi
 paper's own figure 1. Here a pair (s1, s2) always comes from *one* ``fork(s, p1, p2)`` of a reachable s, with p1 and p2
 non-empty and independent, each half then evolving by its own predicate only; and both halves may take the event.
 
-A law is a function of a scenario: it returns None if the scenario has no room for it, True if it holds there, and
-raises :class:`Broken` with the counterexample if not.
+A law is a function of a reachable wire: it returns None if there is no room for it, True if it holds there, and raises
+:class:`Broken` with the counterexample if not.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Law:
     name: str
     equation: str
     meaning: str
-    holds: Callable[[Scenario, Law], bool | None]
+    holds: Callable[[Scenario, Law, Wire], bool | None]
 
     def compare(self, scenario: Scenario, wire: Wire, bindings: Sequence[tuple[str, Any]], sides: Sides) -> bool:
         """Raise :class:`Broken` unless both sides of everything compared are the same."""
@@ -56,8 +56,8 @@ class Law:
                 law=self.name,
                 equation=self.equation,
                 meaning=self.meaning,
-                trace=wire.trace,
-                bindings=tuple((name, repr(value)) for name, value in bindings),
+                trace=tuple(map(str, wire.trace)),
+                bindings=tuple((name, str(value)) for name, value in bindings),
                 sides=tuple((name, repr(left), repr(right)) for name, left, right in sides),
                 hint=hint,
             )
@@ -69,15 +69,13 @@ def _outputs(emitted: Sequence[Row]) -> list[tuple[str, Any]]:
     return sorted(((row.output, row.values) for row in emitted), key=repr)
 
 
-def _c1(scenario: Scenario, law: Law) -> bool | None:
-    wire = scenario.reach()
-    scenario.choices.step()
+def _c1(scenario: Scenario, law: Law, wire: Wire) -> bool | None:
     choice = scenario.fork_of(wire)
     if choice is None:
         return None
     fork, of_left, of_right = choice
     left, right = scenario.divide(wire, fork, of_left, of_right)
-    left, right = scenario.evolve(left), scenario.evolve(right)
+    left, right = scenario.evolve(left, 2), scenario.evolve(right, 2)
     scenario.choices.step()
     on_left = not scenario.choices.chance(2)
     mine = left if on_left else right
@@ -89,8 +87,8 @@ def _c1(scenario: Scenario, law: Law) -> bool | None:
     joined = replace(wire, state=scenario.merge(fork, left, right))
     whole, together = scenario.update(joined, event)
     bindings = [
-        ("p1", str(scenario.universe.tag_set(of_left))),
-        ("p2", str(scenario.universe.tag_set(of_right))),
+        ("p1", scenario.universe.tag_set(of_left)),
+        ("p2", scenario.universe.tag_set(of_right)),
         ("s1", left.state),
         ("s2", right.state),
         ("e", event),
@@ -103,9 +101,7 @@ def _c1(scenario: Scenario, law: Law) -> bool | None:
     return shown.compare(scenario, wire, bindings, sides)
 
 
-def _c2(scenario: Scenario, law: Law) -> bool | None:
-    wire = scenario.reach()
-    scenario.choices.step()
+def _c2(scenario: Scenario, law: Law, wire: Wire) -> bool | None:
     choice = scenario.fork_of(wire)
     if choice is None:
         return None
@@ -113,16 +109,14 @@ def _c2(scenario: Scenario, law: Law) -> bool | None:
     left, right = scenario.divide(wire, fork, of_left, of_right)
     bindings = [
         ("s", wire.state),
-        ("p1", str(scenario.universe.tag_set(of_left))),
-        ("p2", str(scenario.universe.tag_set(of_right))),
+        ("p1", scenario.universe.tag_set(of_left)),
+        ("p2", scenario.universe.tag_set(of_right)),
         ("fork", (left.state, right.state)),
     ]
     return law.compare(scenario, wire, bindings, [("state", scenario.merge(fork, left, right), wire.state)])
 
 
-def _c3(scenario: Scenario, law: Law) -> bool | None:
-    wire = scenario.reach()
-    scenario.choices.step()
+def _c3(scenario: Scenario, law: Law, wire: Wire) -> bool | None:
     dependent = scenario.universe.dependent
     free = {a: [b for b in wire.atoms if not dependent[a, b] and b[1] is not REST] for a in wire.atoms}
     first = scenario.event([atom for atom, partners in free.items() if partners])
@@ -144,9 +138,7 @@ def _c3(scenario: Scenario, law: Law) -> bool | None:
     return law.compare(scenario, wire, bindings, sides)
 
 
-def _batch(scenario: Scenario, law: Law) -> bool | None:
-    wire = scenario.reach()
-    scenario.choices.step()
+def _batch(scenario: Scenario, law: Law, wire: Wire) -> bool | None:
     update_batch = wire.kind.update_batch
     names = sorted({name for name, key in wire.atoms if key is not REST})
     if update_batch is None or not names:
@@ -180,9 +172,7 @@ def _by_event(emitted: Sequence[Row]) -> list[tuple[str, str, Any]]:
     return sorted(((repr(row.event), row.output, row.values) for row in emitted), key=repr)
 
 
-def _aliasing(scenario: Scenario, law: Law) -> bool | None:
-    wire = scenario.reach()
-    scenario.choices.step()
+def _aliasing(scenario: Scenario, law: Law, wire: Wire) -> bool | None:
     choice = scenario.fork_of(wire)
     if choice is None:
         return None
@@ -197,28 +187,26 @@ def _aliasing(scenario: Scenario, law: Law) -> bool | None:
             return None
         # Straight on the half itself, not on a copy: what it shares with the other half shows there.
         state = fold(mine.kind, mine.state, [event], Emit(scenario.definition.outputs))
-        mine = replace(mine, state=state, trace=(*mine.trace, f"update {event!r}"))
+        mine = replace(mine, state=state, trace=(*mine.trace, event))
     sides: Sides = [("the other half", other.state, before)]
     return law.compare(scenario, mine, [("s", wire.state)], sides)
 
 
-def _fresh(scenario: Scenario, law: Law) -> bool | None:
+def _fresh(scenario: Scenario, law: Law, _wire: Wire) -> bool | None:
     kind = scenario.definition.kinds[scenario.definition.initial]
     used = scenario.definition.init()
     before = copied(used)
-    trace = ["init"]
+    trace: list[object] = ["init"]
     for _ in range(1 + scenario.choices.below(3)):
         event = scenario.event(scenario.universe.atoms)
         if event is not None:
             used = fold(kind, used, [event], Emit(scenario.definition.outputs))
-            trace.append(f"update {event!r}")
+            trace.append(event)
     wire = Wire(kind, (), used, tuple(trace))
     return law.compare(scenario, wire, [], [("init", scenario.definition.init(), before)])
 
 
-def _deterministic(scenario: Scenario, law: Law) -> bool | None:
-    wire = scenario.reach()
-    scenario.choices.step()
+def _deterministic(scenario: Scenario, law: Law, wire: Wire) -> bool | None:
     event = scenario.event(wire.atoms)
     if event is None:
         return None
@@ -241,4 +229,4 @@ LAWS: tuple[Law, ...] = (
     Law("aliasing", "update(s1, e) leaves s2 as it is", "the halves of a fork share nothing mutable", _aliasing),
     Law("batch", "update_batch(s, [e1, ..., en]) = update(...update(s, e1)..., en)", "a batch is its events", _batch),
 )
-"""All laws that are tried on scenarios; ``symmetry`` and ``defined`` are checked beside them."""
+"""All laws that are tried on random situations; ``symmetry`` and ``defined`` are checked beside them."""

@@ -8,16 +8,16 @@ from dataclasses import replace
 import hypothesis
 from hypothesis import strategies
 
-from flumina.check.choices import Choices
+from flumina.check.choices import BLOCK, Choices
 from flumina.check.laws import LAWS, Broken, Law
 from flumina.check.report import Counterexample, Report, Verdict
-from flumina.check.scenario import Scenario, Undefined, Universe
+from flumina.check.scenario import SCENARIO_BLOCKS, Scenario, Undefined, Universe
 from flumina.definition import Definition
 from flumina.depends import FunctionDependence
 from flumina.errors import FluminaError, UsageError
 from flumina.program import AnyProgram, define
 
-_BLOCKS = strategies.lists(strategies.binary(min_size=10, max_size=10), min_size=5, max_size=16)
+_BYTES = strategies.binary(min_size=SCENARIO_BLOCKS * BLOCK, max_size=SCENARIO_BLOCKS * BLOCK)
 
 
 def check(
@@ -40,16 +40,13 @@ def check(
         definition = replace(definition, tolerance=tolerance)
     known = ["symmetry", *(law.name for law in LAWS)]
     if unknown := sorted(set(laws or ()) - set(known)):
-        raise UsageError("UNKNOWN_LAW", f"there is no law {', '.join(unknown)}", hint=f"the laws are {', '.join(known)}")
-    universe = Universe(definition)
-    verdicts = [_symmetry(definition)] if laws is None or "symmetry" in laws else []
-    for law in LAWS:
-        if laws is not None and law.name not in laws:
-            continue
-        verdict = _try(law, universe, examples, seed)
-        if verdict.law not in {v.law for v in verdicts}:  # one way of being undefined is enough
-            verdicts.append(verdict)
-    return Report(definition.name, verdicts)
+        raise UsageError(
+            "UNKNOWN_LAW", f"there is no law {', '.join(unknown)}", hint=f"the laws are {', '.join(known)}"
+        )
+    verdicts = [] if laws is not None and "symmetry" not in laws else [_symmetry(definition)]
+    wanted = [law for law in LAWS if laws is None or law.name in laws]
+    found = _find(wanted, Universe(definition), examples, seed)
+    return Report(definition.name, [*verdicts, *found])
 
 
 def _symmetry(definition: Definition) -> Verdict:
@@ -72,10 +69,34 @@ def _symmetry(definition: Definition) -> Verdict:
     return Verdict("symmetry", len(relation.table), found)
 
 
-def _try(law: Law, universe: Universe, examples: int, seed: int) -> Verdict:
+def _find(laws: Sequence[Law], universe: Universe, examples: int, seed: int) -> list[Verdict]:
+    """Try all laws on the same situations; whenever one breaks, go on without it."""
+    broken: dict[str, Verdict] = {}
+    while True:
+        left = [law for law in laws if law.name not in broken]
+        tried = dict.fromkeys((law.name for law in left), 0)
+        counterexample = _attempt(left, universe, examples, seed, tried)
+        if counterexample is None:
+            break
+        name = counterexample.law
+        broken[name] = Verdict(name, max(tried.values()), counterexample)
+        if name == "defined":  # nothing can be said of laws whose functions are not defined
+            return [broken[law.name] for law in laws if law.name in broken] + [broken["defined"]]
+    return [broken.get(law.name) or _held(law, tried[law.name], universe) for law in laws]
+
+
+def _held(law: Law, tried: int, universe: Universe) -> Verdict:
+    if tried:
+        return Verdict(law.name, tried)
     if law.name == "batch" and all(kind.update_batch is None for kind in universe.definition.kinds.values()):
         return Verdict(law.name, 0, note="no update_batch")
-    tried = 0
+    return Verdict(law.name, 0, note="no two events can run in parallel")
+
+
+def _attempt(
+    laws: Sequence[Law], universe: Universe, examples: int, seed: int, tried: dict[str, int]
+) -> Counterexample | None:
+    """The smallest counterexample to one of the laws; ``tried`` counts situations."""
 
     @hypothesis.seed(seed)
     @hypothesis.settings(
@@ -87,35 +108,35 @@ def _try(law: Law, universe: Universe, examples: int, seed: int) -> Verdict:
         report_multiple_bugs=False,
         print_blob=False,
     )
-    @hypothesis.given(_BLOCKS)
-    def attempt(blocks: list[bytes]) -> None:
-        nonlocal tried
-        scenario = Scenario(universe, Choices(blocks))
+    @hypothesis.given(_BYTES)
+    def attempt(data: bytes) -> None:
+        scenario = Scenario(universe, Choices(data))
         try:
-            held = law.holds(scenario, law)
+            wires = scenario.reach()
+            start = scenario.choices.start
+            for law in laws:
+                for wire in reversed(wires):  # the innermost that has room for the law
+                    scenario.choices.rewind(start)
+                    if law.holds(scenario, law, wire):
+                        tried[law.name] += 1
+                        break
         except Undefined as undefined:
-            raise Broken(_undefined(law, undefined.what, undefined.trace)) from undefined
+            raise Broken(_undefined(undefined.what, undefined.trace)) from undefined
         except FluminaError as error:
-            raise Broken(_undefined(law, error.message, ())) from error
-        if held is None:
-            hypothesis.reject()
-        tried += 1
+            raise Broken(_undefined(error.message, ())) from error
 
     try:
         attempt()
-    except hypothesis.errors.Unsatisfiable:
-        return Verdict(law.name, 0, note="no two events can run in parallel")
     except Broken as broken:
-        broken.__notes__ = []
-        return Verdict(law.name if broken.counterexample.law == law.name else "defined", tried, broken.counterexample)
-    return Verdict(law.name, tried)
+        return broken.counterexample
+    return None
 
 
-def _undefined(law: Law, what: str, trace: tuple[str, ...]) -> Counterexample:
+def _undefined(what: str, trace: tuple[object, ...]) -> Counterexample:
     return Counterexample(
         law="defined",
-        equation=f"{what}",
-        meaning=f"update, fork and join are defined in every reachable situation (met while trying {law.name})",
-        trace=trace,
+        equation=what,
+        meaning="update, fork and join are defined in every reachable situation",
+        trace=tuple(map(str, trace)),
         hint="null values are tried in columns that are not declared NOT NULL",
     )

@@ -25,6 +25,13 @@ from flumina.tagsets import Key, KeySet, TagSet
 State = Any
 
 
+_NESTED = 2
+"""Steps on each side of a fork within a fork."""
+
+SCENARIO_BLOCKS = 52
+"""Blocks of choices that a scenario and a law together can use."""
+
+
 class Rest:
     """Stands for all the keys that no event of a scenario has."""
 
@@ -44,13 +51,38 @@ class Wire:
     kind: StateKind
     atoms: tuple[Atom, ...]
     state: State
-    trace: tuple[str, ...]
+    trace: tuple[object, ...]
+    """How the state was reached: texts, and the events it was updated with."""
+
+
+@dataclass(frozen=True)
+class ForkStep:
+    """A fork as a step of a trace."""
+
+    left: TagSet
+    right: TagSet
+
+    def __str__(self) -> str:
+        return f"fork {{{self.left}}} | {{{self.right}}}"
+
+
+@dataclass(frozen=True)
+class Nested:
+    """A fork that was joined again, with what each half did."""
+
+    fork: object
+    left: tuple[object, ...]
+    right: tuple[object, ...]
+
+    def __str__(self) -> str:
+        left, right = (", ".join(map(str, steps)) or "nothing" for steps in (self.left, self.right))
+        return f"{self.fork}, then join; on the left: {left}; on the right: {right}"
 
 
 class Undefined(Exception):  # noqa: N818 -- it is caught here and becomes a finding
     """A function of the program raised, or returned something of the wrong shape, in a reachable situation."""
 
-    def __init__(self, what: str, trace: tuple[str, ...]) -> None:
+    def __init__(self, what: str, trace: tuple[object, ...]) -> None:
         super().__init__(what)
         self.what, self.trace = what, trace
 
@@ -70,10 +102,16 @@ class Universe:
             for name, tag in definition.tags.items()
             for key in (*self.keys[name], *(() if tag.key is None or tag.finite_keys or finite else (REST,)))
         )
+        self.tag_sets: dict[tuple[Atom, ...], TagSet] = {}
         self.dependent = {(a, b): definition.depends(*a, *b) for a, b in product(self.atoms, self.atoms)}
 
-    def tag_set(self, atoms: Sequence[Atom]) -> TagSet:
+    def tag_set(self, atoms: tuple[Atom, ...]) -> TagSet:
         """The predicate that holds exactly these atoms."""
+        if atoms not in self.tag_sets:
+            self.tag_sets[atoms] = self._tag_set(atoms)
+        return self.tag_sets[atoms]
+
+    def _tag_set(self, atoms: tuple[Atom, ...]) -> TagSet:
         members: dict[str, KeySet] = {}
         for name, key in atoms:
             keys = KeySet.everything() - KeySet.of(*self.keys[name]) if key is REST else KeySet.of(key)
@@ -121,10 +159,13 @@ class Scenario:
         pairs = [(a, b) for a in left_atoms for b in right_atoms if not dependent[a, b]]
         if not pairs:
             return None
-        first, second = self.choices.pick(pairs)
+        concrete = [pair for pair in pairs if pair[0][1] is not REST and pair[1][1] is not REST]
+        first, second = self.choices.pick(concrete or pairs)
         left, right = [first], [second]
-        for atom in wire.atoms:
-            side = self.choices.below(4)
+        sides = 0
+        for number, atom in enumerate(wire.atoms):
+            sides = sides >> 2 if number % 4 else self.choices.below(256)  # two bits an atom
+            side = sides & 3
             to_left = side & 1 and atom not in left and atom in left_atoms
             if to_left and self.universe.independent(atom, right):
                 left.append(atom)
@@ -143,7 +184,7 @@ class Scenario:
     def update(self, wire: Wire, event: Event) -> tuple[Wire, list[Row]]:
         """The wire after one event, and what that put out; the state given is left alone."""
         emit = Emit(self.definition.outputs)
-        trace = (*wire.trace, f"update {event!r}")
+        trace = (*wire.trace, event)
         try:
             state = fold(wire.kind, copied(wire.state), [event], emit)
         except UserCodeError as error:
@@ -153,7 +194,7 @@ class Scenario:
     def divide(self, wire: Wire, fork: Fork, left: tuple[Atom, ...], right: tuple[Atom, ...]) -> tuple[Wire, Wire]:
         """The two halves of a wire; the state given is left alone."""
         sets = self.universe.tag_set(left), self.universe.tag_set(right)
-        trace = (*wire.trace, f"fork {{{sets[0]}}} | {{{sets[1]}}}")
+        trace = (*wire.trace, ForkStep(*sets))
         halves = self._call("fork", trace, fork.function, copied(wire.state), *sets)
         if not (isinstance(halves, tuple | list) and len(halves) == 2):
             raise Undefined(f"fork returned {halves!r}, which is no pair of states", trace)
@@ -168,45 +209,49 @@ class Scenario:
         join = self.definition.join_of(fork).function
         return self._call("join", left.trace, join, copied(left.state), copied(right.state))
 
-    def _call(self, name: str, trace: tuple[str, ...], function: Any, *args: Any) -> Any:  # noqa: ANN401
+    def _call(self, name: str, trace: tuple[object, ...], function: Any, *args: Any) -> Any:  # noqa: ANN401
         try:
             return function(*args)
         except Exception as error:
             raise Undefined(f"{name} raised {type(error).__name__}: {error}", trace) from error
 
-    def evolve(self, wire: Wire, depth: int = 1) -> Wire:
-        """The wire after some events of its own predicate, nested forks among them; each step is one block."""
-        while self.choices.step():
-            action = self.choices.below(5)
-            if action == 0:
-                break
-            choice = self.fork_of(wire) if depth and action == 4 else None
-            if choice is not None:
-                fork, left, right = choice
-                first, second = self.divide(wire, fork, left, right)
-                first, second = self.evolve(first, depth - 1), self.evolve(second, depth - 1)
-                tail = (f"then on the left: {_tail(first)}", f"on the right: {_tail(second)}", "join")
-                wire = replace(wire, state=self.merge(fork, first, second), trace=(*first.trace[:-1], *tail))
-                continue
-            event = self.event(wire.atoms)
+    def evolve(self, wire: Wire, steps: int, depth: int = 1) -> Wire:
+        """The wire after up to so many steps of its own predicate: events, and nested forks that are joined again."""
+        for _ in range(steps):
+            self.choices.step()
+            action = self.choices.below(4)
+            event = self.event(wire.atoms) if action in (1, 2) else None
             if event is not None:
                 wire, _ = self.update(wire, event)
+            if depth:  # the blocks of a nested fork are there whether they are used or not
+                self.choices.step()
+                choice = self.fork_of(wire) if action == 3 else None
+                if choice is None:
+                    self.choices.step(2 * _NESTED)
+                else:
+                    wire = self.nest(wire, *choice)
         return wire
 
-    def reach(self) -> Wire:
-        """Any reachable wire: after some events, perhaps within one or two forks."""
+    def nest(self, wire: Wire, fork: Fork, left: tuple[Atom, ...], right: tuple[Atom, ...]) -> Wire:
+        """Fork, let both halves go on, join."""
+        first, second = self.divide(wire, fork, left, right)
+        first, second = self.evolve(first, _NESTED, 0), self.evolve(second, _NESTED, 0)
+        start = len(wire.trace)
+        step = Nested(first.trace[start], first.trace[start + 2 :], second.trace[start + 2 :])
+        return replace(wire, state=self.merge(fork, first, second), trace=(*wire.trace, step))
+
+    def reach(self) -> list[Wire]:
+        """Reachable wires: after some events, and then perhaps within one or two forks, the innermost last."""
         kind = self.definition.kinds[self.definition.initial]
-        wire = self.evolve(Wire(kind, self.universe.atoms, self.definition.init(), ("init",)))
+        wires = [self.evolve(Wire(kind, self.universe.atoms, self.definition.init(), ("init",)), 3)]
         for _ in range(2):
             self.choices.step()
-            choice = self.fork_of(wire) if self.choices.chance(3) else None
-            if choice is None:
-                break
-            fork, left, right = choice
-            wire = self.evolve(self.choices.pick(self.divide(wire, fork, left, right)))
-        return wire
-
-
-def _tail(wire: Wire) -> str:
-    steps = wire.trace[max(i for i, step in enumerate(wire.trace) if step.startswith("the ")) + 1 :]
-    return ", ".join(step.removeprefix("update ") for step in steps) or "nothing"
+            choice = self.fork_of(wires[-1]) if self.choices.chance(3) else None
+            if choice is not None:
+                fork, left, right = choice
+                half = self.choices.pick(self.divide(wires[-1], fork, left, right))
+                wires.append(self.evolve(half, 2, 0))
+            else:
+                self.choices.step(2)
+        self.choices.step()
+        return wires

@@ -59,7 +59,9 @@ def _of_type(choices: Choices, type_: pa.DataType) -> Any:  # noqa: ANN401
     if pa.types.is_list(type_):
         return [_of_type(choices, type_.value_type) for _ in range(choices.below(3))]
     if pa.types.is_map(type_):
-        return [(_of_type(choices, type_.key_type), _of_type(choices, type_.item_type)) for _ in range(choices.below(2))]
+        return [
+            (_of_type(choices, type_.key_type), _of_type(choices, type_.item_type)) for _ in range(choices.below(2))
+        ]
     if pa.types.is_struct(type_):
         return {inner.name: value(choices, inner) for inner in type_}
     raise UsageError(
