@@ -4,7 +4,6 @@ Write a sequential program, say which events depend on which, declare the state;
 """
 
 from flumina.batch import Batch, repeat
-
 from flumina.check import check
 from flumina.depends import Atom, depends
 from flumina.emit import Emit

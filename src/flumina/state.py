@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 
@@ -62,10 +63,7 @@ def same(left: Any, right: Any, tolerance: float = 0.0) -> bool:  # noqa: ANN401
     if type(left) is not type(right):
         return _is_number(left) and _is_number(right) and bool(left == right)
     if isinstance(left, np.ndarray):
-        if left.dtype.kind == "f":
-            close = np.isclose(left, right, rtol=tolerance, atol=tolerance, equal_nan=True)
-            return left.shape == right.shape and bool(np.all(close))
-        return left.shape == right.shape and bool(np.all(left == right))
+        return _same_array(left, right, tolerance)
     if isinstance(left, pa.Array | pa.ChunkedArray | pa.Table | pa.RecordBatch):
         return bool(left.equals(right))
     if isinstance(left, Record):
@@ -81,6 +79,14 @@ def same(left: Any, right: Any, tolerance: float = 0.0) -> bool:  # noqa: ANN401
     if "__eq__" not in {name for c in type(left).__mro__[:-1] for name in vars(c)}:
         return left is right or (hasattr(left, "__dict__") and same(vars(left), vars(right), tolerance))
     return bool(left == right)
+
+
+def _same_array(left: npt.NDArray[Any], right: npt.NDArray[Any], tolerance: float) -> bool:
+    if left.shape != right.shape:
+        return False
+    if left.dtype.kind == "f":
+        return bool(np.isclose(left, right, rtol=tolerance, atol=tolerance, equal_nan=True).all())
+    return bool((left == right).all())
 
 
 def _is_number(value: object) -> bool:

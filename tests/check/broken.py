@@ -315,7 +315,7 @@ class KeepTheLast(Items):
 class FirstTwoItems(Items):
     def update(self, state: Any, event: fl.Event, emit: fl.Emit) -> Any:
         if event.tag is self.item:
-            return (state + [event.id])[:2]
+            return [*state, event.id][:2]
         emit(state)
         return []
 
