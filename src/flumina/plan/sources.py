@@ -213,6 +213,7 @@ class _Binder:
         if rate is None:
             return [None] * parts
         if isinstance(rate, int | float) and not isinstance(rate, bool):
+            self.check_rate(rate, f"the rate of {self.tag_name(tag)!r}")
             each: Sequence[Any] = [rate / parts] * parts
         elif isinstance(rate, Sequence) and not isinstance(rate, str):
             each = rate

@@ -102,8 +102,8 @@ def polished(graph: Graph, node: Node, judge: Callable[[Node], Cost], leaves: in
         judged = [(judge(_node(candidate)), candidate) for candidate in candidates]
         if not judged:
             break
-        cost, candidate = min(judged, key=lambda pair: (pair[0].load, pair[0].key))
-        if (cost.load, *cost.key) >= (best.load, *best.key) and cost.key >= best.key:
+        cost, candidate = min(judged, key=lambda pair: pair[0].key)
+        if cost.key >= best.key:
             break
         tree, best = candidate, cost
     return _node(tree)
