@@ -142,7 +142,7 @@ class _Checker:
                     f"{worker.id} has the state type {worker.kind!r}; the program has {', '.join(kinds)}",
                 )
                 continue
-            foreign = _outside(worker.subtree_tags, kinds[worker.kind].predicate, declared)
+            foreign = _outside(worker.subtree_tags, kinds[worker.kind].predicate, declared) & declared
             if not foreign.is_empty():
                 yield Violation(
                     "KIND_TAGS",

@@ -1,0 +1,158 @@
+import pickle
+import random
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+import flumina as fl
+from flumina.errors import PlanError
+from flumina.plan import Itag, Plan, StreamShape, Violation, Worker, check_valid, validate
+from flumina.plan.validity import RULES
+from flumina.tagsets import KeySet, TagSet
+from tests.plan.support import (
+    PROGRAMS,
+    Keyed,
+    Verdict,
+    brute_force,
+    perturbed,
+    random_streams,
+    random_valid_plan,
+)
+
+ALL = KeySet.everything()
+
+
+def said(violations: list[Violation]) -> Verdict:
+    """Violations as the brute-force checker gives them."""
+    found: Verdict = set()
+    for violation in violations:
+        workers = violation.workers[:1] if violation.rule in {"NO_FORK", "NO_JOIN"} else violation.workers
+        found.add((violation.rule, *sorted(workers)))
+    return found
+
+
+def test_agrees_with_brute_force_on_perturbed_plans() -> None:
+    rng = random.Random(20)
+    definitions = [fl.define(program) for program in PROGRAMS]
+    verdicts: Counter[bool] = Counter()
+    rules: Counter[str] = Counter()
+    count = 0
+    while count < 10_000:
+        definition = rng.choice(definitions)
+        plan = random_valid_plan(definition, random_streams(definition, rng), rng)
+        if count % 20 == 0:
+            assert validate(plan, definition) == []
+            assert brute_force(plan, definition) == set()
+        for _ in range(10):
+            changed = perturbed(plan, definition, rng)
+            if rng.random() < 0.2:
+                changed = perturbed(changed, definition, rng)
+            expected = brute_force(changed, definition)
+            found = said(validate(changed, definition))
+            assert found == expected, changed
+            verdicts[bool(found)] += 1
+            rules.update(rule for rule, *_ in found)
+            count += 1
+    assert verdicts[True] > 2_500
+    assert verdicts[False] > 2_500
+    never_made_here = {"PROGRAM", "STREAMS"}
+    assert set(RULES) - never_made_here == set(rules)
+    assert min(rules.values()) > 20
+
+
+def itag(stream: str, parts: set[int], **tags: KeySet) -> Itag:
+    return Itag(stream, frozenset(parts), TagSet(tags))
+
+
+def leaf(name: str, *itags: Itag) -> Worker:
+    return Worker(name, "State", itags)
+
+
+def keyed_plan(root: Worker, parts: int = 2) -> Plan:
+    return Plan.of(Keyed, [StreamShape("s", parts, fl.define(Keyed).everything)], root)
+
+
+def test_a_plan_cut_by_part_is_valid_and_its_mirror_is_not() -> None:
+    reads = itag("s", {0, 1}, read=ALL)
+    halves = (leaf("w2", itag("s", {0}, inc=ALL)), leaf("w3", itag("s", {1}, inc=ALL)))
+    assert validate(keyed_plan(Worker("w1", "State", (reads,), halves)), Keyed) == []
+    incs = itag("s", {0, 1}, inc=ALL)
+    halves = (leaf("w2", itag("s", {0}, read=ALL)), leaf("w3", itag("s", {1}, read=ALL)))
+    (violation,) = validate(keyed_plan(Worker("w1", "State", (incs,), halves)), Keyed)
+    assert violation.rule == "DEPENDENT"
+    assert violation.workers == ("w2", "w3")
+    assert violation.tags == TagSet({"read": ALL})
+
+
+def test_unbounded_keys_are_told_apart_exactly() -> None:
+    low = KeySet.from_buckets(range(2048))
+    moved = next(key for key in range(100) if key in low)
+    one, other = low - KeySet.of(moved), (ALL - low) | KeySet.of(moved)
+    sides = (leaf("w2", itag("s", {0, 1}, inc=one, read=one)), leaf("w3", itag("s", {0, 1}, inc=other, read=other)))
+    assert validate(keyed_plan(Worker("w1", "State", (), sides)), Keyed) == []
+
+
+def test_one_key_in_two_places_is_named() -> None:
+    one, other = KeySet.of(1, 2), ALL - KeySet.of(1)
+    sides = (leaf("w2", itag("s", {0, 1}, inc=one, read=one)), leaf("w3", itag("s", {0, 1}, inc=other, read=other)))
+    problems = validate(keyed_plan(Worker("w1", "State", (), sides)), Keyed)
+    assert {p.rule for p in problems} == {"DEPENDENT", "HANDLED_TWICE"}
+    for problem in problems:
+        assert problem.workers == ("w2", "w3")
+        assert problem.tags["read"] == KeySet.of(2)
+        assert "2" in str(problem)
+
+
+def test_handled_twice_along_a_chain_is_a_violation() -> None:
+    sides = (leaf("w2", itag("s", {0}, inc=ALL)), leaf("w3", itag("s", {1}, inc=ALL)))
+    root = Worker("w1", "State", (itag("s", {0, 1}, read=ALL), itag("s", {0}, inc=KeySet.of(4))), sides)
+    (problem,) = validate(keyed_plan(root), Keyed)
+    assert (problem.rule, problem.workers, problem.tags) == (
+        "HANDLED_TWICE",
+        ("w1", "w2"),
+        TagSet({"inc": KeySet.of(4)}),
+    )
+
+
+def test_the_same_events_twice_in_one_worker_are_no_violation() -> None:
+    everything = itag("s", {0, 1}, inc=ALL, read=ALL)
+    assert validate(keyed_plan(leaf("w1", everything, itag("s", {0}, inc=KeySet.of(1)))), Keyed) == []
+
+
+def test_a_plan_for_another_program_or_other_streams_is_refused() -> None:
+    plan = keyed_plan(leaf("w1", itag("s", {0, 1}, inc=ALL, read=ALL)))
+
+    class Other(Keyed):
+        extra = fl.Tag()
+        depends = fl.depends()
+
+    assert {p.rule for p in validate(plan, Other)} == {"PROGRAM"}
+    assert validate(plan, Keyed, plan.streams) == []
+    other = StreamShape("t", 1, plan.streams[0].tags)
+    assert [p.rule for p in validate(plan, Keyed, [other])] == ["STREAMS", "STREAMS"]
+    assert [p.rule for p in validate(plan, Keyed, [replace(plan.streams[0], parts=3)])] == ["STREAMS"]
+    fewer = replace(plan.streams[0], tags=TagSet({"inc": ALL}))
+    assert [p.rule for p in validate(plan, Keyed, [fewer])] == ["STREAMS"]
+
+
+def test_check_valid_lists_every_violation_and_travels() -> None:
+    plan = keyed_plan(Worker("w1", "Other", (), (leaf("w2"), leaf("w2", itag("s", {0, 9}, inc=ALL)))))
+    with pytest.raises(PlanError) as caught:
+        check_valid(plan, Keyed)
+    error = caught.value
+    assert error.condition == "INVALID_PLAN"
+    rules = [violation.rule for violation in error.violations if isinstance(violation, Violation)]
+    expected = {"ROOT_KIND", "UNKNOWN_KIND", "EMPTY_LEAF", "DUPLICATE_ID", "UNKNOWN_PART", "NOT_HANDLED"}
+    assert set(rules) == expected
+    assert all(f"{number}. [{rule}]" in str(error) for number, rule in enumerate(rules, 1))
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)  # noqa: S301
+    check_valid(keyed_plan(leaf("w1", itag("s", {0, 1}, inc=ALL, read=ALL))), Keyed)
+
+
+def test_tags_that_the_program_does_not_have_are_named() -> None:
+    shape = StreamShape("s", 1, TagSet({"inc": ALL, "read": ALL, "write": ALL}))
+    plan = Plan.of(Keyed, [shape], leaf("w1", itag("s", {0}, inc=ALL, read=ALL, write=ALL)))
+    (problem,) = validate(plan, Keyed)
+    assert problem.rule == "UNKNOWN_TAG"
+    assert "'write'" in problem.message
