@@ -127,7 +127,7 @@ class Block(int):
 NAMED = (1, 2)
 
 
-@lru_cache(maxsize=None)
+@cache
 def block_keys(block: int) -> KeySet:
     size = BUCKETS // BLOCKS
     keys = KeySet.from_buckets(range(block * size, (block + 1) * size))
