@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 
 from flumina.definition import Definition
 from flumina.errors import UsageError
-from flumina.events import Tag
 from flumina.plan.sources import Rate, Source
 from flumina.program import AnyProgram, define
 from flumina.streams import Stream, decode
@@ -120,9 +119,9 @@ class _Sample:
 
     def source(self, span: float, hot: float) -> Source:
         """The counts as rates."""
-        rates: dict[Tag | str, Rate] = {t: [n / span for n in counts] for t, counts in self.counts.items()}
+        rates: dict[str, Rate] = {t: [n / span for n in counts] for t, counts in self.counts.items()}
         parts = len(next(iter(self.counts.values())))
-        heavy: dict[Tag | str, dict[Key, float]] = {}
+        heavy: dict[str, dict[Key, float]] = {}
         for tag, keys in self.keys.items():
             scale = sum(self.counts[tag]) / span / keys.seen if keys.seen else 0.0
             found = {key: count * scale for key, count in keys.heavy(hot).items()}

@@ -36,9 +36,9 @@ class Source:
     """
 
     name: str
-    tags: Mapping[Tag | str, Rate] | Iterable[Tag | str] | Tag | str
+    tags: Mapping[Any, Rate] | Iterable[Tag | str] | Tag | str
     parts: int = 1
-    hot: Mapping[Tag | str, Mapping[Key, float]] = field(default_factory=dict)
+    hot: Mapping[Any, Mapping[Any, float]] = field(default_factory=dict)
     keys: Sequence[KeySet | Iterable[Key] | None] | None = None
     hosts: str | Sequence[str | None] | None = None
 
@@ -190,7 +190,7 @@ class _Binder:
         loads.sort(key=lambda load: load.part)
         return StreamShape(source.name, source.parts, union(held), () if len(set(held)) == 1 else tuple(held)), loads
 
-    def tags(self) -> Mapping[Tag | str, Rate]:
+    def tags(self) -> Mapping[Any, Rate]:
         tags = self.source.tags
         if isinstance(tags, Tag | str):
             tags = {tags: None}

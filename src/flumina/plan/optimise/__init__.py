@@ -23,7 +23,7 @@ from flumina.program import AnyProgram
 class Optimiser(Protocol):
     """Anything that makes plans."""
 
-    def __call__(self, inputs: Inputs, slots: int | None) -> Plan:
+    def __call__(self, inputs: Inputs, slots: int | None, /) -> Plan:
         """A valid plan with at most this many leaves; None leaves the number to the optimiser."""
 
 

@@ -22,12 +22,18 @@ def greedy(inputs: Inputs, slots: int | None = None) -> Plan:
     inputs.require_rates("greedy")
     pieces, components = _divide(inputs, buckets=1)
     most = sum(component.leaves for component in components)
-    if slots is not None and most < slots:
+    if slots is not None and (most < slots or _lopsided(components, slots)):
         # Four pieces for each worker, so that they can make up for differences between hot keys.
         finer, of_finer = _divide(inputs, buckets=4 * slots)
         if sum(component.leaves for component in of_finer) > most:
             pieces, components = finer, of_finer
     return plan_of(inputs, pieces, components, most if slots is None else slots)
+
+
+def _lopsided(components: list[Component], slots: int) -> bool:
+    """Whether something that can't be divided is more than one worker's share."""
+    fair = sum(component.rate for component in components) / slots
+    return any(component.leaves == 1 and component.rate > 1.25 * fair for component in components)
 
 
 def _divide(inputs: Inputs, buckets: int) -> tuple[list[Atom], list[Component]]:

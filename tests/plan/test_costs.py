@@ -1,0 +1,88 @@
+import pytest
+
+from flumina.apps import Fraud, KeyCounter, ValueBarrier
+from flumina.errors import UsageError
+from flumina.plan import CostModel, Source, bind, evaluate, make_plan
+from flumina.plan.placement import choose_places, site_of
+
+MODEL = CostModel(
+    event=1e-3, join=1e-2, fork=2e-2, message=1e-2, hop=1e-1, send=0, receive=0, event_bytes=8, state_bytes=100
+)
+
+
+def values(barriers: float, parts: int = 2) -> list[Source]:
+    return [Source("v", {"value": 100}, parts=parts), Source("b", {"barrier": barriers})]
+
+
+def test_one_worker_only_handles_events() -> None:
+    inputs = bind(ValueBarrier, values(1))
+    cost = evaluate(make_plan(ValueBarrier, values(1), optimiser="sequential"), inputs, MODEL)
+    assert cost.load == pytest.approx(101 * 1e-3)
+    assert (cost.latency, cost.bytes, cost.workers) == (0, 0, 1)
+
+
+def test_the_formulas_by_hand_for_two_leaves() -> None:
+    sources = [Source("t", {"transaction": 100}, parts=2), Source("r", {"rule": 2})]
+    plan = make_plan(Fraud, sources, workers=2, optimiser="greedy")
+    cost = evaluate(plan, bind(Fraud, sources), MODEL)
+    assert [worker.place for worker in plan.workers] == ["slot0", "slot0", "slot1"]
+    trip = 3 * 1e-1 + 1e-2 + 2e-2
+    beside = 2 * 1e-3 + 2 * (1e-2 + 2e-2) + 2 * 3 * 1e-2 + 50 * 1e-3 + 2 * trip
+    across = 50 * 1e-3 + 2 * 3 * 1e-2 + 2 * trip
+    assert cost.load == pytest.approx(max(beside, across))
+    assert cost.latency == pytest.approx(2 * trip / 102)
+    assert cost.bytes == pytest.approx(2 * 2 * 100)
+
+
+def test_leaves_that_only_add_do_not_wait() -> None:
+    plan = make_plan(ValueBarrier, values(2), workers=2, optimiser="greedy")
+    waiting = make_plan(Fraud, [Source("t", {"transaction": 100}, parts=2), Source("r", {"rule": 2})], workers=2)
+    free = evaluate(plan, bind(ValueBarrier, values(2)), MODEL)
+    assert free.load == pytest.approx(2 * 1e-3 + 2 * 3e-2 + 2 * 3e-2 + 50e-3)
+    assert len(waiting) >= 1
+
+
+def test_moving_events_costs_both_ends() -> None:
+    sources = [Source("s", {"inc": 100, "read": 0}, hosts="A"), Source("t", {"inc": 60}, hosts="B")]
+    inputs = bind(KeyCounter, sources)
+    plan = make_plan(KeyCounter, sources, optimiser="sequential")
+    model = CostModel(event=0, send=1e-3, receive=5e-4, event_bytes=8)
+    cost = evaluate(plan, inputs, model)
+    assert plan.root.place == "A"
+    assert cost.load == pytest.approx(60 * 1e-3)  # B sends more than A receives
+    assert cost.bytes == pytest.approx(60 * 8)
+
+
+def test_keys_compare_load_first_within_one_per_cent() -> None:
+    inputs = bind(ValueBarrier, values(1))
+    plan = make_plan(ValueBarrier, values(1), optimiser="sequential")
+    base = evaluate(plan, inputs, CostModel(event=1.0))
+    slower = evaluate(plan, inputs, CostModel(event=1.5))
+    assert base.key < slower.key
+    assert evaluate(plan, inputs, CostModel(event=0)).key < base.key
+
+
+def test_costs_that_are_none() -> None:
+    for bad in (-1.0, float("nan"), float("inf"), True):
+        with pytest.raises(UsageError, match="BAD_COST"):
+            CostModel(join=bad)
+        with pytest.raises(UsageError, match="by_tag"):
+            CostModel(by_tag={"value": bad})
+
+
+def test_a_root_with_two_leaves_needs_two_places() -> None:
+    plan = make_plan(ValueBarrier, values(1), workers=2, optimiser="greedy")
+    assert len(plan) == 3
+    assert plan.places == ("slot0", "slot1")
+
+
+def test_places_are_hosts_where_those_are_known() -> None:
+    sources = [Source("v", {"value": 100}, parts=2, hosts=["A", "B"]), Source("b", {"barrier": 1}, hosts="C")]
+    plan = make_plan(ValueBarrier, sources, workers=2, optimiser="greedy")
+    assert [worker.place for worker in plan.workers] == ["C", "A", "B"]
+    site = site_of(plan.root, bind(ValueBarrier, sources))
+    choose_places(site)
+    assert [below.place for below in site.walk()] == ["C", "A", "B"]
+    partly = [Source("v", {"value": 100}, parts=2, hosts=["A", None]), Source("b", {"barrier": 1})]
+    plan = make_plan(ValueBarrier, partly, workers=2, optimiser="greedy")
+    assert [worker.place for worker in plan.workers] == ["A", "A", "A"]

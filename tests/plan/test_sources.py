@@ -1,0 +1,137 @@
+import math
+
+import pytest
+
+import flumina as fl
+from flumina.apps import KeyCounter, PageViews, ValueBarrier
+from flumina.errors import UsageError
+from flumina.plan import Itag, Source, bind
+from flumina.plan.atoms import Graph, atoms
+from flumina.plan.sources import Profile
+from flumina.tagsets import UNKEYED, KeySet, TagSet
+from tests.plan.support import Finite, Global
+
+ALL = KeySet.everything()
+
+
+def test_rates_are_spread_over_parts_and_hot_keys_to_the_parts_that_hold_them() -> None:
+    rates: dict[fl.Tag | str, list[float] | float] = {"inc": [30, 10], KeyCounter.read: 4}
+    source = Source("s", rates, parts=2, hot={"inc": {1: 20}}, keys=[[1, 2], None])
+    inputs = bind(KeyCounter, [source])
+    assert [(load.part, load.tag, load.rate) for load in inputs.loads] == [
+        (0, "inc", 30.0),
+        (0, "read", 2.0),
+        (1, "inc", 10.0),
+        (1, "read", 2.0),
+    ]
+    both = Itag("s", frozenset({0, 1}), TagSet({"inc": KeySet.of(1)}))
+    assert dict(inputs.rates_of(both, 0)) == {"inc": pytest.approx(15)}
+    assert dict(inputs.rates_of(both, 1)) == {"inc": pytest.approx(5)}
+    (shape,) = inputs.shapes
+    assert shape.of_part(0) == TagSet({"inc": KeySet.of(1, 2), "read": KeySet.of(1, 2)})
+    assert shape.of_part(1) == TagSet({"inc": ALL, "read": ALL})
+
+
+def test_shares_of_any_division_of_keys_add_up_to_one() -> None:
+    low = KeySet.from_buckets(range(1000))
+    for profile in (
+        Profile(ALL, {1: 0.5, 2: 0.1}),
+        Profile(KeySet.of(*range(10)), {1: 0.5}),
+        Profile(KeySet.of(1), {1: 1.0}),
+        Profile(low - KeySet.of(3), {}),
+    ):
+        cells = [KeySet.of(1), KeySet.of(2, 3), low - KeySet.of(1, 2, 3), (ALL - low) - KeySet.of(1, 2, 3)]
+        shares = [profile.share(cell & profile.keys) for cell in cells]
+        assert math.fsum(shares) == pytest.approx(1.0)
+        assert profile.share(profile.keys) == 1.0
+    assert Profile(ALL, {1: 0.5}).share(KeySet.of(1)) == 0.5
+    assert Profile(ALL, {1: 0.5}).share(ALL - KeySet.of(1)) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("source", "condition"),
+    [
+        (Source("", {"inc": 1}), "STREAM_NAME"),
+        (Source("s", {}), "STREAM_TAGS"),
+        (Source("s", {"write": 1}), "UNKNOWN_TAG"),
+        (Source("s", {"inc": -1}), "BAD_RATE"),
+        (Source("s", {"inc": math.nan}), "BAD_RATE"),
+        (Source("s", {"inc": math.inf}), "BAD_RATE"),
+        (Source("s", {"inc": True}), "BAD_RATE"),
+        (Source("s", {"inc": "many"}), "BAD_RATE"),
+        (Source("s", {"inc": [1, 2]}, parts=3), "BAD_RATE"),
+        (Source("s", {"inc": [1, -2]}, parts=2), "BAD_RATE"),
+        (Source("s", {"inc": 1}, parts=0), "STREAM_PARTS"),
+        (Source("s", {"inc": 1}, parts=True), "STREAM_PARTS"),
+        (Source("s", {"inc": 1}, parts=2, hosts=["a"]), "STREAM_HOSTS"),
+        (Source("s", {"inc": 1}, parts=2, keys=[[1]]), "STREAM_KEYS"),
+        (Source("s", {"inc": 1}, parts=2, keys=[[1], []]), "STREAM_KEYS"),
+        (Source("s", {"inc": 1}, hot={"inc": {1: 2}}), "HOT_KEYS"),
+        (Source("s", {"inc": 1}, hot={"inc": {1: 0.6, 2: 0.6}}), "HOT_KEYS"),
+        (Source("s", {"inc": 1}, hot={"inc": {1: -1}}), "BAD_RATE"),
+        (Source("s", {"inc": 1}, hot={"read": {1: 1}}), "HOT_KEYS"),
+        (Source("s", {"inc": 1}, keys=[[2]], hot={"inc": {1: 1}}), "HOT_KEYS"),
+        (Source("s", ["inc"], hot={"inc": {1: 1}}), "MISSING_RATE"),
+    ],
+)
+def test_bad_sources_are_refused_by_name(source: Source, condition: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        bind(KeyCounter, [source])
+    assert caught.value.condition == condition
+    assert source.name == "" or "'s'" in caught.value.message
+
+
+def test_no_streams_and_two_of_the_same_name() -> None:
+    with pytest.raises(UsageError, match="NO_STREAMS"):
+        bind(KeyCounter, [])
+    with pytest.raises(UsageError, match="DUPLICATE_STREAM"):
+        bind(KeyCounter, [Source("s", {"inc": 1}), Source("s", {"read": 1})])
+    with pytest.raises(UsageError, match="HOT_KEYS"):
+        bind(ValueBarrier, [Source("s", {"value": 1}, hot={"value": {1: 1}})])
+
+
+def test_missing_rates_are_all_named() -> None:
+    inputs = bind(PageViews, [Source("v", "view"), Source("c", PageViews.change)])
+    with pytest.raises(UsageError, match="'view' on stream 'v', 'change' on stream 'c'"):
+        inputs.require_rates("greedy")
+
+
+def test_atoms_divide_the_input_exactly() -> None:
+    half = KeySet.from_buckets(range(2048))
+    sources = [
+        Source("s", {"put": 100, "flush": 1}, parts=2, keys=[half, ALL - half], hot={"put": {7: 20}}),
+        Source("t", {"get": 50}, parts=3),
+    ]
+    inputs = bind(Global, sources)
+    for buckets in (1, 8):
+        pieces = atoms(inputs, buckets)
+        assert math.fsum(atom.rate for atom in pieces) == pytest.approx(151)
+        for load in inputs.loads:
+            mine = [a for a in pieces if a.stream == load.stream and load.part in a.parts and a.tag == load.tag]
+            for index, atom in enumerate(mine):
+                assert not any(atom.keys.overlaps(other.keys) for other in mine[:index])
+            together = TagSet()
+            for atom in mine:
+                together |= TagSet([(atom.tag, atom.keys)])
+            assert together == load.events
+    hot = [atom for atom in atoms(inputs) if atom.keys == KeySet.of(7)]
+    assert [(atom.tag, atom.rate) for atom in hot] == [("put", 20.0), ("get", 0.0), ("get", 0.0), ("get", 0.0)]
+    assert [atom.keys for atom in atoms(inputs) if atom.tag == "flush"] == [UNKEYED, UNKEYED]
+
+
+def test_the_graph_is_the_dependence_of_the_atoms() -> None:
+    for program, sources in (
+        (Global, [Source("s", {"put": 1, "get": 1, "flush": 1}, parts=2, hot={"put": {1: 0.5, 2: 0.2}})]),
+        (Finite, [Source("s", {"a": 1, "b": 1}, parts=2)]),
+        (KeyCounter, [Source("s", {"inc": 1, "read": 1}, parts=2, keys=[[1, 2], None])]),
+    ):
+        inputs = bind(program, sources)
+        for buckets in (1, 6):
+            pieces = atoms(inputs, buckets)
+            graph = Graph(pieces, inputs.definition.depends)
+            between = inputs.definition.depends.between
+            for atom in pieces:
+                reached = set(graph.reaches(atom))
+                for other in pieces:
+                    expected = between(atom.itag.tags, other.itag.tags)
+                    assert bool(reached & set(graph.groups(other))) == expected, (atom, other)
