@@ -1,0 +1,22 @@
+"""From a plan to its workers."""
+
+from __future__ import annotations
+
+from flumina.definition import Definition
+from flumina.plan.tree import Plan
+from flumina.runtime.inner import Inner
+from flumina.runtime.leaf import Leaf
+from flumina.runtime.topology import Options, topology
+from flumina.runtime.worker import Worker
+
+
+def workers(plan: Plan, definition: Definition, options: Options | None = None) -> dict[str, Worker]:
+    """The workers of a valid plan, by id, in the order of the plan."""
+    chosen = Options() if options is None else options
+    made: dict[str, Worker] = {}
+    for name, shape in topology(plan, definition, chosen).items():
+        if shape.children:
+            made[name] = Inner(shape, definition.outputs, chosen)
+        else:
+            made[name] = Leaf(shape, definition.outputs, definition.init)
+    return made

@@ -1,0 +1,265 @@
+"""Inner workers: they join their children's states to process an event of their own, or to answer their parent.
+
+Rules 1, 2, 5, 6, 7 and 8 of the design::
+
+    sequence  own events and the parent's requests, in O, up to the least of own frontiers and the parent's frontier
+    down      requests are passed down as soon as they are in the sequence, and with them how far it is known
+    coalesce  while the children's states are here, serve the next of the sequence if the children have nothing
+              outstanding that it depends on (own event) or nothing at all (request); otherwise hand back at once
+    clear[c]  the least of the children's clear[c], what is outstanding of this worker itself, and its frontiers
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from flumina.events import Event
+from flumina.order import END, START, Point
+from flumina.runtime.mailbox import Queue, before
+from flumina.runtime.messages import EVERYTHING, Cause, Data, Handback, Item, Message, PartId, Request, Response, Stop
+from flumina.runtime.run import Run
+from flumina.runtime.topology import ChildShape, Options, WorkerShape
+from flumina.runtime.worker import Address, Stall, Worker
+from flumina.schema import Schema
+
+_NOTHING = object()
+
+
+class Child:
+    """One child, as far as its parent knows it."""
+
+    def __init__(self, shape: ChildShape) -> None:
+        self.shape = shape
+        self.responses: deque[Response] = deque()
+        self.state: Any = _NOTHING
+        """The child's state while it is here; of a child that hands over, what is kept for it."""
+        self.answered = START
+        """Up to where a child that hands over has contributed."""
+        self.started = False
+        """Whether the child was given its first state."""
+        self.clear: Mapping[Cause, Point] = {}
+
+    def collect(self, point: Point) -> bool:
+        """Take in what the child has sent for this point; whether that is all there is to come for it."""
+        join = self.shape.contribution
+        if join is None:
+            if self.state is _NOTHING and self.responses:
+                response = self.responses.popleft()
+                self.state, self.clear = response.state, response.clear
+            return self.state is not _NOTHING
+        while self.responses and self.responses[0].point <= point:
+            response = self.responses.popleft()
+            self.state = response.state if self.state is _NOTHING else join.function(self.state, response.state)
+            self.answered, self.clear = response.point, response.clear
+        return self.answered >= point
+
+
+class Inner(Worker):
+    """A worker with two children."""
+
+    def __init__(self, shape: WorkerShape, outputs: Mapping[str, Schema], options: Options) -> None:
+        super().__init__(shape, outputs)
+        self.options = options
+        self.queues: dict[PartId, Queue] = {part: Queue() for part in shape.parts}
+        self.requests: deque[Item] = deque()
+        self.sequence: deque[tuple[Item, Event | None]] = deque()
+        self.announced = 0
+        """How many of the sequence the children have been told of."""
+        self.told = Request((), START, START)
+        self.children = [Child(child) for child in shape.children]
+        self.state: Any = _NOTHING
+        """The joined state while it is here."""
+        self.away = True
+        """Whether the parent has the state of the whole subtree."""
+        self.served = START
+
+    def on_data(self, message: Data) -> None:
+        self.queues[message.part].put(message.run, message.frontier)
+
+    def on_request(self, message: Request) -> None:
+        self.requests.extend(message.items)
+
+    def on_response(self, child: str, message: Response) -> None:
+        next(c for c in self.children if c.shape.id == child).responses.append(message)
+
+    def on_handback(self, message: Handback) -> None:
+        assert self.away, f"{self.id} was given a state while it has one"
+        self.away, self.state = False, message.state
+        self.served = max(self.served, message.served)
+        while self.sequence and self.sequence[0][1] is None and self.sequence[0][0].point <= message.served:
+            self.drop_first()
+        while self.requests and self.requests[0].point <= message.served:
+            self.requests.popleft()
+
+    def on_stop(self) -> None:
+        for child in self.children:
+            self.send(child.shape.id, Stop())
+
+    def is_late(self, sender: Address, message: Message) -> bool:
+        # A child that hands over answers every request, also one that an ancestor has settled without it: it was
+        # clear, so that the contribution is the identity.
+        return isinstance(message, Response) and any(c.shape.id == sender and c.shape.hands_over for c in self.children)
+
+    # -- the sequence -----------------------------------------------------------------------------------------
+
+    @property
+    def known(self) -> Point:
+        """Everything of the sequence up to this point has come."""
+        return min((queue.frontier for queue in self.queues.values()), default=END)
+
+    @property
+    def limit(self) -> Point:
+        """How far the sequence is settled: own events and the parent's requests."""
+        return min(self.known, self.parent_frontier)
+
+    def admit(self) -> None:
+        """Move what is settled into the sequence, in O."""
+        limit = self.limit
+        new: list[tuple[Item, Event | None]] = []
+        for part, queue in self.queues.items():
+            run: Run = queue.take(limit)
+            new += [(Item(point, (self.id, event.tag.name)), event) for point, event in run]
+            if run:
+                self.give_credit({part: len(run)})
+        while self.requests and self.requests[0].point <= limit:
+            new.append((self.requests.popleft(), None))
+        new.sort(key=lambda entry: entry[0].point)
+        self.sequence.extend(new)
+
+    def announce(self) -> None:
+        """Tell the children which states will be wanted, and how far that is known."""
+        todo = list(self.sequence)
+        if self.options.pipeline:
+            upto = len(todo)
+        else:  # one at a time, and not while it may still be coalesced
+            upto = max(self.announced, 1 if todo and self.state is _NOTHING and not self.away else 0)
+        items = tuple(item for item, _ in todo[self.announced : upto])
+        frontier = before(todo[upto][0].point) if upto < len(todo) else self.limit
+        hidden = [item.point for item, _ in todo[upto:] if item.cause == EVERYTHING]
+        hidden += [item.point for item in self.requests if item.cause == EVERYTHING]
+        calm = min(self.calm, before(min(hidden))) if hidden else self.calm
+        self.announced = upto
+        request = Request(items, frontier, calm)
+        if items or (frontier, calm) != (self.told.frontier, self.told.calm):
+            self.told = request
+            for child in self.children:
+                self.send(child.shape.id, request)
+
+    def drop_first(self) -> None:
+        """The first of the sequence is done."""
+        self.sequence.popleft()
+        self.announced = max(0, self.announced - 1)
+
+    # -- serving it -------------------------------------------------------------------------------------------
+
+    def progress(self) -> None:
+        self.admit()
+        self.announce()
+        while not self.away:
+            if self.state is _NOTHING:
+                if not self.sequence or not self.announced or not self.gather():
+                    return
+                self.serve()
+            elif self.sequence and self.may_coalesce():
+                self.counting.coalesced += 1
+                self.serve()
+            else:
+                self.hand_back()
+                self.announce()
+
+    def gather(self) -> bool:
+        """Join the children's states, if all have come for the first of the sequence."""
+        point = self.sequence[0][0].point
+        join = self.shape.join
+        assert join is not None
+        have = [child.collect(point) for child in self.children]
+        if not all(have):
+            return False
+        left, right = self.children
+        self.state = join.function(left.state, right.state)
+        left.state = right.state = _NOTHING
+        self.counting.joins += 1
+        return True
+
+    def may_coalesce(self) -> bool:
+        """Whether the next of the sequence can be served with the state as it is here."""
+        item, event = self.sequence[0]
+        if not self.options.coalesce or any(child.shape.hands_over for child in self.children):
+            return False
+        cause = EVERYTHING if event is None else item.cause
+        return all(child.clear.get(cause, START) >= item.point for child in self.children)
+
+    def serve(self) -> None:
+        """Process the first of the sequence: an own event, or a request of the parent."""
+        item, event = self.sequence[0]
+        self.served = item.point
+        self.drop_first()
+        if event is not None:
+            self.state = Run([item.point], [event]).fold(self.shape.kind, self.state, self.emit)
+            self.counting.events += 1
+            return
+        clear = self.clear()
+        state, self.state, self.away = self.state, _NOTHING, True
+        self.send(self.shape.parent, Response(item.point, state, clear))
+
+    def hand_back(self) -> None:
+        """Fork the state, and give each child its part."""
+        fork = self.shape.fork
+        assert fork is not None
+        left, right = self.children
+        halves = fork.function(self.state, left.shape.tags, right.shape.tags)
+        self.state = _NOTHING
+        self.counting.forks += 1
+        for child, half in zip(self.children, halves, strict=True):
+            if child.shape.hands_over and child.started:
+                child.state = half
+            else:
+                child.started = True
+                self.send(child.shape.id, Handback(half, self.served))
+
+    def clear(self) -> dict[Cause, Point]:
+        """What the parent may rely on while it has the state."""
+        own = self.known
+        pending = [item.point for item, event in self.sequence if event is not None]
+        pending += [queue.first for queue in self.queues.values() if queue.first is not None]
+        if pending:
+            own = min(own, before(min(pending)))
+        return {
+            cause: min(own, *(child.clear.get(cause, START) for child in self.children)) for cause in self.shape.causes
+        }
+
+    # -- for those who watch ----------------------------------------------------------------------------------
+
+    @property
+    def waiting(self) -> int:
+        return sum(queue.length for queue in self.queues.values()) + sum(e is not None for _, e in self.sequence)
+
+    @property
+    def first_waiting(self) -> Point | None:
+        points = [queue.first for queue in self.queues.values() if queue.first is not None]
+        points += [item.point for item, event in self.sequence if event is not None]
+        return min(points, default=None)
+
+    def stall(self) -> Stall | None:
+        first = self.first_waiting
+        points = [first] if first is not None else []
+        points += [item.point for item, _ in self.sequence] + [item.point for item in self.requests]
+        if not points:
+            return None
+        point = min(points)
+        what = f"what is at {tuple(point)}"
+        if self.away:
+            return Stall(self.id, f"its state from {self.shape.parent}", what)
+        for part, queue in self.queues.items():
+            if queue.frontier < point:
+                return Stall(self.id, f"{part[0]}[{part[1]}], which is at {tuple(queue.frontier)},", what)
+        if self.parent_frontier < point:
+            return Stall(self.id, f"word from {self.shape.parent}, which is at {tuple(self.parent_frontier)},", what)
+        missing = [c.shape.id for c in self.children if c.state is _NOTHING and not c.responses]
+        return Stall(self.id, f"the states of {', '.join(missing)}", what)
+
+    def holdings(self) -> list[Any]:
+        held = [self.state, *(child.state for child in self.children)]
+        return [state for state in held if state is not _NOTHING]

@@ -1,0 +1,127 @@
+"""Leaves: they process events without waiting for anybody, up to the points at which their state is wanted.
+
+Rules 3, 4, 5, 7 and 8 of the design::
+
+    release   a component K goes on up to the least of its frontiers, its parent's frontier (if an ancestor's tag
+              matters to K), and just before the first request that K depends on
+    answer    the request at p is answered when everything up to p has come and has been processed, that which does
+              not depend on it included; then the leaf waits for its state, unless it hands over
+    clear[c]  the least bound of the components that depend on c
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from flumina.order import END, Point
+from flumina.runtime.mailbox import Component, before
+from flumina.runtime.messages import Cause, Data, Handback, Item, Request, Response
+from flumina.runtime.topology import WorkerShape
+from flumina.runtime.worker import Stall, Worker
+from flumina.schema import Schema
+
+_NOTHING = object()
+
+
+class Leaf(Worker):
+    """A worker without children."""
+
+    def __init__(self, shape: WorkerShape, outputs: Mapping[str, Schema], identity: Callable[[], Any]) -> None:
+        super().__init__(shape, outputs)
+        self.components = [Component(component) for component in shape.components]
+        self.requests: deque[Item] = deque()
+        self.state: Any = _NOTHING
+        self.identity = identity
+
+    def on_data(self, message: Data) -> None:
+        for component in self.components:
+            if message.part in component.queues:
+                component.put(message.part, message.run, message.frontier)
+
+    def on_request(self, message: Request) -> None:
+        self.requests.extend(message.items)
+
+    def on_handback(self, message: Handback) -> None:
+        assert self.state is _NOTHING, f"{self.id} was given a state while it has one"
+        self.state = message.state
+        while self.requests and self.requests[0].point <= message.served:
+            self.requests.popleft()
+
+    def progress(self) -> None:
+        while self.state is not _NOTHING:
+            for component in self.components:
+                self.release(component)
+            if not (self.requests and self.caught_up(self.requests[0].point)):
+                return
+            self.answer(self.requests.popleft())
+
+    def release(self, component: Component) -> None:
+        """Process what a component may process now."""
+        run, taken = component.take(self.bound(component))
+        if run:
+            self.state = run.fold(self.shape.kind, self.state, self.emit)
+            self.counting.events += len(run)
+            self.counting.runs += 1
+            self.give_credit(taken)
+
+    def bound(self, component: Component) -> Point:
+        """How far a component may go, its own frontiers aside."""
+        bound = self.calm if component.shape.free else min(self.calm, self.parent_frontier)
+        for item in self.requests:
+            if item.cause in component.shape.causes:
+                return min(bound, before(item.point))
+        return bound
+
+    def caught_up(self, point: Point) -> bool:
+        """Whether everything up to a point has come and has been processed."""
+        return all(component.clear >= point for component in self.components)
+
+    def answer(self, item: Item) -> None:
+        """Give the state away; wait for it to come back, or go on from the identity."""
+        state = self.state
+        if self.shape.hands_over:
+            self.counting.handed += 1
+            self.state = self.identity()
+        else:
+            self.counting.blocked += 1
+            self.state = _NOTHING
+        self.send(self.shape.parent, Response(item.point, state, self.clear()))
+
+    def clear(self) -> dict[Cause, Point]:
+        """For every cause the bound up to which nothing that depends on it is outstanding."""
+        bounds = [(component.shape.causes, component.clear) for component in self.components]
+        return {
+            cause: min((bound for causes, bound in bounds if cause in causes), default=END)
+            for cause in self.shape.causes
+        }
+
+    @property
+    def waiting(self) -> int:
+        return sum(queue.length for component in self.components for queue in component.queues.values())
+
+    @property
+    def first_waiting(self) -> Point | None:
+        return min((c.first for c in self.components if c.first is not None), default=None)
+
+    def stall(self) -> Stall | None:
+        waiting = self.first_waiting
+        if waiting is None and not self.requests:
+            return None
+        what = (
+            f"the event at {tuple(waiting)}"
+            if waiting is not None
+            else f"the request at {tuple(self.requests[0].point)}"
+        )
+        if self.state is _NOTHING:
+            return Stall(self.id, f"its state from {self.shape.parent}", what)
+        point = waiting if waiting is not None else self.requests[0].point
+        for component in self.components:
+            for part, queue in component.queues.items():
+                if queue.frontier < point:
+                    return Stall(self.id, f"{part[0]}[{part[1]}], which is at {tuple(queue.frontier)},", what)
+        return Stall(self.id, f"word from {self.shape.parent}, which is at {tuple(self.parent_frontier)},", what)
+
+    def holdings(self) -> list[Any]:
+        return [] if self.state is _NOTHING else [self.state]

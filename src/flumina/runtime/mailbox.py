@@ -1,0 +1,92 @@
+"""Selective reordering: events wait until all they depend on is known, and not a moment longer.
+
+A :class:`Queue` holds the undelivered runs of one part; a :class:`Component` those queues of a leaf whose events depend
+on each other, directly or not. Components never wait for one another.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from flumina.order import START, Point
+from flumina.runtime.messages import PartId
+from flumina.runtime.run import EMPTY, Run, merged
+from flumina.runtime.topology import ComponentShape
+
+
+def before(point: Point) -> Point:
+    """The last point that lies before this one."""
+    return Point(point.ts, point.rank, point.seq - 1)
+
+
+class Queue:
+    """Runs of one part that have arrived and were not taken yet, in O; ``frontier`` is the part's."""
+
+    def __init__(self) -> None:
+        self.runs: deque[Run] = deque()
+        self.frontier = START
+        self.length = 0
+
+    def put(self, run: Run, frontier: Point) -> None:
+        """Add a run behind those that wait."""
+        assert frontier >= self.frontier, "a frontier never goes back"
+        if run:
+            assert not self.runs or self.runs[-1].last <= run.first, "a part's runs arrive in order"
+            self.runs.append(run)
+            self.length += len(run)
+        self.frontier = frontier
+
+    def take(self, bound: Point) -> Run:
+        """Remove and return all events at or before a point."""
+        taken: list[Run] = []
+        while self.runs and self.runs[0].first <= bound:
+            head, rest = self.runs.popleft().cut(bound)
+            taken.append(head)
+            if rest:
+                self.runs.appendleft(rest)
+                break
+        run = merged(taken)
+        self.length -= len(run)
+        return run
+
+    @property
+    def first(self) -> Point | None:
+        """The point of the first event that waits."""
+        return self.runs[0].first if self.runs else None
+
+
+class Component:
+    """The queues of one connected component of a leaf's itags."""
+
+    def __init__(self, shape: ComponentShape) -> None:
+        self.shape = shape
+        self.queues: dict[PartId, Queue] = {part: Queue() for part, _ in shape.parts}
+        self.tags = dict(shape.parts)
+
+    def put(self, part: PartId, run: Run, frontier: Point) -> None:
+        """Add what a part brought for this component's tags; the frontier counts even if that is nothing."""
+        self.queues[part].put(run.only(self.tags[part]), frontier)
+
+    @property
+    def frontier(self) -> Point:
+        """Nothing of this component at or before this point is still to come."""
+        return min(queue.frontier for queue in self.queues.values())
+
+    @property
+    def first(self) -> Point | None:
+        """The first event that waits."""
+        return min((queue.first for queue in self.queues.values() if queue.first is not None), default=None)
+
+    @property
+    def clear(self) -> Point:
+        """Everything at or before this point has come and has been taken."""
+        return self.frontier if self.first is None else min(before(self.first), self.frontier)
+
+    def take(self, bound: Point) -> tuple[Run, dict[PartId, int]]:
+        """All events at or before ``bound`` and the frontier as one run in O, and how many came from each part."""
+        bound = min(bound, self.frontier)
+        first = self.first
+        if first is None or first > bound:
+            return EMPTY, {}
+        runs = {part: queue.take(bound) for part, queue in self.queues.items()}
+        return merged(runs.values()), {part: len(run) for part, run in runs.items() if run}

@@ -1,0 +1,98 @@
+"""What workers say to each other.
+
+=============  ==================  ==========================================================================
+message        from, to            means
+=============  ==================  ==========================================================================
+Data           source to worker    these events of a part, and its frontier: nothing at or before it is to come
+Request        parent to child     give me your state at these points; nothing else at or before ``frontier``
+Response       child to parent     the state at a point, and how far the child is ``clear``
+Handback       parent to child     your part of the state; requests up to ``served`` are settled
+Stop           parent to child     the run is over
+Credit         worker to source    so many more events may be sent
+=============  ==================  ==========================================================================
+
+Messages between two workers arrive in the order in which they were sent (assumption 4 of the paper's proof).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from flumina.order import Point
+from flumina.runtime.run import Run
+
+EVERYTHING = ("*", "*")
+"""The cause that depends on all events: snapshots and the end of the run."""
+
+Cause = tuple[str, str]
+"""Why a state is asked for: the worker that needs it and the tag of its event; or :data:`EVERYTHING`."""
+
+PartId = tuple[str, int]
+"""A stream and the number of one of its parts."""
+
+
+class Item(NamedTuple):
+    """A point at which a worker's state is wanted, and why."""
+
+    point: Point
+    cause: Cause
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """Events of one part in order, and the part's frontier behind them; ``run`` may be empty."""
+
+    part: PartId
+    run: Run
+    frontier: Point
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """States wanted at these points, in order.
+
+    No request at or before ``frontier`` will come any more, and none for everything at or before ``calm``.
+    """
+
+    items: tuple[Item, ...]
+    frontier: Point
+    calm: Point
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """The state of a subtree at a point.
+
+    ``clear[c]``: every event of the subtree that depends on cause c and lies at or before this bound is in the state,
+    and no other will come.
+    """
+
+    point: Point
+    state: Any
+    clear: Mapping[Cause, Point]
+
+
+@dataclass(frozen=True, slots=True)
+class Handback:
+    """A subtree's part of the state after everything up to ``served`` that it was asked for has been applied."""
+
+    state: Any
+    served: Point
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The run is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """A worker has taken so many events of a part out of its buffer."""
+
+    part: PartId
+    events: int
+
+
+Message = Data | Request | Response | Handback | Stop | Credit

@@ -1,0 +1,113 @@
+"""A run: consecutive events of one worker that need no synchronisation between them; the unit of work.
+
+Small runs are lists (``bisect`` on a list of ten points beats numpy); large ones are columns. Both cut and merge by the
+order O, and the rest of the runtime does not know which it has.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from heapq import merge as heap_merge
+from operator import itemgetter
+
+import numpy as np
+
+from flumina.batch import Batch
+from flumina.definition import State, StateKind, fold, fold_batch
+from flumina.emit import Emit
+from flumina.events import Event
+from flumina.order import Point
+from flumina.tagsets import TagSet
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Events in O with their points; ``batch`` instead where they are in columns."""
+
+    points: Sequence[Point] = ()
+    events: Sequence[Event] = ()
+    batch: Batch | None = None
+
+    def __len__(self) -> int:
+        return len(self.points) if self.batch is None else len(self.batch)
+
+    def __bool__(self) -> bool:
+        return len(self) > 0
+
+    @property
+    def first(self) -> Point:
+        """The point of the first event."""
+        return self.points[0] if self.batch is None else self.batch.point(0)
+
+    @property
+    def last(self) -> Point:
+        """The point of the last event."""
+        return self.points[-1] if self.batch is None else self.batch.point(len(self.batch) - 1)
+
+    def cut(self, bound: Point) -> tuple[Run, Run]:
+        """The events at or before a point, and the rest."""
+        if not self or self.first > bound:
+            return EMPTY, self
+        if self.last <= bound:
+            return self, EMPTY
+        if self.batch is None:
+            at = bisect_right(self.points, bound)
+            return Run(self.points[:at], self.events[:at]), Run(self.points[at:], self.events[at:])
+        at = _count_up_to(self.batch, bound)
+        return Run(batch=self.batch.slice(0, at)), Run(batch=self.batch.slice(at, len(self.batch)))
+
+    def only(self, tags: TagSet) -> Run:
+        """The events of these tags, whatever their keys."""
+        names = set(tags.tags)
+        if self.batch is None:
+            kept = [(p, e) for p, e in zip(self.points, self.events, strict=True) if e.tag.name in names]
+            return Run([p for p, _ in kept], [e for _, e in kept]) if len(kept) < len(self.points) else self
+        numbers = [number for number, tag in enumerate(self.batch.tags) if tag.name in names]
+        if len(numbers) == len(self.batch.tags):
+            return self
+        if self.batch.table_of is None or not numbers:
+            return EMPTY
+        return Run(batch=self.batch.take(np.flatnonzero(np.isin(self.batch.table_of, numbers))))
+
+    def __iter__(self) -> Iterator[tuple[Point, Event]]:
+        """(point, event) one by one."""
+        if self.batch is None:
+            return zip(self.points, self.events, strict=True)
+        batch = self.batch
+        return ((batch.point(i), event) for i, event in enumerate(batch))
+
+    def fold(self, kind: StateKind, state: State, emit: Emit) -> State:
+        """The state after all events of the run."""
+        if self.batch is None:
+            return fold(kind, state, self.events, emit)
+        return fold_batch(kind, state, self.batch, emit)
+
+
+EMPTY = Run()
+
+
+def merged(runs: Iterable[Run]) -> Run:
+    """All events of several runs as one run in O."""
+    filled = [run for run in runs if run]
+    if len(filled) <= 1:
+        return filled[0] if filled else EMPTY
+    if any(run.batch is not None for run in filled):
+        return Run(batch=Batch.merge([run.batch or Batch.of_events(run.events) for run in filled]))
+    pairs = list(heap_merge(*filled, key=itemgetter(0)))
+    return Run([point for point, _ in pairs], [event for _, event in pairs])
+
+
+def _count_up_to(batch: Batch, bound: Point) -> int:
+    """How many events of a batch in O lie at or before a point: two binary searches, whatever its length."""
+    low, high = (
+        int(i) for i in (np.searchsorted(batch.ts, bound.ts, "left"), np.searchsorted(batch.ts, bound.ts, "right"))
+    )
+    while low < high:
+        middle = (low + high) // 2
+        if batch.point(middle) <= bound:
+            low = middle + 1
+        else:
+            high = middle
+    return low

@@ -1,0 +1,116 @@
+"""What a worker needs to know of the plan, worked out once: its components, its ancestors' causes, its children."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from flumina.definition import Definition, Fork, Join, StateKind
+from flumina.plan.components import components
+from flumina.plan.tree import Plan, Worker
+from flumina.runtime.messages import EVERYTHING, Cause, PartId
+from flumina.tagsets import TagSet
+
+COORDINATOR = "^"
+"""The address of what stands above the root: it asks for everything at the end, and for snapshots on the way."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Which of the savings of the protocol are used; each can be switched off, to run the plain protocol."""
+
+    coalesce: bool = True
+    pipeline: bool = True
+    hand_over: bool = True
+
+
+@dataclass(frozen=True)
+class ComponentShape:
+    """A connected component of a leaf's itags: the tags it has on each part, and the causes it depends on."""
+
+    parts: tuple[tuple[PartId, TagSet], ...]
+    causes: frozenset[Cause]
+
+    @cached_property
+    def free(self) -> bool:
+        """Whether no ancestor's tag matters to it, so that only requests for everything stop it."""
+        return self.causes == {EVERYTHING}
+
+
+@dataclass(frozen=True)
+class ChildShape:
+    """A child as its parent sees it."""
+
+    id: str
+    tags: TagSet
+    contribution: Join | None
+    """How what the child has added is joined to what is kept for it; None if the child does not hand over."""
+
+    @property
+    def hands_over(self) -> bool:
+        """Whether the child goes on after an answer, without being given its state back."""
+        return self.contribution is not None
+
+
+@dataclass(frozen=True)
+class WorkerShape:
+    """The static part of one worker."""
+
+    id: str
+    parent: str
+    kind: StateKind
+    parts: tuple[PartId, ...]
+    causes: tuple[Cause, ...]
+    """Every cause for which an ancestor may ask for this worker's state."""
+    components: tuple[ComponentShape, ...]
+    children: tuple[ChildShape, ...]
+    fork: Fork | None
+    join: Join | None
+    hands_over: bool
+
+
+def topology(plan: Plan, definition: Definition, options: Options) -> dict[str, WorkerShape]:
+    """The shapes of all workers of a valid plan, by id."""
+    return {worker.id: _shape(plan, definition, options, worker) for worker in plan.workers}
+
+
+def _shape(plan: Plan, definition: Definition, options: Options, worker: Worker) -> WorkerShape:
+    parent = plan.parent(worker.id)
+    above = {
+        (ancestor.id, name): TagSet([(name, keys)])
+        for ancestor in plan.ancestors(worker.id)
+        for name, keys in ancestor.tags
+    }
+    shapes = []
+    for component in components(worker.itags, definition.depends) if worker.is_leaf else ():
+        tags = [((itag.stream, part), itag.tags) for itag in component for part in sorted(itag.parts)]
+        causes = {c for c, s in above.items() for _, mine in tags if definition.depends.between(s, mine)}
+        shapes.append(ComponentShape(tuple(tags), frozenset(causes | {EVERYTHING})))
+    children = tuple(
+        ChildShape(child.id, child.subtree_tags, _contribution(definition, options, child)) for child in worker.children
+    )
+    fork = join = None
+    if worker.children:
+        kinds = (worker.kind, *(child.kind for child in worker.children))
+        fork = next(f for f in definition.forks if (f.source, f.left, f.right) == kinds)
+        join = definition.join_of(fork)
+    return WorkerShape(
+        id=worker.id,
+        parent=COORDINATOR if parent is None else parent.id,
+        kind=definition.kinds[worker.kind],
+        parts=tuple(dict.fromkeys((itag.stream, part) for itag in worker.itags for part in sorted(itag.parts))),
+        causes=(*above, EVERYTHING),
+        components=tuple(shapes),
+        children=children,
+        fork=fork,
+        join=join,
+        hands_over=parent is not None and _contribution(definition, options, worker) is not None,
+    )
+
+
+def _contribution(definition: Definition, options: Options, worker: Worker) -> Join | None:
+    """The join of two states of a leaf's own type, if its tags only add: then it can go on from the identity."""
+    only_adds = bool(worker.tags.tags) and definition.adding.issuperset(worker.tags.tags)
+    if not (options.hand_over and worker.is_leaf and only_adds):
+        return None
+    return next((j for j in definition.joins if {j.left, j.right, j.target} == {worker.kind}), None)

@@ -1,0 +1,141 @@
+"""What all workers have in common: messages in, effects out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from flumina.emit import Chunk, Emit, Row
+from flumina.order import START, Point
+from flumina.runtime.messages import Credit, Data, Handback, Message, PartId, Request, Response, Stop
+from flumina.runtime.stats import Counting, WorkerStats
+from flumina.runtime.topology import WorkerShape
+from flumina.schema import Schema
+
+Address = str | PartId
+"""Where a message goes: a worker (or the coordinator) by id, or the source of a part."""
+
+
+@dataclass(slots=True)
+class Effects:
+    """What a worker wants done: messages in the order in which they are to be sent, and outputs."""
+
+    sends: list[tuple[Address, Message]] = field(default_factory=list)
+    outputs: list[Row | Chunk] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """Why a worker does not go on: what it waits for, and the event or request that waits."""
+
+    worker: str
+    waits_for: str
+    item: str
+
+    def __str__(self) -> str:
+        return f"{self.worker} waits for {self.waits_for} before {self.item}"
+
+
+class Worker(ABC):
+    """One worker: the same messages in the same order give the same effects."""
+
+    def __init__(self, shape: WorkerShape, outputs: Mapping[str, Schema]) -> None:
+        self.shape = shape
+        self.id = shape.id
+        self.emit = Emit(outputs)
+        self.effects = Effects()
+        self.counting = Counting()
+        self.parent_frontier: Point = START
+        self.calm: Point = START
+        self.stopped = False
+
+    def handle(self, sender: Address, message: Message) -> Effects:
+        """Take one message and do everything that can be done now."""
+        if self.stopped:
+            assert self.is_late(sender, message), f"{self.id} was stopped and got {message}"
+            return Effects()
+        match message:
+            case Data():
+                self.on_data(message)
+            case Request():
+                assert message.frontier >= self.parent_frontier, "a frontier never goes back"
+                self.parent_frontier, self.calm = message.frontier, message.calm
+                self.counting.requests += len(message.items)
+                self.on_request(message)
+            case Response():
+                assert isinstance(sender, str)
+                self.on_response(sender, message)
+            case Handback():
+                self.on_handback(message)
+            case Stop():
+                self.stopped = True
+                self.on_stop()
+            case _:
+                raise AssertionError(f"{self.id} got {message}")
+        if not self.stopped:
+            self.progress()
+        self.counting.buffered = max(self.counting.buffered, self.waiting)
+        effects, self.effects = self.effects, Effects()
+        effects.outputs = self.emit.drain()
+        return effects
+
+    def is_late(self, sender: Address, message: Message) -> bool:  # noqa: ARG002 -- only some workers know such messages
+        """Whether a message may arrive after the end because its sender could not know better."""
+        return False
+
+    def send(self, to: Address, message: Message) -> None:
+        """Have a message sent after those before it."""
+        self.effects.sends.append((to, message))
+
+    def give_credit(self, taken: Mapping[PartId, int]) -> None:
+        """Tell sources that their events have left the buffer."""
+        for part, events in taken.items():
+            self.send(part, Credit(part, events))
+
+    @property
+    def stats(self) -> WorkerStats:
+        """What has been done so far."""
+        return self.counting.freeze()
+
+    @abstractmethod
+    def on_data(self, message: Data) -> None:
+        """Events of a part."""
+
+    @abstractmethod
+    def on_request(self, message: Request) -> None:
+        """The parent wants the state."""
+
+    def on_response(self, child: str, message: Response) -> None:
+        """A child gives its state."""
+        raise AssertionError(f"{self.id} has no child {child} that could answer {message}")
+
+    @abstractmethod
+    def on_handback(self, message: Handback) -> None:
+        """The parent gives the state back."""
+
+    def on_stop(self) -> None:  # noqa: B027 -- a leaf has nobody to tell
+        """The run is over."""
+
+    @abstractmethod
+    def progress(self) -> None:
+        """Do everything that can be done."""
+
+    @property
+    @abstractmethod
+    def waiting(self) -> int:
+        """How many events have come and were not processed."""
+
+    @property
+    @abstractmethod
+    def first_waiting(self) -> Point | None:
+        """The first event that has come and was not processed."""
+
+    @abstractmethod
+    def stall(self) -> Stall | None:
+        """What this worker waits for, if something waits."""
+
+    @abstractmethod
+    def holdings(self) -> list[Any]:
+        """The states that this worker holds at this moment."""
