@@ -13,6 +13,7 @@ from flumina.check import check
 from flumina.demo import demo
 from flumina.errors import FluminaError
 from flumina.loading import load_program
+from flumina.sim import command as sim_command
 
 _EPILOG = """examples:
   flumina demo
@@ -51,6 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     checking.set_defaults(run=_check)
     showing = commands.add_parser("demo", help="run the quickstart program and show what it does")
     showing.set_defaults(run=lambda _: demo())
+    sim_command.add_parser(commands)
     return parser
 
 

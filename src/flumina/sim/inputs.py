@@ -14,11 +14,17 @@ from flumina.runtime.messages import PartId
 from flumina.sim.case import Case, Entry
 from flumina.sim.plans import keys_of, random_plan, random_streams
 
+_TRIES = 6
+"""How often other streams are tried before a plan of a single leaf is taken."""
+
 
 def random_case(random: Random, definition: Definition, events: int = 60) -> Case:
-    """A random plan for a program and random input for it."""
-    shapes = random_streams(random, definition)
-    plan = random_plan(random, definition, shapes)
+    """A random plan for a program and random input for it; seldom a plan with nobody to talk to."""
+    for _ in range(_TRIES):
+        shapes = random_streams(random, definition)
+        plan = random_plan(random, definition, shapes)
+        if len(plan) > 1 or random.random() < 0.05:
+            break
     return Case(definition, plan, random_input(random, definition, shapes, events))
 
 

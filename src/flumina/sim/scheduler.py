@@ -29,6 +29,8 @@ Build = Callable[..., Mapping[str, Worker]]
 _PATIENCE = 3
 """How often another message is preferred to one for a slow worker."""
 
+_MOST_STEPS = 1_000_000
+
 
 class Witness(Protocol):
     """Somebody who is told of every message that arrives and of what it led to."""
@@ -104,10 +106,10 @@ class Simulation:
         which = self.draw.below(choices)
         if self.weather.slow:
             which = self.rather(which, choices)
-        if which < len(self.ready):
-            self.feed(self.ready[which])
+        if which < len(self.network.busy):
+            self.deliver(which)
         else:
-            self.deliver(which - len(self.ready))
+            self.feed(self.ready[which - len(self.network.busy)])
         if not self.network.busy:
             self.check_prompt()
         return True
@@ -115,8 +117,7 @@ class Simulation:
     def rather(self, which: int, choices: int) -> int:
         """Another choice, if this one would be for a slow worker."""
         for _ in range(_PATIENCE):
-            at = which - len(self.ready)
-            if at < 0 or self.network.busy[at][1] not in self.weather.slow:
+            if which >= len(self.network.busy) or self.network.busy[which][1] not in self.weather.slow:
                 break
             which = self.draw.below(choices)
         return which
@@ -155,13 +156,15 @@ class Simulation:
     def feed(self, part: PartId) -> None:
         """Let one source send some events, a heartbeat, or its end."""
         source, draw = self.sources[part], self.draw
-        least = 0 if self.weather.heartbeats else 1
-        events = source.room(least + draw.below(self.weather.most_events + 1 - least))
+        most = self.weather.most_events
+        events = source.room(most - draw.below(most + 1 if self.weather.heartbeats else most))
         beat = None
         if not source.left - events:
             beat = END if not events or draw.chance(self.weather.heartbeats) else None
         elif not events or draw.chance(self.weather.heartbeats):
             beat = self.beat(source, events)
+            if beat is None and not events:
+                events = source.room(1)
         for receiver, data in source.advance(events, beat):
             self.ledger.fed(part, receiver, len(data.run), source.credits[receiver])
             self.network.send(part, receiver, data)
@@ -189,7 +192,8 @@ class Simulation:
     def run(self) -> Outcome:
         """Run to the end."""
         while self.step():
-            pass
+            if self.steps > _MOST_STEPS:
+                raise SimulationError(f"the run does not end within {_MOST_STEPS} steps")
         if not self.coordinator.finished:
             stalls = [str(w.stall()) for w in self.workers.values() if w.stall() is not None]
             raise SimulationError("the run stands still: " + "; ".join(stalls))
@@ -208,9 +212,9 @@ class Simulation:
 def judge(case: Case, outcome: Outcome, after: Snapshot | None = None) -> None:
     """Compare a run with the oracle: outputs in both directions, the final state, the state of every snapshot."""
     compare(case.outputs(after=START if after is None else after.point), outcome.outputs)
-    _same_state(case, outcome.state, END, "the final state")
+    same_state(case, outcome.state, END, "the final state")
     for snapshot in outcome.snapshots:
-        _same_state(case, snapshot.state, snapshot.point, f"the snapshot at {tuple(snapshot.point)}")
+        same_state(case, snapshot.state, snapshot.point, f"the snapshot at {tuple(snapshot.point)}")
 
 
 def compare(expected: Counter[OutputKey], outputs: Counter[OutputKey]) -> None:
@@ -220,7 +224,8 @@ def compare(expected: Counter[OutputKey], outputs: Counter[OutputKey]) -> None:
         raise SimulationError(f"outputs differ: missing {_few(missing)}; surplus {_few(surplus)}")
 
 
-def _same_state(case: Case, state: Any, until: Point, what: str) -> None:  # noqa: ANN401
+def same_state(case: Case, state: Any, until: Point, what: str) -> None:  # noqa: ANN401
+    """Raise if a state is not the oracle's at this point."""
     wanted = case.state(until)
     if not same(state, wanted, case.definition.tolerance):
         raise SimulationError(f"{what} is {state!r}, not {wanted!r}")
@@ -235,4 +240,4 @@ def _few(outputs: Counter[OutputKey], most: int = 3) -> str:
     return "nothing" if not shown else ", ".join(shown) + (f" and {more} more" if more > 0 else "")
 
 
-__all__ = ["Outcome", "Simulation", "SimulationError", "Weather", "Witness", "compare", "judge"]
+__all__ = ["Outcome", "Simulation", "SimulationError", "Weather", "Witness", "compare", "judge", "same_state"]
