@@ -75,7 +75,11 @@ def run(args: argparse.Namespace) -> int:
         except Exception:  # noqa: BLE001 -- whatever it is, it is what we look for
             print(f"{done} of {len(seeds)} runs, one failed; shortening it ...", file=sys.stderr)
             failing = shrinker.attempt(one)
-            print(examine(failing) if failing is not None else f"seed {seed} failed once and not again")
+            print(
+                examine(failing, command=_command(args))
+                if failing is not None
+                else f"seed {seed} failed once and not again"
+            )
             return 1
         if args.trace:
             print(trace)
@@ -90,6 +94,14 @@ def run(args: argparse.Namespace) -> int:
     compared = [trial(seed, setting) for seed in seeds[:: max(1, len(seeds) // _SAVINGS)]][:_SAVINGS]
     print(f"\nthe same {len(compared)} runs under each protocol:\n{table(savings(compared))}")
     return 0
+
+
+def _command(args: argparse.Namespace) -> str:
+    """The command line without its seeds."""
+    switches = [f"--no-{word}" for word in ("coalesce", "pipeline", "hand-over", "faults")]
+    given = [switch for switch in switches if getattr(args, switch[2:].replace("-", "_"))]
+    words = ["flumina sim", *([args.program] if args.program else []), "--events", str(args.events), *given]
+    return " ".join(words)
 
 
 def _setting(args: argparse.Namespace) -> Setting:

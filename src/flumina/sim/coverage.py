@@ -73,6 +73,8 @@ class Coverage:
         several = max(1, self.runs["several workers"])
         lines.append(f"{runs} runs, {self.runs['with outputs'] / max(1, runs):.0%} with outputs;")
         lines.append(f"{self.runs['several workers']} of them with several workers:")
-        lines += [f"  {self.runs[w] / several:4.0%} {w}" for w in ("joined", "two or more at work", "both sides at work")]
+        lines += [
+            f"  {self.runs[w] / several:4.0%} {w}" for w in ("joined", "two or more at work", "both sides at work")
+        ]
         lines.append(f"{self.steps} steps, {self.work.events} events, {self.work.joins} joins")
         return "\n".join(lines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from flumina.runtime.build import workers as build
@@ -20,6 +21,8 @@ class Failure:
     found: Failing
     shortest: Failing
     trace: str
+    again: str
+    """The command that repeats it."""
 
     def __str__(self) -> str:
         first, last = self.found, self.shortest
@@ -28,7 +31,7 @@ class Failure:
         actions = getattr(program.kinds[program.initial].update, "__self__", None)
         lines = [
             f"seed {first.trial.seed} fails: {_named(first.error)}",
-            f"repeat with: flumina sim --seed {first.trial.seed}",
+            f"repeat with: {self.again}",
             "",
             f"program {program.name}",
             *(f"  {name}: {does}" for name, does in getattr(actions, "actions", {}).items()),
@@ -56,15 +59,15 @@ def _named(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def examine(failing: Failing, build_workers: Build = build, budget: int = 3000) -> Failure:
-    """Shorten a failing run and write down what happens in it."""
+def examine(
+    failing: Failing, build_workers: Build = build, budget: int = 3000, command: str = "flumina sim"
+) -> Failure:
+    """Shorten a failing run and write down what happens in it; ``command`` is what found it, but for the seed."""
     shortest = Shrinker(build_workers, budget).shrink(failing)
     trace = Trace()
-    try:
+    with suppress(Exception):  # it is expected, and known
         shortest.trial.run(Draw(given=shortest.choices), build_workers, trace)
-    except Exception:  # noqa: BLE001, S110 -- it is expected, and known
-        pass
-    return Failure(failing, shortest, str(trace))
+    return Failure(failing, shortest, str(trace), f"{command} --seed {failing.trial.seed}")
 
 
 def find(trials: Sequence[Trial], build_workers: Build = build) -> Failing | None:

@@ -38,9 +38,7 @@ def random_input(
         for part in range(shape.parts)
         for name in shape.tags.tags
     ]
-    made: dict[PartId, list[Entry]] = {
-        (shape.name, part): [] for shape in shapes for part in range(shape.parts)
-    }
+    made: dict[PartId, list[Entry]] = {(shape.name, part): [] for shape in shapes for part in range(shape.parts)}
     weights = [random.choice((1, 1, 4)) for _ in slots]
     chosen = [*random.sample(slots, min(len(slots), events)), *random.choices(slots, weights, k=events)][:events]
     random.shuffle(chosen)

@@ -115,7 +115,7 @@ class _Grower:
         """A subtree that handles these atoms."""
         self.count += 1
         name = f"w{self.count}"
-        split = None if depth and self.random.random() < 0.15 * depth else self.split(atoms)
+        split = None if depth and self.random.random() < 0.25 * depth else self.split(atoms)
         forks = [fork for fork in self.definition.forks if fork.source == kind]
         if split is not None and forks:
             own, left, right = split

@@ -19,6 +19,18 @@ Item = TypeVar("Item")
 _SCHEDULES = 12
 """With other events the old choices mean something else, so that some random schedules are tried too."""
 
+_SIMPLER: tuple[Callable[[Trial], Trial], ...] = (
+    lambda trial: replace(trial, crashes=()),
+    lambda trial: replace(trial, crashes=trial.crashes[:1]),
+    lambda trial: replace(trial, snapshots=(), crashes=()),
+    lambda trial: replace(trial, weather=CALM),
+    lambda trial: replace(trial, weather=replace(trial.weather, slow=frozenset())),
+    lambda trial: replace(trial, options=Options(coalesce=False, pipeline=False, hand_over=False)),
+    lambda trial: replace(trial, options=replace(trial.options, hand_over=False)),
+    lambda trial: replace(trial, options=replace(trial.options, pipeline=False)),
+    lambda trial: replace(trial, options=replace(trial.options, coalesce=False)),
+)
+
 
 @dataclass(frozen=True)
 class Failing:
@@ -56,17 +68,7 @@ class Shrinker:
         return next((found for draw in draws if (found := self.attempt(trial, draw))), None)
 
     def _simpler_trial(self, failing: Failing) -> Failing:
-        for simplify in (
-            lambda trial: replace(trial, crashes=()),
-            lambda trial: replace(trial, crashes=trial.crashes[:1]),
-            lambda trial: replace(trial, snapshots=(), crashes=()),
-            lambda trial: replace(trial, weather=CALM),
-            lambda trial: replace(trial, weather=replace(trial.weather, slow=frozenset())),
-            lambda trial: replace(trial, options=Options(coalesce=False, pipeline=False, hand_over=False)),
-            lambda trial: replace(trial, options=replace(trial.options, hand_over=False)),
-            lambda trial: replace(trial, options=replace(trial.options, pipeline=False)),
-            lambda trial: replace(trial, options=replace(trial.options, coalesce=False)),
-        ):
+        for simplify in _SIMPLER:
             simple = simplify(failing.trial)
             if simple != failing.trial:
                 failing = self._any_schedule(simple, failing.choices) or failing

@@ -60,7 +60,9 @@ def told(message: Message) -> str:
             events = ", ".join(repr(event) for _, event in run)
             return f"{events or 'nothing'}; frontier {place(frontier)}"
         case Request(items=items, frontier=frontier, calm=calm):
-            return f"request {', '.join(map(_item, items)) or 'nothing'}; frontier {place(frontier)}, calm {place(calm)}"
+            return (
+                f"request {', '.join(map(_item, items)) or 'nothing'}; frontier {place(frontier)}, calm {place(calm)}"
+            )
         case Response(point=point, state=state, clear=clear):
             bounds = ", ".join(f"{worker}.{tag}: {place(bound)}" for (worker, tag), bound in clear.items())
             return f"response at {place(point)} with {state!r}; clear {bounds}"

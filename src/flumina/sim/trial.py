@@ -29,7 +29,7 @@ _SEEDS_A_CASE = 4
 _APPS = "flumina.apps"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Setting:
     """What all trials have in common: the program (None for random ones and the apps), input, and fixed switches."""
 
