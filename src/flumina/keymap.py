@@ -35,7 +35,7 @@ class KeyMap(dict[Key, Value]):
 
     __slots__ = ("field",)
 
-    def __init__(self, field: Default, entries: Mapping[Key, Value] | None = None) -> None:
+    def __init__(self, field: Default, entries: Mapping[Any, Value] | None = None) -> None:
         super().__init__(entries or {})
         self.field = field
 

@@ -3,7 +3,6 @@ import pytest
 from flumina.apps import Fraud, KeyCounter, ValueBarrier
 from flumina.errors import UsageError
 from flumina.plan import CostModel, Source, bind, evaluate, make_plan
-from flumina.plan.placement import choose_places, site_of
 
 MODEL = CostModel(
     event=1e-3, join=1e-2, fork=2e-2, message=1e-2, hop=1e-1, send=0, receive=0, event_bytes=8, state_bytes=100
@@ -68,21 +67,3 @@ def test_costs_that_are_none() -> None:
             CostModel(join=bad)
         with pytest.raises(UsageError, match="by_tag"):
             CostModel(by_tag={"value": bad})
-
-
-def test_a_root_with_two_leaves_needs_two_places() -> None:
-    plan = make_plan(ValueBarrier, values(1), workers=2, optimiser="greedy")
-    assert len(plan) == 3
-    assert plan.places == ("slot0", "slot1")
-
-
-def test_places_are_hosts_where_those_are_known() -> None:
-    sources = [Source("v", {"value": 100}, parts=2, hosts=["A", "B"]), Source("b", {"barrier": 1}, hosts="C")]
-    plan = make_plan(ValueBarrier, sources, workers=2, optimiser="greedy")
-    assert [worker.place for worker in plan.workers] == ["C", "A", "B"]
-    site = site_of(plan.root, bind(ValueBarrier, sources))
-    choose_places(site)
-    assert [below.place for below in site.walk()] == ["C", "A", "B"]
-    partly = [Source("v", {"value": 100}, parts=2, hosts=["A", None]), Source("b", {"barrier": 1})]
-    plan = make_plan(ValueBarrier, partly, workers=2, optimiser="greedy")
-    assert [worker.place for worker in plan.workers] == ["A", "A", "A"]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from itertools import takewhile
 from typing import Any
 
 from flumina.events import Event
@@ -47,6 +48,7 @@ class Child:
         if join is None:
             if self.state is _NOTHING and self.responses:
                 response = self.responses.popleft()
+                assert response.point == point, f"{self.shape.id} answered {response.point}, not {point}"
                 self.state, self.clear = response.state, response.clear
             return self.state is not _NOTHING
         while self.responses and self.responses[0].point <= point:
@@ -132,7 +134,11 @@ class Inner(Worker):
         if self.options.pipeline:
             upto = len(todo)
         else:  # one at a time, and not while it may still be coalesced
-            upto = max(self.announced, 1 if todo and self.state is _NOTHING and not self.away else 0)
+            upto = (
+                self.announced
+                if self.away or self.state is not _NOTHING
+                else max(self.announced, len(self.first_group()))
+            )
         items = tuple(item for item, _ in todo[self.announced : upto])
         frontier = before(todo[upto][0].point) if upto < len(todo) else self.limit
         hidden = [item.point for item, _ in todo[upto:] if item.cause == EVERYTHING]
@@ -144,6 +150,14 @@ class Inner(Worker):
             self.told = request
             for child in self.children:
                 self.send(child.shape.id, request)
+
+    def first_group(self) -> list[tuple[Item, Event | None]]:
+        """The first of the sequence, and what shares its point.
+
+        Independent events of several parts can; so can a request for everything and the event before it. One answer of
+        the children is for all of them, and ``served`` can't tell them apart: they are served together.
+        """
+        return list(takewhile(lambda entry: entry[0].point == self.sequence[0][0].point, self.sequence))
 
     def drop_first(self) -> None:
         """The first of the sequence is done."""
@@ -183,11 +197,13 @@ class Inner(Worker):
 
     def may_coalesce(self) -> bool:
         """Whether the next of the sequence can be served with the state as it is here."""
-        item, event = self.sequence[0]
+        point = self.sequence[0][0].point
+        if point == self.served:
+            return True
         if not self.options.coalesce or any(child.shape.hands_over for child in self.children):
             return False
-        cause = EVERYTHING if event is None else item.cause
-        return all(child.clear.get(cause, START) >= item.point for child in self.children)
+        causes = [EVERYTHING if event is None else item.cause for item, event in self.first_group()]
+        return all(child.clear.get(cause, START) >= point for child in self.children for cause in causes)
 
     def serve(self) -> None:
         """Process the first of the sequence: an own event, or a request of the parent."""

@@ -3,7 +3,7 @@
 Rules 3, 4, 5, 7 and 8 of the design::
 
     release   a component K goes on up to the least of its frontiers, its parent's frontier (if an ancestor's tag
-              matters to K), and just before the first request that K depends on
+              matters to K), and the first request that K depends on; an event at its very point is independent
     answer    the request at p is answered when everything up to p has come and has been processed, that which does
               not depend on it included; then the leaf waits for its state, unless it hands over
     clear[c]  the least bound of the components that depend on c
@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from flumina.order import END, Point
-from flumina.runtime.mailbox import Component, before
+from flumina.runtime.mailbox import Component
 from flumina.runtime.messages import Cause, Data, Handback, Item, Request, Response
 from flumina.runtime.topology import WorkerShape
 from flumina.runtime.worker import Stall, Worker
@@ -71,7 +71,7 @@ class Leaf(Worker):
         bound = self.calm if component.shape.free else min(self.calm, self.parent_frontier)
         for item in self.requests:
             if item.cause in component.shape.causes:
-                return min(bound, before(item.point))
+                return min(bound, item.point)  # an event at that very point does not depend on the request
         return bound
 
     def caught_up(self, point: Point) -> bool:

@@ -118,8 +118,9 @@ def merged(runs: Iterable[Run]) -> Run:
     filled = [run for run in runs if run]
     if len(filled) <= 1:
         return filled[0] if filled else EMPTY
-    if any(run.batch is not None for run in filled):
-        return Run(batch=Batch.merge([run.batch or Batch.of_events(run.events) for run in filled]))
+    streams = next((run.batch.streams for run in filled if run.batch is not None), None)
+    if streams is not None:
+        return Run(batch=Batch.merge([run.batch or Batch.of_events(run.events, streams) for run in filled]))
     pairs = list(heap_merge(*filled, key=itemgetter(0)))
     return Run([point for point, _ in pairs], [event for _, event in pairs])
 
