@@ -61,8 +61,7 @@ class KeyedInner(Worker):
         self.sequence: deque[Entry] = deque()
         """What is settled but waits behind a request for everything."""
         self.barrier: Item | None = None
-        """The request for everything that comes next, once all before it has been passed on."""
-        self.barrier_asked = False
+        """The request for everything that comes next; the children have been asked, and wait for our frontier."""
         self.gathered: dict[int, KeyMap] = {}
         """All states of a child, by side, while everything is being gathered."""
         self.busy: dict[Key, Busy] = {}
@@ -85,7 +84,7 @@ class KeyedInner(Worker):
 
     def on_request(self, message: Request) -> None:
         for item in message.items:  # of different keys, they may come in another order than O
-            insort(self.requests, item)
+            insort(self.requests, item, key=lambda other: (other.point, other.cause == EVERYTHING))
 
     def on_response(self, child: str, message: Response) -> None:
         side = 0 if self.shape.children[0].id == child else 1
@@ -141,7 +140,9 @@ class KeyedInner(Worker):
         while self.sequence and self.barrier is None:
             item, event = self.sequence.popleft()
             if item.cause == EVERYTHING:
-                self.barrier, self.barrier_asked = item, False
+                self.barrier = item
+                for items in self.outgoing:
+                    items.append(item)
                 break
             self.enqueue(item, event)
 
@@ -155,11 +156,12 @@ class KeyedInner(Worker):
 
     def ask(self, busy: Busy) -> None:
         """Ask the children that have a key for its state at the next thing to serve."""
-        item, _ = busy.entries[busy.asked]
-        busy.asked += 1
-        for side in busy.sides:
-            self.outgoing[side].append(item)
-            busy.expected += self.shape.children[side].hands_over
+        first = busy.entries[busy.asked][0].point
+        while busy.asked < len(busy.entries) and busy.entries[busy.asked][0].point == first:
+            for side in busy.sides:
+                self.outgoing[side].append(busy.entries[busy.asked][0])
+                busy.expected += self.shape.children[side].hands_over
+            busy.asked += 1
 
     def announce(self) -> None:
         """Tell the children which states will be wanted, and how far that is known."""
@@ -168,9 +170,6 @@ class KeyedInner(Worker):
         unasked += [self.sequence[0][0].point] if self.sequence else []
         hidden = [item.point for item, _ in self.sequence if item.cause == EVERYTHING]
         hidden += [item.point for item in self.requests if item.cause == EVERYTHING]
-        if self.barrier is not None and not self.barrier_asked:
-            unasked.append(self.barrier.point)
-            hidden.append(self.barrier.point)
         frontier = min(limit, before(min(unasked))) if unasked else limit
         calm = min(self.calm, before(min(hidden))) if hidden else self.calm
         changed = (frontier, calm) != self.told
@@ -192,10 +191,6 @@ class KeyedInner(Worker):
             touched, self.touched = (self.touched, set()) if not self.away else (set(), self.touched)
             for key in touched:
                 self.advance(key)
-            if self.barrier is not None and not self.barrier_asked and (self.options.pipeline or self.idle()):
-                self.barrier_asked = True
-                for items in self.outgoing:
-                    items.append(self.barrier)
             self.announce()
             if self.barrier is None or self.away or not self.settled():
                 return
@@ -223,12 +218,15 @@ class KeyedInner(Worker):
     def gather(self, key: Key, busy: Busy) -> bool:
         """Join the states of a key, if all have come for the first thing to serve."""
         point = busy.entries[0][0].point
-        if not all([self.collect(key, busy, side, point) for side in busy.sides]):
+        here = [self.collect(key, busy, side, point) for side in busy.sides]
+        if not all(here):
             return False
         if not busy.sides:
             busy.state = self.local.take_out(key)
             return True
-        states = [busy.halves.pop(side) if side in busy.halves else self.kept[side].take_out(key) for side in busy.sides]
+        states = [
+            busy.halves.pop(side) if side in busy.halves else self.kept[side].take_out(key) for side in busy.sides
+        ]
         busy.state = states[0] if len(states) == 1 else self.lifted.one.joins[0].function(*states)
         self.counting.joins += 1
         return True
@@ -263,9 +261,12 @@ class KeyedInner(Worker):
 
     def may_coalesce(self, busy: Busy) -> bool:
         """Whether the next can be served with the state as it is here."""
+        point = busy.entries[0][0].point
+        if not busy.sides or point == busy.served:  # what shares a point is served together: one answer is for all
+            return True
         if not self.options.coalesce or any(self.shape.children[side].hands_over for side in busy.sides):
-            return not busy.sides
-        return all(busy.clear[side] >= busy.entries[0][0].point for side in busy.sides)
+            return False
+        return all(busy.clear[side] >= point for side in busy.sides)
 
     def serve(self, key: Key, busy: Busy) -> None:
         """Process the first thing to serve: an own event, or a request of the parent."""
@@ -312,11 +313,8 @@ class KeyedInner(Worker):
 
     def settled(self) -> bool:
         """Whether no key has anything left before the request for everything, and all states have come."""
-        return self.idle() and len(self.gathered) == len(self.shape.children)
-
-    def idle(self) -> bool:
-        """Whether every key has been served and its state is where it belongs."""
-        return not any(b.entries or b.away or b.state is not _NOTHING for b in self.busy.values())
+        idle = not any(b.entries or b.away or b.state is not _NOTHING for b in self.busy.values())
+        return idle and len(self.gathered) == len(self.shape.children)
 
     def answer_everything(self, item: Item) -> None:
         """Give all states of the subtree to the parent."""

@@ -67,18 +67,13 @@ class KeyedLeaf(Worker):
         if message.key is None:
             assert self.away, f"{self.id} was given all states while it has them"
             self.away, self.states = False, message.state
-            while self.barriers and self.barriers[0].point <= message.served:
-                self.barriers.popleft()
-            settled = list(self.hot)
-        else:
-            assert self.hot[message.key].away, f"{self.id} was given the state of {message.key!r} while it has it"
-            self.hot[message.key].away = False
-            self.states[message.key] = message.state
-            settled = [message.key]
-        for key in settled:
-            requests = self.hot[key].requests
-            while requests and requests[0].point <= message.served:
-                requests.popleft()
+            return
+        hot = self.hot[message.key]
+        assert hot.away, f"{self.id} was given the state of {message.key!r} while it has it"
+        hot.away = False
+        self.states[message.key] = message.state
+        while hot.requests and hot.requests[0].point <= message.served:
+            hot.requests.popleft()
 
     def progress(self) -> None:
         while not self.away:
@@ -94,7 +89,7 @@ class KeyedLeaf(Worker):
         """Process what a component may process now; events of hot keys go to their lines."""
         bound = self.calm if component.shape.free else min(self.calm, self.parent_frontier)
         if self.barriers:
-            bound = min(bound, before(self.barriers[0].point))
+            bound = min(bound, self.barriers[0].point)
         run, taken = component.take(bound)
         if not run:
             return
@@ -116,7 +111,8 @@ class KeyedLeaf(Worker):
         """Do what can be done for a hot key."""
         hot = self.hot[key]
         while not hot.away:
-            limit = before(hot.requests[0].point) if hot.requests else END
+            # An event at the very point of a request does not depend on it: O has no order for them.
+            limit = hot.requests[0].point if hot.requests else END
             self.process(hot.line.take(limit))
             if not (hot.requests and self.come(key) >= hot.requests[0].point):
                 break
@@ -143,8 +139,8 @@ class KeyedLeaf(Worker):
         self.send(self.shape.parent, Response(item.point, state, {EVERYTHING: clear}, key))
 
     def quiet_up_to(self, point: Point) -> bool:
-        """Whether everything up to a point is processed, and no key is wanted before it or away."""
-        if any(component.clear < point for component in self.components):
+        """Whether everything up to a point is processed, and no key is wanted before it, will be, or is away."""
+        if self.parent_frontier < point or any(component.clear < point for component in self.components):
             return False
         return not any(
             hot.away

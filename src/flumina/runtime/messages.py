@@ -79,7 +79,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Handback:
-    """A subtree's part of the state (or of one key's) after all that was asked for up to ``served`` has been applied."""
+    """A subtree's part of the state (or of one key's) after all that was asked for up to ``served``."""
 
     state: Any
     served: Point

@@ -91,7 +91,8 @@ class Run:
         if not (found >= 0).any():
             return self, {}
         runs = {
-            listed[i]: Run(batch=self.batch.take(np.flatnonzero(found == i))) for i in np.unique(found[found >= 0]).tolist()
+            listed[i]: Run(batch=self.batch.take(np.flatnonzero(found == i)))
+            for i in np.unique(found[found >= 0]).tolist()
         }
         rest_rows = np.flatnonzero(found < 0)
         return Run(batch=self.batch.take(rest_rows)) if len(rest_rows) else EMPTY, runs
