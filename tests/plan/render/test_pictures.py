@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -25,7 +26,8 @@ def small() -> Plan:
 @pytest.fixture
 def nasty() -> Plan:
     views = Source(NASTY, {"view": 100}, parts=2, hot={"view": {NASTY: 50}}, hosts=NASTY)
-    return make_plan(PageViews, [views, Source("c", {"change": 1})], workers=4, optimiser="greedy")
+    plan = make_plan(PageViews, [views, Source("c", {"change": 1})], workers=4, optimiser="greedy")
+    return replace(plan, program=NASTY, root=replace(plan.root, id=NASTY))
 
 
 @pytest.fixture
