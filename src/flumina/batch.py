@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from flumina import order
 from flumina.errors import UsageError
 from flumina.order import Ints, Point
 from flumina.schema import Schema
+from flumina.tagsets import Key
 
 if TYPE_CHECKING:
     from flumina.events import Event, Tag
@@ -139,6 +141,22 @@ class Batch:
         if self.table_of is None or self.row_of is None:
             return Batch(self.tags, (_take_rows(self.tables[0], indices),), ts, rank, seq, self.streams)
         return Batch(self.tags, self.tables, ts, rank, seq, self.streams, self.table_of[indices], self.row_of[indices])
+
+    def index_of_keys(self, keys: Sequence[Key]) -> Ints:
+        """For each event the place of its key among these, -1 if it is none of them (or the tag has no key)."""
+        tables = [
+            np.full(table.num_rows, -1)
+            if tag.key is None
+            else pc.fill_null(pc.index_in(table.column(0), pa.array(keys, tag.key.type)), -1).to_numpy()
+            for tag, table in zip(self.tags, self.tables, strict=True)
+        ]
+        if self.table_of is None or self.row_of is None:
+            return tables[0].astype(np.int64)
+        found = np.empty(len(self), np.int64)
+        for which, column in enumerate(tables):
+            mine = self.table_of == which
+            found[mine] = column[self.row_of[mine]]
+        return found
 
     def runs(self) -> Iterator[Batch]:
         """The batch cut into maximal runs of one tag."""

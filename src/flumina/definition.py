@@ -139,7 +139,7 @@ def fold_batch(kind: StateKind, state: State, batch: Batch, emit: Emit) -> State
 def user_error(function: Callable[..., Any], error: BaseException, event: object = None) -> UserCodeError:
     """The user's exception, with the innermost line of the user's own code."""
     trace, where = error.__traceback__, "?"
-    name = None
+    name = ""
     while trace is not None:
         frame = trace.tb_frame
         module = frame.f_globals.get("__name__", "")
@@ -147,8 +147,8 @@ def user_error(function: Callable[..., Any], error: BaseException, event: object
         users = not (ours or "site-packages" in frame.f_code.co_filename)
         if where == "?" or users:
             where = location(frame.f_code.co_filename, trace.tb_lineno)
-        if users and name is None:  # what we called may be ours, with the user's function inside
+        if users and not name:  # what we called may be ours, with the user's function inside
             name = frame.f_code.co_qualname
         trace = trace.tb_next
-    name = name or getattr(function, "__qualname__", repr(function))
-    return UserCodeError(name, error, where=where, event=None if event is None else str(event))
+    called = name or getattr(function, "__qualname__", repr(function))
+    return UserCodeError(called, error, where=where, event=None if event is None else str(event))

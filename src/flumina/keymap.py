@@ -35,7 +35,7 @@ class KeyMap(dict[Key, Value]):
 
     __slots__ = ("field",)
 
-    def __init__(self, field: Default, entries: Mapping[Key, Value] | None = None) -> None:
+    def __init__(self, field: Default, entries: Mapping[Any, Value] | None = None) -> None:
         super().__init__(entries or {})
         self.field = field
 
@@ -77,6 +77,10 @@ class KeyMap(dict[Key, Value]):
         if key not in self:
             dict.pop(self, key, None)
         return dict.pop(self, key, *default)
+
+    def take_out(self, key: Key) -> Value:
+        """Remove and return a key's value: the identity, if it has none."""
+        return dict.pop(self, key) if dict.__contains__(self, key) else self.field.identity()
 
     def setdefault(self, key: Key, default: Value = None) -> Value:
         if key not in self:

@@ -30,6 +30,9 @@ class _ProgramClass(Protocol):
 
 def find(cls: type[_ProgramClass], members: Members, where: str) -> list[Problem]:
     """All mistakes in a class; ``where`` is the line of its ``class`` statement."""
+    members = {
+        name: member for name, member in members.items() if member is not None
+    }  # None takes back what is inherited
     found = [
         *_names(cls, members, where),
         *_depends(cls, members, where),
@@ -53,7 +56,7 @@ def _names(cls: type[_ProgramClass], members: Members, where: str) -> Iterator[P
     for member in declared:
         for condition, message in member.mistakes:
             yield Problem(condition, f"{member.name}: {message}", member.where)
-    named = {**cls._tags, **cls._fields, **state_types(members)}
+    named: dict[str, Tag | Field | StateType] = {**cls._tags, **cls._fields, **state_types(members)}
     for name, one in named.items():
         kind = type(one).__name__
         if name in _RESERVED:
@@ -155,7 +158,7 @@ def _signatures(members: Members, where: str) -> Iterator[Problem]:
 
 def _state(cls: type[_ProgramClass], members: Members, where: str) -> Iterator[Problem]:
     types, fields = state_types(members), cls._fields
-    own = [name for name in ("init", "fork", "join") if name in members]
+    own = [n for n in ("init", "fork", "join") if not isinstance(members.get(n), Tag | Field | StateType | None)]
     if types and fields:
         yield Problem("MIXED_STATE", "the program has both declared fields and state types; choose one", where)
         return

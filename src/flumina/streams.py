@@ -37,7 +37,7 @@ class Stream:
     """
 
     name: str
-    tag: Tag | Mapping[object, Tag]
+    tag: Tag | Mapping[Any, Tag]
     data: Any = field(repr=False)
     ts: str = "ts"
     seq: str | None = None

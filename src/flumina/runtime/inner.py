@@ -92,8 +92,6 @@ class Inner(Worker):
         self.served = max(self.served, message.served)
         while self.sequence and self.sequence[0][1] is None and self.sequence[0][0].point <= message.served:
             self.drop_first()
-        while self.requests and self.requests[0].point <= message.served:
-            self.requests.popleft()
 
     def on_stop(self) -> None:
         for child in self.children:

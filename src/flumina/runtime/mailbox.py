@@ -36,6 +36,14 @@ class Queue:
             self.length += len(run)
         self.frontier = frontier
 
+    def put_sorted(self, run: Run) -> None:
+        """Add a run whose events may lie among those that wait."""
+        self.length += len(run)
+        if self.runs and self.runs[-1].last > run.first:
+            run = merged([*self.runs, run])
+            self.runs.clear()
+        self.runs.append(run)
+
     def take(self, bound: Point) -> Run:
         """Remove and return all events at or before a point."""
         taken: list[Run] = []

@@ -7,7 +7,7 @@ order O, and the rest of the runtime does not know which it has.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import merge as heap_merge
 from operator import itemgetter
@@ -19,7 +19,7 @@ from flumina.definition import State, StateKind, fold, fold_batch
 from flumina.emit import Emit
 from flumina.events import Event
 from flumina.order import Point
-from flumina.tagsets import TagSet
+from flumina.tagsets import Key, TagSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,32 @@ class Run:
         if self.batch.table_of is None or not numbers:
             return EMPTY
         return Run(batch=self.batch.take(np.flatnonzero(np.isin(self.batch.table_of, numbers))))
+
+    def divert(self, keys: Collection[Key]) -> tuple[Run, dict[Key, Run]]:
+        """The events of other keys, and those of each of these keys that has some; all tags are keyed."""
+        if not keys:
+            return self, {}
+        if self.batch is None:
+            rest = [(p, e) for p, e in zip(self.points, self.events, strict=True) if e.key not in keys]
+            if len(rest) == len(self.points):
+                return self, {}
+            diverted: dict[Key, tuple[list[Point], list[Event]]] = {}
+            for point, event in zip(self.points, self.events, strict=True):
+                if event.key in keys:
+                    points, events = diverted.setdefault(event.key, ([], []))
+                    points.append(point)
+                    events.append(event)
+            return Run([p for p, _ in rest], [e for _, e in rest]), {k: Run(*both) for k, both in diverted.items()}
+        listed = list(keys)
+        found = self.batch.index_of_keys(listed)
+        if not (found >= 0).any():
+            return self, {}
+        runs = {
+            listed[i]: Run(batch=self.batch.take(np.flatnonzero(found == i)))
+            for i in np.unique(found[found >= 0]).tolist()
+        }
+        rest_rows = np.flatnonzero(found < 0)
+        return Run(batch=self.batch.take(rest_rows)) if len(rest_rows) else EMPTY, runs
 
     def __iter__(self) -> Iterator[tuple[Point, Event]]:
         """(point, event) one by one."""

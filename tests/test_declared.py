@@ -1,0 +1,253 @@
+from typing import Any
+
+import pytest
+
+import flumina as fl
+from flumina.declared import DeclaredState
+from flumina.depends import Atom
+from flumina.errors import DefinitionError
+from flumina.tagsets import UNKEYED, KeySet, TagSet
+
+
+def declared(program: type[fl.Program]) -> DeclaredState:
+    found = program._declared
+    assert found is not None
+    return found
+
+
+def unsafe(body: Any) -> list[str]:
+    with pytest.raises(DefinitionError) as caught:
+        body()
+    assert {p.condition for p in caught.value.problems} == {"UNSAFE_FIELD"}
+    return [f"{p.message} / {p.hint}" for p in caught.value.problems]
+
+
+class Shop(fl.Program):
+    sale = fl.Tag("v long", key="item string")
+    price = fl.Tag("v long", key="item string")
+    report = fl.Tag()
+    depends = fl.depends((price, price), (price, sale), (report, report), (report, sale), (report, price))
+    output = "n long"
+    total = fl.Sum()
+    sold = fl.PerKey(fl.Count())
+    prices = fl.PerKey(fl.Replicated("long"))
+
+    def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+        if event.tag is self.sale:
+            emit(state.prices[event.item])
+            state.total += event.v
+            state.sold[event.item] += 1
+        elif event.tag is self.price:
+            state.prices[event.item] = event.v
+        else:
+            emit(state.total)
+            state.total = 0
+            emit(len(state.sold))
+
+
+def test_who_observes_what() -> None:
+    assert declared(Shop).observers == {
+        "total": (("report", False),),
+        "sold": (("report", False),),
+        "prices": (("sale", True), ("price", True)),
+    }
+    assert declared(Shop).adding == frozenset()
+
+
+def test_each_field_goes_where_it_is_observed() -> None:
+    shop = declared(Shop)
+    state = shop.init()
+    assert (state.total, dict(state.sold), dict(state.prices)) == (0, {}, {})
+    state.total = 5
+    state.sold.update(a=1, b=2)
+    state.prices.update(a=10, b=20, c=30)
+    left, right = shop.fork(
+        state, TagSet({"sale": KeySet.of("a", "b")}), TagSet({"sale": KeySet.of("b"), "price": KeySet.of("d")})
+    )
+    assert (left.total, dict(left.sold), dict(left.prices)) == (5, {"a": 1, "b": 2}, {"a": 10, "b": 20, "c": 30})
+    assert (right.total, dict(right.sold), dict(right.prices)) == (0, {}, {"b": 20})
+    joined = shop.join(left, right)
+    assert (joined.total, dict(joined.sold), dict(joined.prices)) == (5, {"a": 1, "b": 2}, {"a": 10, "b": 20, "c": 30})
+    left, right = shop.fork(joined, TagSet({"sale": KeySet.of("a")}), TagSet({"report": UNKEYED}))
+    assert (right.total, dict(right.sold)) == (5, {"a": 1, "b": 2})
+    assert dict(right.prices) == {}
+
+
+def test_tags_that_only_add() -> None:
+    class P(fl.Program):
+        a = fl.Tag()
+        b = fl.Tag()
+        c = fl.Tag()
+        depends = fl.depends((b, b), (a, b))
+        output = "n long"
+        total = fl.Sum()
+
+        def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+            if event.tag is self.a:
+                state.total += 1
+            elif event.tag is self.b:
+                emit(state.total)
+
+    assert declared(P).adding == {"a", "c"}
+
+
+class TestUnsafe:
+    def test_set_by_one_and_read_by_another(self) -> None:
+        def make() -> None:
+            class P(fl.Program):
+                view = fl.Tag()
+                change = fl.Tag()
+                depends = fl.depends((change, change))
+                output = "info string"
+                info = fl.Replicated("string")
+
+                def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+                    if event.tag is self.view:
+                        emit(state.info)
+                    else:
+                        state.info = "x"
+
+        (message,) = unsafe(make)
+        assert "Replicated field 'info' is set by change at " in message
+        assert " and read by view at " in message
+        assert "but change does not depend on view" in message
+        assert "/ add (change, view) to depends" in message
+
+    def test_set_by_a_tag_that_does_not_depend_on_itself(self) -> None:
+        def make() -> None:
+            class P(fl.Program):
+                change = fl.Tag()
+                depends = fl.depends()
+                info = fl.Replicated("string")
+
+                def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+                    state.info = "x"
+
+        (message,) = unsafe(make)
+        assert "change does not depend on itself (change)" in message
+
+    def test_two_readers_of_a_sum(self) -> None:
+        def make() -> None:
+            class P(fl.Program):
+                a = fl.Tag()
+                b = fl.Tag()
+                depends = fl.depends((a, a), (b, b))
+                output = "n long"
+                total = fl.Sum()
+
+                def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+                    emit(state.total)
+
+        (message,) = unsafe(make)
+        assert "a sum that independent events read must be Replicated" in message
+
+    def test_another_key_needs_always(self) -> None:
+        def make() -> None:
+            class P(fl.Program):
+                inc = fl.Tag(key="k long")
+                read = fl.Tag("other long", key="k long")
+                depends = fl.depends((read, read), (read, inc))
+                output = "n long"
+                counts = fl.PerKey(fl.Count())
+
+                def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+                    if event.tag is self.inc:
+                        state.counts[event.key] += 1
+                    else:
+                        emit(state.counts[event.other])
+
+        messages = unsafe(make)
+        assert len(messages) == 2
+        assert all("for all keys" in m and "under always=" in m for m in messages)
+
+    def test_an_unkeyed_tag_of_a_keyed_program_with_a_function(self) -> None:
+        """An unkeyed event has no key that could be the same, so it depends on all or it is unsafe."""
+
+        def make(*, related: bool, declared: bool = False) -> type[fl.KeyedProgram]:
+            class P(fl.KeyedProgram):
+                inc = fl.Tag(key="k long", keys=[1, 2])
+                clear = fl.Tag()
+                total = fl.Sum(added_by=[inc], set_by=[clear]) if declared else fl.Sum()
+
+                @staticmethod
+                def depends(a: Atom, b: Atom) -> bool:
+                    return related and (a.tag.key is None or b.tag.key is None)
+
+                def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+                    state.total += 1
+
+                def update_all(self, states: Any, event: fl.Event, emit: fl.Emit) -> None:
+                    states.clear()
+
+            return P
+
+        make(related=True)
+        make(related=True, declared=True)
+        for declared in (False, True):
+            messages = unsafe(lambda declared=declared: make(related=False, declared=declared))
+            assert any("but clear does not depend on inc" in message for message in messages)
+
+    def test_a_conflict_is_reported_once_for_a_pair_of_tags(self) -> None:
+        def make() -> None:
+            class P(fl.Program):
+                a = fl.Tag()
+                b = fl.Tag()
+                depends = fl.depends((a, a), (b, b))
+                total = fl.Sum()
+
+                def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+                    state.total = state.total * 2 + state.total
+
+        assert len(unsafe(make)) == 1
+
+
+class TestOneKey:
+    """Programs written for one key: the whole state belongs to the event's key."""
+
+    def test_depends_by_key_is_enough(self) -> None:
+        class P(fl.KeyedProgram):
+            read = fl.Tag("other string", key="k long")
+            depends = fl.depends((read, read))
+            output = "n long"
+            users = fl.PerKey(fl.Count())
+
+            def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+                emit(state.users[event.other])
+                state.users[event.other] = 0
+
+        assert declared(P).observers == {"users": (("read", False),)}
+
+    def test_a_map_within_a_key_goes_where_the_key_s_readers_are(self) -> None:
+        class P(fl.KeyedProgram):
+            inc = fl.Tag(key="k long")
+            read = fl.Tag(key="k long")
+            depends = fl.depends((read, read), (read, inc))
+            output = "n long"
+            counts = fl.PerKey(fl.Count())
+
+            def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+                if event.tag is self.inc:
+                    state.counts[event.key] += 1
+                else:
+                    emit(state.counts[event.key])
+                    state.counts[event.key] = 0
+
+        one = declared(P)
+        state = one.init()
+        state.counts[7] = 3
+        left, right = one.fork(state, TagSet({"inc": UNKEYED}), TagSet({"read": UNKEYED}))
+        assert (dict(left.counts), dict(right.counts)) == ({}, {7: 3})
+
+    def test_a_declaration_overrules_what_update_all_could_do(self) -> None:
+        class P(fl.KeyedProgram):
+            inc = fl.Tag(key="k long")
+            report = fl.Tag()
+            depends = fl.depends((report, inc))
+            total = fl.Sum(added_by=[inc])
+
+            def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+                state.total += 1
+
+            def update_all(self, states: Any, event: fl.Event, emit: fl.Emit) -> None: ...
+
+        assert declared(P).observers == {"total": ()}

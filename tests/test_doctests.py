@@ -1,0 +1,73 @@
+"""Every example in a docstring, and every Python block in the documentation, is executed."""
+
+import doctest
+import importlib
+import pkgutil
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import flumina
+
+ROOT = Path(__file__).parents[1]
+MODULES = ["flumina", *(m.name for m in pkgutil.walk_packages(flumina.__path__, "flumina."))]
+DOCUMENTS = sorted(
+    path.relative_to(ROOT).as_posix()
+    for pattern in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/**/*.md")
+    for path in ROOT.glob(pattern)
+)
+_BLOCK = re.compile(r"^(?P<indent> *)```python\n(?P<code>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstrings(name: str) -> None:
+    module = importlib.import_module(name)
+    result = doctest.testmod(module, optionflags=doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL)
+    assert result.failed == 0
+
+
+def test_there_are_examples() -> None:
+    finder = doctest.DocTestFinder()
+    found = [t for name in MODULES for t in finder.find(importlib.import_module(name)) if t.examples]
+    assert len(found) >= 15
+
+
+def run(document: Path, module: ModuleType) -> int:
+    """Execute the Python blocks of a document from top to bottom, as one program; how many there were.
+
+    The module stands in ``sys.modules`` and the lines are those of the document, so that a class can be pickled and
+    its source be found.
+    """
+    text = document.read_text(encoding="utf-8")
+    blocks = list(_BLOCK.finditer(text))
+    for block in blocks:
+        first = text[: block.start("code")].count("\n")
+        code = re.sub(rf"^{block['indent']}", "", block["code"], flags=re.MULTILINE)
+        exec(compile("\n" * first + code, str(document), "exec"), vars(module))  # noqa: S102 -- our own text
+    return len(blocks)
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_documents(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = ModuleType("document")
+    module.__file__ = str(ROOT / name)
+    monkeypatch.setitem(sys.modules, "document", module)
+    monkeypatch.chdir(tmp_path)
+    run(ROOT / name, module)
+
+
+def test_blocks_are_executed_and_may_fail(tmp_path: Path) -> None:
+    document = tmp_path / "a.md"
+    document.write_text("# A\n```python\nx = 1\n```\n1. text\n   ```python\n   y = x + 1\n   ```\n```sh\nfalse\n```\n")
+    module = ModuleType("document")
+    assert run(document, module) == 2
+    assert vars(module)["y"] == 2
+    document.write_text("```python\n\n1 / 0\n```\n")
+    with pytest.raises(ZeroDivisionError) as caught:
+        run(document, module)
+    assert caught.traceback[-1].lineno == 2

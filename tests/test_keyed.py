@@ -1,0 +1,211 @@
+import random
+from typing import Any
+
+import pytest
+
+import flumina as fl
+from flumina.batch import Batch
+from flumina.definition import fold, fold_batch
+from flumina.emit import Emit, rows
+from flumina.errors import UserCodeError
+from flumina.keymap import KeyMap
+from flumina.tagsets import UNKEYED, KeySet, TagSet
+
+
+class Counter(fl.KeyedProgram):
+    inc = fl.Tag("v long NOT NULL", key="k long")
+    read = fl.Tag(key="k long")
+    report = fl.Tag()
+    clear = fl.Tag()
+    depends = fl.depends(
+        (read, read),
+        (read, inc),
+        (report, inc),
+        (report, read),
+        (report, report),
+        (report, clear),
+        (clear, inc),
+        (clear, read),
+        (clear, clear),
+    )
+    output = "k long, n long"
+    total = fl.Sum()
+
+    def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+        if event.tag is self.inc:
+            state.total += event.v
+        else:
+            emit(event.k, state.total)
+            state.total = 0
+
+    def update_batch(self, state: fl.State, batch: fl.Batch, emit: fl.Emit) -> None:
+        if batch.tag is self.inc:
+            state.total += int(batch["v"].sum())
+        else:
+            emit.columns(batch.keys, [state.total] + [0] * (len(batch) - 1))
+            state.total = 0
+
+    def update_all(self, states: Any, event: fl.Event, emit: fl.Emit) -> Any:
+        if event.tag is self.clear:
+            return {}
+        emit(None, len(states))
+        for key, state in sorted(states.items()):
+            emit(key, state.total)
+        return None
+
+
+DEFINITION = fl.define(Counter)
+KIND = DEFINITION.kinds["States"]
+
+
+def state_of(**totals: int) -> KeyMap:
+    states: KeyMap = DEFINITION.init()
+    for key, total in totals.items():
+        states[int(key[1:])].total = total
+    return states
+
+
+def totals(states: KeyMap) -> dict[Any, int]:
+    return {key: state.total for key, state in states.items()}
+
+
+def events(text: str) -> list[fl.Event]:
+    """``+1 +2 ?1 ! 0``: increments and reads of keys, a report, a clearing."""
+    made = []
+    for t, word in enumerate(text.split()):
+        fixed: dict[str, Any] = {"ts": t, "stream": "s", "seq": t}
+        if word == "!":
+            made.append(Counter.report.event(**fixed))
+        elif word == "0":
+            made.append(Counter.clear.event(**fixed))
+        elif word[0] == "+":
+            made.append(Counter.inc.event(k=int(word[1:]), v=1, **fixed))
+        else:
+            made.append(Counter.read.event(k=int(word[1:]), **fixed))
+    return made
+
+
+def run(text: str) -> tuple[list[tuple[Any, ...]], KeyMap]:
+    emit = Emit(DEFINITION.outputs)
+    states = fold(KIND, DEFINITION.init(), events(text), emit)
+    return [row.values for row in rows(emit.drain())], states
+
+
+def test_every_key_has_a_state_of_its_own() -> None:
+    out, states = run("+1 +1 +2 ?1 +1 ?3")
+    assert out == [(1, 2), (3, 0)]
+    assert totals(states) == {1: 1, 2: 1}
+
+
+def test_an_unkeyed_tag_sees_all_keys_that_hold_anything() -> None:
+    """Key 1 is back at its initial state and key 3 was only read: neither can be told from a key never seen."""
+    out, _ = run("+1 +2 ?1 ?3 !")
+    assert out[2:] == [(None, 1), (2, 1)]
+
+
+def test_update_all_may_replace_all_states_even_by_none() -> None:
+    out, states = run("+1 +2 0 ! +1 ?1")
+    assert out == [(None, 0), (1, 1)]
+    assert isinstance(states, KeyMap)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_batches_agree_with_single_events(seed: int) -> None:
+    rng = random.Random(seed)
+    words = [rng.choice(["!", "0", *(f"{c}{k}" for c in "++++?" for k in range(3))]) for _ in range(40)]
+    inputs = events(" ".join(words))
+    one, other = Emit(DEFINITION.outputs), Emit(DEFINITION.outputs)
+    expected = fold(KIND, DEFINITION.init(), inputs, one)
+    states = DEFINITION.init()
+    for start in range(0, 40, 7):
+        states = fold_batch(KIND, states, Batch.of_events(inputs).slice(start, start + 7), other)
+    assert states == expected
+    assert sorted(map(repr, rows(other.drain()))) == sorted(map(repr, rows(one.drain())))
+    assert (other.event, other.batch) == (None, None)
+
+
+class TestFork:
+    def fork(self, states: KeyMap, left: TagSet, right: TagSet) -> tuple[dict[Any, int], dict[Any, int]]:
+        one, other = DEFINITION.forks[0].function(states, left, right)
+        halves = totals(one), totals(other)
+        joined = DEFINITION.joins[0].function(one, other)
+        assert totals(joined) == {
+            key: halves[0].get(key, 0) + halves[1].get(key, 0) for key in {**halves[0], **halves[1]}
+        }
+        return halves
+
+    def test_a_key_goes_whole_to_the_side_that_has_it_and_to_the_left_if_none_has(self) -> None:
+        left, right = TagSet({"inc": KeySet.of(1)}), TagSet({"inc": KeySet.of(2), "read": KeySet.of(3)})
+        assert self.fork(state_of(_1=1, _2=2, _3=3, _4=4), left, right) == ({1: 1, 4: 4}, {2: 2, 3: 3})
+
+    def test_a_key_of_both_sides_is_divided_by_the_program_for_one_key(self) -> None:
+        left, right = TagSet({"inc": KeySet.of(1)}), TagSet({"inc": KeySet.of(1)})
+        assert self.fork(state_of(_1=5), left, right) == ({1: 5}, {})
+        right = TagSet({"read": KeySet.of(1)})
+        assert self.fork(state_of(_1=5), left, right) == ({}, {1: 5})
+
+    def test_a_side_with_an_unkeyed_tag_has_all_keys(self) -> None:
+        left, right = TagSet({"inc": KeySet.of(1)}), TagSet({"report": UNKEYED})
+        assert self.fork(state_of(_1=1, _2=2), left, right) == ({}, {1: 1, 2: 2})
+
+
+def test_join_of_maps_of_any_size_keeps_sides() -> None:
+    class Sides(fl.KeyedProgram):
+        a = fl.Tag(key="k long")
+        depends = fl.depends()
+
+        def init(self) -> str:
+            return ""
+
+        def update(self, state: str, event: fl.Event, emit: fl.Emit) -> str:
+            return state + "x"
+
+        def fork(self, state: str, left: fl.TagSet, right: fl.TagSet) -> tuple[str, str]:
+            return state, ""
+
+        def join(self, left: str, right: str) -> str:
+            return f"{left}{right}"
+
+    definition = fl.define(Sides)
+    join = definition.joins[0].function
+    lifted = definition.lifted
+    assert lifted is not None
+    extras: list[dict[Any, str]] = [{}, {2: "l", 3: "l"}]
+    for extra in extras:
+        left, right = KeyMap(lifted, {1: "l", **extra}), KeyMap(lifted, {1: "r", 4: "r"})
+        assert dict(join(left, right)) == {1: "lr", 4: "r", **extra}
+    states = definition.init()
+    definition.kinds["States"].update(states, Sides.a.event(k=7), fl.Emit({}))
+    assert dict(states) == {7: "x"}
+
+
+def test_the_definition_is_lifted() -> None:
+    assert DEFINITION.lifted is not None
+    assert DEFINITION.lifted.one.initial == "State"
+    assert DEFINITION.lifted.kind.name == "State"
+    assert KIND.predicate == DEFINITION.everything
+    assert DEFINITION.init() == {} or not DEFINITION.init()
+    assert DEFINITION.tags["inc"] is Counter.inc
+
+
+def test_an_exception_names_the_user_s_method_and_event() -> None:
+    class Wrong(Counter):
+        def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+            state.total += 1 // event.v
+
+        def update_batch(self, state: fl.State, batch: fl.Batch, emit: fl.Emit) -> None:
+            raise LookupError
+
+        def update_all(self, states: Any, event: fl.Event, emit: fl.Emit) -> None:
+            raise ValueError("no")
+
+    definition = fl.define(Wrong)
+    kind = definition.kinds["States"]
+    zero = Counter.inc.event(k=1, v=0, stream="s")
+    with pytest.raises(UserCodeError, match=r"Wrong\.update raised ZeroDivisionError.* on inc\(k=1, v=0\)@0 s#0"):
+        fold(kind, definition.init(), [zero], Emit(definition.outputs))
+    with pytest.raises(UserCodeError, match=r"Wrong\.update_batch raised LookupError"):
+        fold_batch(kind, definition.init(), Batch.of_events([zero]), Emit(definition.outputs))
+    report = Batch.of_events([Counter.report.event(ts=4, stream="s")])
+    with pytest.raises(UserCodeError, match=r"Wrong\.update_all raised ValueError: no on report\(\)@4"):
+        fold_batch(kind, definition.init(), report, Emit(definition.outputs))

@@ -1,0 +1,101 @@
+import copy
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flumina.fields import Count, Field, Set
+from flumina.keymap import KeyMap, merge
+
+entries = st.dictionaries(st.sampled_from("abcd"), st.integers(-2, 2))
+
+
+def model(given_entries: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in given_entries.items() if value not in (0, set())}
+
+
+@given(entries)
+def test_entries_equal_to_the_identity_can_not_be_seen(given_entries: dict[str, int]) -> None:
+    """A fork drops them, so a program that could see them would see how it was divided."""
+    counts, plain = KeyMap(Count(), given_entries), model(given_entries)
+    assert list(counts) == list(plain)
+    assert len(counts) == len(plain)
+    assert bool(counts) == bool(plain)
+    assert (list(counts.keys()), list(counts.values()), list(counts.items())) == (
+        list(plain.keys()),
+        list(plain.values()),
+        list(plain.items()),
+    )
+    assert dict(counts) == {**counts} == plain
+    assert repr(counts) == repr(plain)
+    for key in "abcd":
+        assert (key in counts) == (key in plain)
+        assert counts.get(key) == plain.get(key)
+        assert counts.get(key, 7) == plain.get(key, 7)
+        assert counts[key] == plain.get(key, 0)
+        assert copy.copy(counts).pop(key, 9) == plain.get(key, 9)
+    assert counts == KeyMap(Count(), plain)
+    assert not counts != KeyMap(Count(), plain)  # noqa: SIM202 -- another method
+
+
+def test_methods_that_change_it() -> None:
+    counts = KeyMap(Count(), {"a": 0, "b": 2, "c": 0})
+    assert counts.setdefault("a", 5) == 5
+    assert counts.setdefault("b", 5) == 2
+    assert counts.popitem() == ("b", 2)
+    assert counts.popitem() == ("a", 5)
+    with pytest.raises(KeyError):
+        counts.popitem()
+    with pytest.raises(KeyError):
+        counts.pop("c")
+    counts["d"] += 1
+    assert dict(counts) == {"d": 1}
+    del counts["d"]
+    assert not counts
+
+
+def test_a_missing_mutable_value_is_kept_and_a_missing_number_is_not() -> None:
+    sets, counts = KeyMap(Set()), KeyMap(Count())
+    sets["a"].add(1)
+    assert sets["b"] == set()
+    assert dict(sets) == {"a": {1}}
+    assert counts["a"] == 0
+    assert dict.__len__(counts) == 0
+
+
+def test_may_be_changed_while_iterating() -> None:
+    counts = KeyMap(Count(), {"a": 1, "b": 2})
+    for key in counts:
+        counts[key] = 0
+        counts[f"{key} again"] = 1
+    for key, value in counts.items():
+        counts[key] -= value
+    assert not counts
+
+
+def test_is_compared_with_its_own_kind() -> None:
+    assert KeyMap(Count(), {"a": 1}) != {"a": 1}
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(KeyMap(Count()))
+
+
+@pytest.mark.parametrize(("field", "value"), [(Count(), 3), (Set(), {1})])
+def test_copies_and_pickles(field: Field, value: object) -> None:
+    first = KeyMap(field, {"a": value, "b": field.identity()})
+    for again in (copy.deepcopy(first), pickle.loads(pickle.dumps(first))):  # noqa: S301 -- our own bytes
+        assert type(again) is KeyMap
+        assert again == first
+        assert again["a"] is not value or isinstance(value, int)
+        assert again["zz"] == field.identity()
+
+
+@given(entries, entries)
+def test_merge(left: dict[str, int], right: dict[str, int]) -> None:
+    merged = merge(KeyMap(Count(), left), KeyMap(Count(), right), lambda a, b: a * 10 + b)
+    expected = {
+        key: left[key] * 10 + right[key] if key in left and key in right else left.get(key, right.get(key))
+        for key in {**left, **right}
+    }
+    assert dict(merged) == model(expected)

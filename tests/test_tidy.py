@@ -1,0 +1,202 @@
+"""Keeps the tree as ARCHITECTURE.md says it is."""
+
+import ast
+import importlib
+import inspect
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src"
+TESTS = ROOT / "tests"
+
+LAYERS = (
+    {"errors", "order", "schema", "hashing"},
+    {"tagsets", "events"},
+    {"state", "keymap", "depends", "batch", "emit", "fields"},
+    {"scope", "effects", "declared", "marks", "mistakes", "definition", "program", "keyed"},
+    {"streams", "ties", "spec", "loading"},
+    {"check", "plan"},
+    {"runtime"},
+    {"sim", "engine"},
+    {"local", "spark"},
+    {"flumina", "apps", "demo", "cli", "testing", "__main__"},
+)
+"""From the ground up: a module imports what is in its own layer or below. ``flumina`` is ``__init__.py``."""
+
+APART = ({"check", "plan"}, {"local", "spark"}, {"sim", "engine"})
+"""Neighbours in a layer that know nothing of each other."""
+
+ENTRY_POINTS = {"flumina", "flumina.__main__", "flumina.cli", "flumina.testing"}
+UNFINISHED = {"plan", "runtime", "sim"}
+"""Areas that still grow: not all of their modules are used, or have tests of their own, yet."""
+LONGEST = 450
+EXTRA_TESTS = {"test_public_names.py", "test_tidy.py", "test_doctests.py", "test_wires.py"}
+"""Tests of the whole rather than of a module."""
+HOSTS = {"www.apache.org", "www.w3.org", "github.com", "docs.python.org", "spark.apache.org", "arxiv.org", "doi.org"}
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
+
+
+MODULES = {module_name(path): path for path in sorted(SOURCE.rglob("*.py"))}
+every = pytest.mark.parametrize("name", MODULES)
+
+
+def area(module: str) -> str:
+    """The part of a module's name that the layers speak of."""
+    return module.split(".")[1] if "." in module else module
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Everything a file imports, at whatever place in it, as full module names where they are ours."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            assert node.module is not None
+            inner = [f"{node.module}.{alias.name}" for alias in node.names]
+            ours = [name for name in inner if name in MODULES]
+            yield from ours
+            if len(ours) < len(inner):
+                yield node.module
+
+
+def test_every_module_has_a_layer() -> None:
+    placed = set().union(*LAYERS)
+    assert {area(name) for name in MODULES} <= placed
+    assert sum(map(len, LAYERS)) == len(placed)
+
+
+@every
+def test_imports_go_down(name: str) -> None:
+    level = {member: number for number, layer in enumerate(LAYERS) for member in layer}
+    own = area(name)
+    for imported in imports(MODULES[name]):
+        if not (imported == "flumina" or imported.startswith("flumina.")):
+            continue
+        other = area(imported)
+        assert level[other] <= level[own], f"{name} imports {imported}, which lies above it"
+        assert own == other or not any({own, other} <= group for group in APART), f"{name} imports {imported}"
+
+
+@every
+def test_only_spark_imports_pyspark(name: str) -> None:
+    if area(name) != "spark":
+        assert not [module for module in imports(MODULES[name]) if module.partition(".")[0] == "pyspark"]
+
+
+def test_no_module_is_dead() -> None:
+    used = {module for name, path in MODULES.items() for module in imports(path) if module != name}
+    packages = {name for name, path in MODULES.items() if path.name == "__init__.py"}
+    dead = {name for name in set(MODULES) - used - ENTRY_POINTS if area(name) not in UNFINISHED}
+    # A package is used where one of its modules is.
+    assert {name for name in dead if not (name in packages and any(m.startswith(f"{name}.") for m in used))} == set()
+
+
+@every
+def test_no_module_is_long(name: str) -> None:
+    lines = MODULES[name].read_text(encoding="utf-8").count("\n")
+    assert lines <= LONGEST, f"{name} has {lines} lines"
+
+
+@every
+def test_every_module_says_what_it_is_for(name: str) -> None:
+    assert ast.get_docstring(ast.parse(MODULES[name].read_text(encoding="utf-8")))
+
+
+def undocumented(cls: type) -> Iterator[str]:
+    """Public methods of a class that neither have a docstring nor override one that has."""
+    for name, member in vars(cls).items():
+        plain = member.__func__ if isinstance(member, classmethod | staticmethod) else member
+        plain = getattr(plain, "fget", None) or getattr(plain, "func", None) or plain
+        if name.startswith("_") or not inspect.isfunction(plain) or plain.__doc__:
+            continue
+        overridden = [vars(base)[name] for base in cls.__mro__[1:] if name in vars(base)]
+        protocols = any(getattr(base, "_is_protocol", False) for base in cls.__mro__)
+        if not any(getattr(base, "__doc__", None) for base in overridden) and not protocols:
+            yield f"{cls.__qualname__}.{name}"
+
+
+@every
+def test_everything_public_is_documented(name: str) -> None:
+    module = importlib.import_module(name) if not name.endswith("__main__") else None
+    missing: list[str] = []
+    for label, member in vars(module).items() if module else ():
+        if label.startswith("_") or getattr(member, "__module__", None) != name:
+            continue
+        if inspect.isfunction(member) and not member.__doc__:
+            missing.append(label)
+        elif inspect.isclass(member):
+            tuple_made = (member.__doc__ or "").startswith(f"{member.__name__}(")  # what the language writes itself
+            missing += [label] if not member.__doc__ or tuple_made else []
+            missing += undocumented(member)
+    assert set(missing) - IMPLEMENTS == set()
+
+
+IMPLEMENTS = {
+    f"{cls}.{method}"
+    for cls in ("RuleDependence", "FunctionDependence")
+    for method in ("between", "partners", "covers")
+}
+"""Methods that the protocol they implement documents, without the class being derived from it."""
+
+
+def test_tests_mirror_the_modules() -> None:
+    """One test file a module, in the same place; a package's ``__init__`` needs none where it only gathers names."""
+    wanted = {
+        path.relative_to(SOURCE / "flumina").with_name(f"test_{path.name.strip('_')}").as_posix()
+        for name, path in MODULES.items()
+        if path.name != "__init__.py" and not name.endswith("__main__") and area(name) not in UNFINISHED
+    }
+    areas = {path.relative_to(SOURCE / "flumina").parts[0] for path in MODULES.values() if path.name != "flumina"}
+    found = {
+        path.relative_to(TESTS).as_posix()
+        for path in TESTS.rglob("test_*.py")
+        if path.parent == TESTS or path.relative_to(TESTS).parts[0] in areas - UNFINISHED
+    }
+    of_packages = {
+        f"{'/'.join(name.split('.')[1:])}/test_{name.rpartition('.')[2]}.py"
+        for name, path in MODULES.items()
+        if path.name == "__init__.py"
+    }
+    assert wanted - found == set(), "modules without tests"
+    assert found - wanted - EXTRA_TESTS - of_packages == set(), "tests without a module"
+
+
+def tracked() -> list[Path]:
+    command = ["git", "ls-files", "-z"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("this is no clone")
+    return [ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
+
+
+def test_no_machine_and_no_package_index_is_named() -> None:
+    wrong: list[str] = []
+    machine = re.compile(r"(?<![\w.~>])/(?:root|work|home/(?!me\b)\w+|Users|mnt|private|tmp/\w)\b/?")
+    places = [str(ROOT), str(Path.home())]
+    for path in tracked():
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
+        name = path.relative_to(ROOT).as_posix()
+        for number, line in enumerate(text.splitlines(), 1):
+            if name != "tests/test_tidy.py" and (machine.search(line) or any(p in line for p in places if len(p) > 1)):
+                wrong.append(f"{name}:{number}: {line.strip()}")
+            hosts = set(re.findall(r"https?://([\w.-]+)", line))
+            if {host for host in hosts - HOSTS if not host.endswith(("example.org", "example.com"))}:
+                wrong.append(f"{name}:{number}: {line.strip()}")
+            if (
+                re.search(r"(?<!no-emit-)index-url\b|--extra-index|--find-links[ =]", line)
+                and name != "tests/test_tidy.py"
+            ):
+                wrong.append(f"{name}:{number}: {line.strip()}")
+    assert wrong == []
