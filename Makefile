@@ -5,7 +5,7 @@
 export PYTHON
 ENV := tools/with-env
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format lock clean
+.PHONY: help run test soak lint format lock clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -15,6 +15,9 @@ run: ## Run the demo
 
 test: lint ## Check style and types, then run the tests
 	@$(ENV) pytest $(ARGS)
+
+soak: ## Run the long searches, which test leaves out
+	@$(ENV) pytest -m soak $(ARGS)
 
 lint: ## Check style and types only
 	@$(ENV) ruff check

@@ -84,6 +84,15 @@ def one_event(definition: Definition, plan: Plan, tag: str, ts: int, seq: int = 
     return Point(ts, rank, seq), definition.tags[tag].event(ts=ts, stream=tag, seq=seq, **columns)
 
 
+def chain_plan() -> Plan:
+    """``a`` above ``c`` and ``y``; ``c`` above ``x`` and ``z``; a stream for each."""
+    definition = define(Chain)
+    below = [leaf(f"leaf {tag}", definition, itag(definition, tag, tag)) for tag in "xyz"]
+    middle = Worker("middle", definition.initial, (itag(definition, "c", "c"),), (below[0], below[2]))
+    root = Worker("root", definition.initial, (itag(definition, "a", "a"),), (middle, below[1]))
+    return plan_of(Chain, streams(Chain, a=1, c=1, x=1, y=1, z=1), root)
+
+
 class Scripted(Simulation):
     """A run that does what it is told: sources send on command, and every message is delivered before the next."""
 
