@@ -21,7 +21,7 @@ from flumina.sim.case import Case
 from flumina.sim.plans import random_case
 from flumina.sim.scheduler import Simulation, Weather, judge
 from flumina.tagsets import KeySet, TagSet
-from tests.runtime.support import ColumnSimulation, Scripted, itag, leaf, one_event, plan_of, streams, with_ties
+from tests.runtime.support import ColumnSimulation, Scripted, leaf, one_event, plan_of, streams, with_ties
 
 PAGES = define(PageViews)
 
@@ -72,7 +72,9 @@ def test_a_change_of_a_hot_page_moves_that_page_only() -> None:
     run = Watched(case, options=Options(coalesce=False))
     run.finish()
     assert run.coordinator.finished
-    asked = Counter((to, i.key) for _, to, m in run.seen if isinstance(m, Request) for i in m.items if i.key is not None)
+    asked = Counter(
+        (to, i.key) for _, to, m in run.seen if isinstance(m, Request) for i in m.items if i.key is not None
+    )
     assert asked == {("left", "a"): 2, ("right", "a"): 2}, "b is the left leaf's own, and c the root's"
     moved = [m.state for _, _, m in run.seen if isinstance(m, Response | Handback) and m.key is not None]
     assert moved

@@ -21,6 +21,7 @@ from flumina.order import END, START, Point
 from flumina.runtime.mailbox import Queue, before
 from flumina.runtime.messages import EVERYTHING, Cause, Data, Handback, Item, Message, PartId, Request, Response, Stop
 from flumina.runtime.run import Run
+from flumina.runtime.stats import Wait
 from flumina.runtime.topology import ChildShape, Options, WorkerShape
 from flumina.runtime.worker import Address, Stall, Worker
 from flumina.schema import Schema
@@ -78,7 +79,7 @@ class Inner(Worker):
         self.served = START
 
     def on_data(self, message: Data) -> None:
-        self.queues[message.part].put(message.run, message.frontier)
+        self.queues[message.part].put(self.stamped(message.run), message.frontier)
 
     def on_request(self, message: Request) -> None:
         self.requests.extend(message.items)
@@ -123,6 +124,7 @@ class Inner(Worker):
             new += [(Item(point, (self.id, event.tag.name)), event) for point, event in run]
             if run:
                 self.give_credit({part: len(run)})
+                self.taken(queue)
         while self.requests and self.requests[0].point <= limit:
             new.append((self.requests.popleft(), None))
         new.sort(key=lambda entry: entry[0].point)
@@ -265,14 +267,16 @@ class Inner(Worker):
         point = min(points)
         what = f"what is at {tuple(point)}"
         if self.away:
-            return Stall(self.id, f"its state from {self.shape.parent}", what)
+            return Stall(self.id, f"its state from {self.shape.parent}", what, Wait.STATE)
         for part, queue in self.queues.items():
             if queue.frontier < point:
-                return Stall(self.id, f"{part[0]}[{part[1]}], which is at {tuple(queue.frontier)},", what)
+                return Stall(self.id, f"{part[0]}[{part[1]}], which is at {tuple(queue.frontier)},", what, Wait.EVENTS)
         if self.parent_frontier < point:
-            return Stall(self.id, f"word from {self.shape.parent}, which is at {tuple(self.parent_frontier)},", what)
+            return Stall(
+                self.id, f"word from {self.shape.parent}, which is at {tuple(self.parent_frontier)},", what, Wait.PARENT
+            )
         missing = [c.shape.id for c in self.children if c.state is _NOTHING and not c.responses]
-        return Stall(self.id, f"the states of {', '.join(missing)}", what)
+        return Stall(self.id, f"the states of {', '.join(missing)}", what, Wait.CHILDREN)
 
     def holdings(self) -> list[Any]:
         held = [self.state, *(child.state for child in self.children)]

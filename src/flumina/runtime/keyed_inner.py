@@ -20,6 +20,7 @@ from flumina.keymap import KeyMap
 from flumina.order import END, START, Point
 from flumina.runtime.mailbox import Queue, before
 from flumina.runtime.messages import EVERYTHING, Cause, Data, Handback, Item, Message, PartId, Request, Response, Stop
+from flumina.runtime.stats import Wait
 from flumina.runtime.topology import Options, WorkerShape
 from flumina.runtime.worker import Address, Stall, Worker
 from flumina.schema import Schema
@@ -80,7 +81,7 @@ class KeyedInner(Worker):
     # -- what comes in ----------------------------------------------------------------------------------------
 
     def on_data(self, message: Data) -> None:
-        self.queues[message.part].put(message.run, message.frontier)
+        self.queues[message.part].put(self.stamped(message.run), message.frontier)
 
     def on_request(self, message: Request) -> None:
         for item in message.items:  # of different keys, they may come in another order than O
@@ -132,6 +133,7 @@ class KeyedInner(Worker):
             new += [(Item(point, (self.id, event.tag.name), event.key), event) for point, event in run]
             if run:
                 self.give_credit({part: len(run)})
+                self.taken(queue)
         settled = bisect_right(self.requests, limit, key=lambda item: item.point)
         new += [(item, None) for item in self.requests[:settled]]
         del self.requests[:settled]
@@ -375,13 +377,15 @@ class KeyedInner(Worker):
         gone = [repr(key) for key, busy in self.busy.items() if busy.away]
         if self.away or gone:
             which = "all states" if self.away else f"the state of {', '.join(gone)}"
-            return Stall(self.id, f"{which} from {self.shape.parent}", what)
+            return Stall(self.id, f"{which} from {self.shape.parent}", what, Wait.STATE)
         for part, queue in self.queues.items():
             if queue.frontier < point:
-                return Stall(self.id, f"{part[0]}[{part[1]}], which is at {tuple(queue.frontier)},", what)
+                return Stall(self.id, f"{part[0]}[{part[1]}], which is at {tuple(queue.frontier)},", what, Wait.EVENTS)
         if self.parent_frontier < point:
-            return Stall(self.id, f"word from {self.shape.parent}, which is at {tuple(self.parent_frontier)},", what)
-        return Stall(self.id, "the states of its children", what)
+            return Stall(
+                self.id, f"word from {self.shape.parent}, which is at {tuple(self.parent_frontier)},", what, Wait.PARENT
+            )
+        return Stall(self.id, "the states of its children", what, Wait.CHILDREN)
 
     def holdings(self) -> list[Any]:
         return [] if self.away else [self.local, *self.kept]

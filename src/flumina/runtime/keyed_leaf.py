@@ -17,6 +17,7 @@ from flumina.order import END, Point
 from flumina.runtime.mailbox import Component, Queue, before
 from flumina.runtime.messages import EVERYTHING, Cause, Data, Handback, Item, Request, Response
 from flumina.runtime.run import Run
+from flumina.runtime.stats import Wait
 from flumina.runtime.topology import WorkerShape
 from flumina.runtime.worker import Stall, Worker
 from flumina.schema import Schema
@@ -54,7 +55,7 @@ class KeyedLeaf(Worker):
     def on_data(self, message: Data) -> None:
         for component in self.components:
             if message.part in component.queues:
-                component.put(message.part, message.run, message.frontier)
+                component.put(message.part, self.stamped(message.run), message.frontier)
 
     def on_request(self, message: Request) -> None:
         for item in message.items:
@@ -99,6 +100,8 @@ class KeyedLeaf(Worker):
             line.put_sorted(of_key)
         self.process(rest)
         self.give_credit(taken)
+        for queue in component.queues.values():
+            self.taken(queue)
 
     def process(self, run: Run) -> None:
         """Process events whose keys are all here."""
@@ -181,12 +184,16 @@ class KeyedLeaf(Worker):
         gone = [repr(key) for key, hot in self.hot.items() if hot.away]
         if self.away or gone:
             which = "all states" if self.away else f"the state of {', '.join(gone)}"
-            return Stall(self.id, f"{which} from {self.shape.parent}", what)
+            return Stall(self.id, f"{which} from {self.shape.parent}", what, Wait.STATE)
         for component in self.components:
             for part, queue in component.queues.items():
                 if queue.frontier < point:
-                    return Stall(self.id, f"{part[0]}[{part[1]}], which is at {tuple(queue.frontier)},", what)
-        return Stall(self.id, f"word from {self.shape.parent}, which is at {tuple(self.parent_frontier)},", what)
+                    return Stall(
+                        self.id, f"{part[0]}[{part[1]}], which is at {tuple(queue.frontier)},", what, Wait.EVENTS
+                    )
+        return Stall(
+            self.id, f"word from {self.shape.parent}, which is at {tuple(self.parent_frontier)},", what, Wait.PARENT
+        )
 
     def holdings(self) -> list[Any]:
         return [] if self.away else [self.states]

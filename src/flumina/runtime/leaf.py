@@ -18,6 +18,7 @@ from typing import Any
 from flumina.order import END, Point
 from flumina.runtime.mailbox import Component
 from flumina.runtime.messages import Cause, Data, Handback, Item, Request, Response
+from flumina.runtime.stats import Wait
 from flumina.runtime.topology import WorkerShape
 from flumina.runtime.worker import Stall, Worker
 from flumina.schema import Schema
@@ -38,7 +39,7 @@ class Leaf(Worker):
     def on_data(self, message: Data) -> None:
         for component in self.components:
             if message.part in component.queues:
-                component.put(message.part, message.run, message.frontier)
+                component.put(message.part, self.stamped(message.run), message.frontier)
 
     def on_request(self, message: Request) -> None:
         self.requests.extend(message.items)
@@ -65,6 +66,8 @@ class Leaf(Worker):
             self.counting.events += len(run)
             self.counting.runs += 1
             self.give_credit(taken)
+            for queue in component.queues.values():
+                self.taken(queue)
 
     def bound(self, component: Component) -> Point:
         """How far a component may go, its own frontiers aside."""
@@ -115,13 +118,17 @@ class Leaf(Worker):
             else f"the request at {tuple(self.requests[0].point)}"
         )
         if self.state is _NOTHING:
-            return Stall(self.id, f"its state from {self.shape.parent}", what)
+            return Stall(self.id, f"its state from {self.shape.parent}", what, Wait.STATE)
         point = waiting if waiting is not None else self.requests[0].point
         for component in self.components:
             for part, queue in component.queues.items():
                 if queue.frontier < point:
-                    return Stall(self.id, f"{part[0]}[{part[1]}], which is at {tuple(queue.frontier)},", what)
-        return Stall(self.id, f"word from {self.shape.parent}, which is at {tuple(self.parent_frontier)},", what)
+                    return Stall(
+                        self.id, f"{part[0]}[{part[1]}], which is at {tuple(queue.frontier)},", what, Wait.EVENTS
+                    )
+        return Stall(
+            self.id, f"word from {self.shape.parent}, which is at {tuple(self.parent_frontier)},", what, Wait.PARENT
+        )
 
     def holdings(self) -> list[Any]:
         return [] if self.state is _NOTHING else [self.state]

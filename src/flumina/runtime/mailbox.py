@@ -26,6 +26,8 @@ class Queue:
         self.runs: deque[Run] = deque()
         self.frontier = START
         self.length = 0
+        self.arrivals: list[tuple[int, float]] = []
+        """How many events were taken that had arrived when, since somebody last asked."""
 
     def put(self, run: Run, frontier: Point) -> None:
         """Add a run behind those that wait."""
@@ -50,6 +52,8 @@ class Queue:
         while self.runs and self.runs[0].first <= bound:
             head, rest = self.runs.popleft().cut(bound)
             taken.append(head)
+            if head.arrived is not None:
+                self.arrivals.append((len(head), head.arrived))
             if rest:
                 self.runs.appendleft(rest)
                 break

@@ -29,6 +29,8 @@ class Run:
     points: Sequence[Point] = ()
     events: Sequence[Event] = ()
     batch: Batch | None = None
+    arrived: float | None = None
+    """When a worker got it, if somebody tells the time."""
 
     def __len__(self) -> int:
         return len(self.points) if self.batch is None else len(self.batch)
@@ -54,22 +56,31 @@ class Run:
             return self, EMPTY
         if self.batch is None:
             at = bisect_right(self.points, bound)
-            return Run(self.points[:at], self.events[:at]), Run(self.points[at:], self.events[at:])
+            return (
+                Run(self.points[:at], self.events[:at], arrived=self.arrived),
+                Run(self.points[at:], self.events[at:], arrived=self.arrived),
+            )
         at = _count_up_to(self.batch, bound)
-        return Run(batch=self.batch.slice(0, at)), Run(batch=self.batch.slice(at, len(self.batch)))
+        return (
+            Run(batch=self.batch.slice(0, at), arrived=self.arrived),
+            Run(batch=self.batch.slice(at, len(self.batch)), arrived=self.arrived),
+        )
 
     def only(self, tags: TagSet) -> Run:
         """The events of these tags, whatever their keys."""
         names = set(tags.tags)
         if self.batch is None:
             kept = [(p, e) for p, e in zip(self.points, self.events, strict=True) if e.tag.name in names]
-            return Run([p for p, _ in kept], [e for _, e in kept]) if len(kept) < len(self.points) else self
+            return (
+                Run([p for p, _ in kept], [e for _, e in kept], None, self.arrived) if len(kept) < len(self) else self
+            )
         numbers = [number for number, tag in enumerate(self.batch.tags) if tag.name in names]
         if len(numbers) == len(self.batch.tags):
             return self
         if self.batch.table_of is None or not numbers:
             return EMPTY
-        return Run(batch=self.batch.take(np.flatnonzero(np.isin(self.batch.table_of, numbers))))
+        rows = np.flatnonzero(np.isin(self.batch.table_of, numbers))
+        return Run(batch=self.batch.take(rows), arrived=self.arrived)
 
     def divert(self, keys: Collection[Key]) -> tuple[Run, dict[Key, Run]]:
         """The events of other keys, and those of each of these keys that has some; all tags are keyed."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flumina.emit import Chunk, Emit, Row
 from flumina.order import START, Point
+from flumina.runtime.mailbox import Queue
 from flumina.runtime.messages import Credit, Data, Handback, Message, PartId, Request, Response, Stop
-from flumina.runtime.stats import Counting, WorkerStats
+from flumina.runtime.run import Run
+from flumina.runtime.stats import Counting, Wait, WorkerStats
 from flumina.runtime.topology import WorkerShape
 from flumina.schema import Schema
 
@@ -33,6 +35,7 @@ class Stall:
     worker: str
     waits_for: str
     item: str
+    wait: Wait
 
     def __str__(self) -> str:
         return f"{self.worker} waits for {self.waits_for} before {self.item}"
@@ -50,9 +53,15 @@ class Worker(ABC):
         self.parent_frontier: Point = START
         self.calm: Point = START
         self.stopped = False
+        self.measure: Callable[[Any], int] | None = None
+        """How large a state is, for statistics."""
+        self.now: float | None = None
+        self.waits: Wait | None = None
 
-    def handle(self, sender: Address, message: Message) -> Effects:
-        """Take one message and do everything that can be done now."""
+    def handle(self, sender: Address, message: Message, now: float | None = None) -> Effects:
+        """Take one message and do everything that can be done now; ``now`` in seconds, for statistics only."""
+        if now is not None:
+            self.tell_time(now)
         if self.stopped:
             assert self.is_late(sender, message), f"{self.id} was stopped and got {message}"
             return Effects()
@@ -77,6 +86,9 @@ class Worker(ABC):
         if not self.stopped:
             self.progress()
         self.counting.buffered = max(self.counting.buffered, self.waiting)
+        if now is not None:
+            stall = self.stall()
+            self.waits = None if stall is None else stall.wait
         effects, self.effects = self.effects, Effects()
         effects.outputs = self.emit.drain()
         return effects
@@ -85,8 +97,27 @@ class Worker(ABC):
         """Whether a message may arrive after the end because its sender could not know better."""
         return False
 
+    def tell_time(self, now: float) -> None:
+        """Account for the time that has passed."""
+        if self.now is not None and self.waits is not None:
+            self.counting.waited[self.waits] += now - self.now
+        self.now = now
+
+    def stamped(self, run: Run) -> Run:
+        """The run with the time of its arrival, if somebody tells the time."""
+        return run if self.now is None or not run else replace(run, arrived=self.now)
+
+    def taken(self, queue: Queue) -> None:
+        """Account for events that have left a buffer."""
+        arrivals, queue.arrivals = queue.arrivals, []
+        if self.now is not None:
+            for events, arrived in arrivals:
+                self.counting.delayed(self.now - arrived, events)
+
     def send(self, to: Address, message: Message) -> None:
         """Have a message sent after those before it."""
+        if self.measure is not None and isinstance(message, Response | Handback):
+            self.counting.state_bytes += self.measure(message.state)
         self.effects.sends.append((to, message))
 
     def give_credit(self, taken: Mapping[PartId, int]) -> None:
