@@ -5,7 +5,7 @@
 export PYTHON
 ENV := tools/with-env
 .DEFAULT_GOAL := help
-.PHONY: help run test soak lint format lock clean
+.PHONY: help run test soak lint bench format lock clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 16

@@ -20,9 +20,8 @@ from flumina.keymap import KeyMap
 from flumina.order import END, START, Point
 from flumina.runtime.mailbox import Queue, before
 from flumina.runtime.messages import EVERYTHING, Cause, Data, Handback, Item, Message, PartId, Request, Response, Stop
-from flumina.runtime.stats import Wait
 from flumina.runtime.topology import Options, WorkerShape
-from flumina.runtime.worker import Address, Stall, Worker
+from flumina.runtime.worker import Address, Worker
 from flumina.schema import Schema
 from flumina.tagsets import Key
 
@@ -350,42 +349,32 @@ class KeyedInner(Worker):
 
     # -- for those who watch ----------------------------------------------------------------------------------
 
-    def pending(self) -> list[Point]:
-        """The points of own events that were not processed."""
-        entries = [entry for busy in self.busy.values() for entry in busy.entries]
-        points = [item.point for item, event in (*entries, *self.sequence) if event is not None]
-        return points + [queue.first for queue in self.queues.values() if queue.first is not None]
+    def unserved(self) -> list[Entry]:
+        """What the keys have to serve."""
+        return [entry for busy in self.busy.values() for entry in busy.entries]
 
     @property
     def waiting(self) -> int:
         queued = sum(queue.length for queue in self.queues.values())
-        entries = [entry for busy in self.busy.values() for entry in busy.entries]
-        return queued + sum(event is not None for _, event in (*entries, *self.sequence))
+        return queued + sum(event is not None for _, event in (*self.unserved(), *self.sequence))
 
     @property
     def first_waiting(self) -> Point | None:
-        return min(self.pending(), default=None)
+        points = [item.point for item, event in (*self.unserved(), *self.sequence) if event is not None]
+        points += [queue.first for queue in self.queues.values() if queue.first is not None]
+        return min(points, default=None)
 
-    def stall(self) -> Stall | None:
-        entries = [entry for busy in self.busy.values() for entry in busy.entries]
-        points = [item.point for item, _ in (*entries, *self.sequence)] + [item.point for item in self.requests]
-        points += self.pending() + ([self.barrier.point] if self.barrier is not None else [])
-        if not points:
-            return None
-        point = min(points)
-        what = f"what is at {tuple(point)}"
+    def wanted(self) -> list[Point]:
+        points = [item.point for item, _ in (*self.unserved(), *self.sequence)]
+        points += [item.point for item in self.requests]
+        return points + ([self.barrier.point] if self.barrier is not None else [])
+
+    def absent(self) -> str | None:
         gone = [repr(key) for key, busy in self.busy.items() if busy.away]
-        if self.away or gone:
-            which = "all states" if self.away else f"the state of {', '.join(gone)}"
-            return Stall(self.id, f"{which} from {self.shape.parent}", what, Wait.STATE)
-        for part, queue in self.queues.items():
-            if queue.frontier < point:
-                return Stall(self.id, f"{part[0]}[{part[1]}], which is at {tuple(queue.frontier)},", what, Wait.EVENTS)
-        if self.parent_frontier < point:
-            return Stall(
-                self.id, f"word from {self.shape.parent}, which is at {tuple(self.parent_frontier)},", what, Wait.PARENT
-            )
-        return Stall(self.id, "the states of its children", what, Wait.CHILDREN)
+        return "all states" if self.away else f"the state of {', '.join(gone)}" if gone else None
+
+    def fed_by(self) -> list[tuple[PartId, Queue]]:
+        return list(self.queues.items())
 
     def holdings(self) -> list[Any]:
         return [] if self.away else [self.local, *self.kept]

@@ -15,11 +15,10 @@ from flumina.keyed import Lifted
 from flumina.keymap import KeyMap
 from flumina.order import END, Point
 from flumina.runtime.mailbox import Component, Queue, before
-from flumina.runtime.messages import EVERYTHING, Cause, Data, Handback, Item, Request, Response
+from flumina.runtime.messages import EVERYTHING, Cause, Data, Handback, Item, PartId, Request, Response
 from flumina.runtime.run import Run
-from flumina.runtime.stats import Wait
 from flumina.runtime.topology import WorkerShape
-from flumina.runtime.worker import Stall, Worker
+from flumina.runtime.worker import Worker
 from flumina.schema import Schema
 from flumina.tagsets import Key
 
@@ -174,26 +173,15 @@ class KeyedLeaf(Worker):
         points = [component.first for component in self.components] + [hot.line.first for hot in self.hot.values()]
         return min((point for point in points if point is not None), default=None)
 
-    def stall(self) -> Stall | None:
-        wanted = [hot.requests[0].point for hot in self.hot.values() if hot.requests]
-        wanted += [item.point for item in self.barriers] + [p for p in (self.first_waiting,) if p is not None]
-        if not wanted:
-            return None
-        point = min(wanted)
-        what = f"what is at {tuple(point)}"
+    def wanted(self) -> list[Point]:
+        return [item.point for hot in self.hot.values() for item in hot.requests] + [i.point for i in self.barriers]
+
+    def absent(self) -> str | None:
         gone = [repr(key) for key, hot in self.hot.items() if hot.away]
-        if self.away or gone:
-            which = "all states" if self.away else f"the state of {', '.join(gone)}"
-            return Stall(self.id, f"{which} from {self.shape.parent}", what, Wait.STATE)
-        for component in self.components:
-            for part, queue in component.queues.items():
-                if queue.frontier < point:
-                    return Stall(
-                        self.id, f"{part[0]}[{part[1]}], which is at {tuple(queue.frontier)},", what, Wait.EVENTS
-                    )
-        return Stall(
-            self.id, f"word from {self.shape.parent}, which is at {tuple(self.parent_frontier)},", what, Wait.PARENT
-        )
+        return "all states" if self.away else f"the state of {', '.join(gone)}" if gone else None
+
+    def fed_by(self) -> list[tuple[PartId, Queue]]:
+        return [entry for component in self.components for entry in component.queues.items()]
 
     def holdings(self) -> list[Any]:
         return [] if self.away else [self.states]

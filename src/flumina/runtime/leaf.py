@@ -16,11 +16,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from flumina.order import END, Point
-from flumina.runtime.mailbox import Component
-from flumina.runtime.messages import Cause, Data, Handback, Item, Request, Response
-from flumina.runtime.stats import Wait
+from flumina.runtime.mailbox import Component, Queue
+from flumina.runtime.messages import Cause, Data, Handback, Item, PartId, Request, Response
 from flumina.runtime.topology import WorkerShape
-from flumina.runtime.worker import Stall, Worker
+from flumina.runtime.worker import Worker
 from flumina.schema import Schema
 
 _NOTHING = object()
@@ -108,27 +107,14 @@ class Leaf(Worker):
     def first_waiting(self) -> Point | None:
         return min((c.first for c in self.components if c.first is not None), default=None)
 
-    def stall(self) -> Stall | None:
-        waiting = self.first_waiting
-        if waiting is None and not self.requests:
-            return None
-        what = (
-            f"the event at {tuple(waiting)}"
-            if waiting is not None
-            else f"the request at {tuple(self.requests[0].point)}"
-        )
-        if self.state is _NOTHING:
-            return Stall(self.id, f"its state from {self.shape.parent}", what, Wait.STATE)
-        point = waiting if waiting is not None else self.requests[0].point
-        for component in self.components:
-            for part, queue in component.queues.items():
-                if queue.frontier < point:
-                    return Stall(
-                        self.id, f"{part[0]}[{part[1]}], which is at {tuple(queue.frontier)},", what, Wait.EVENTS
-                    )
-        return Stall(
-            self.id, f"word from {self.shape.parent}, which is at {tuple(self.parent_frontier)},", what, Wait.PARENT
-        )
+    def wanted(self) -> list[Point]:
+        return [item.point for item in self.requests]
+
+    def absent(self) -> str | None:
+        return "its state" if self.state is _NOTHING else None
+
+    def fed_by(self) -> list[tuple[PartId, Queue]]:
+        return [entry for component in self.components for entry in component.queues.items()]
 
     def holdings(self) -> list[Any]:
         return [] if self.state is _NOTHING else [self.state]
