@@ -24,6 +24,9 @@ lint: ## Check style and types only
 	@$(ENV) ruff format --check
 	@$(ENV) mypy
 
+bench: ## Measure how fast things are, as ratios
+	@$(ENV) python benchmarks/plan_bench.py
+
 format: ## Put the code into the common format
 	@$(ENV) ruff check --fix-only
 	@$(ENV) ruff format
