@@ -124,7 +124,7 @@ def coalesces_with_hand_over(self: Inner) -> bool:
     return all(_is_clear(self, child) for child in self.children if not child.shape.hands_over)
 
 
-@mutant((Inner, "may_coalesce"))
+@mutant((Inner, "may_coalesce"), seed=None)
 def answers_without_everything(self: Inner) -> bool:
     """Rule 6 without ``*``: a subtree's state is given away while an independent event of it could be processed."""
     return all(_is_clear(self, child, for_requests=None) for child in self.children)

@@ -21,7 +21,7 @@ from tests.sim.mutants import MUTANTS, Mutant
 BUDGET = 5_000
 """A bug that this many random schedules do not find needs a written one."""
 
-NEARBY = 25
+NEARBY = 60
 """How far from the recorded seed the quick test looks: other seeds find a bug when the generator changes."""
 
 
@@ -120,8 +120,7 @@ def test_the_runtime_itself_passes_all_these_cases() -> None:
     for seed, options in sorted({(m.seed, m.options) for m in RANDOM if m.seed is not None}, key=repr):
         trial(seed, options)
     for seed in range(NEARBY):
-        for options in OPTIONS:
-            trial(seed, options)
+        trial(seed, OPTIONS[seed % len(OPTIONS)])
 
 
 @pytest.mark.soak

@@ -11,7 +11,7 @@ Rules 1, 2, 5, 6, 7 and 8 of the design::
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from itertools import takewhile
 from typing import Any
@@ -69,6 +69,12 @@ class Inner(Worker):
         self.sequence: deque[tuple[Item, Event | None]] = deque()
         self.announced = 0
         """How many of the sequence the children have been told of."""
+        self.origins: deque[PartId] = deque()
+        """The parts of the own events in the sequence."""
+        self.done: Counter[PartId] = Counter()
+        """Own events that were served, for which the sources have no credit back yet."""
+        self.hidden: deque[Point] = deque()
+        """Requests for everything of which the children have not been told."""
         self.told = Request((), START, START)
         self.children = [Child(child) for child in shape.children]
         self.state: Any = _NOTHING
@@ -82,6 +88,7 @@ class Inner(Worker):
 
     def on_request(self, message: Request) -> None:
         self.requests.extend(message.items)
+        self.hidden.extend(item.point for item in message.items if item.cause == EVERYTHING)
 
     def on_response(self, child: str, message: Response) -> None:
         next(c for c in self.children if c.shape.id == child).responses.append(message)
@@ -117,34 +124,27 @@ class Inner(Worker):
     def admit(self) -> None:
         """Move what is settled into the sequence, in O."""
         limit = self.limit
-        new: list[tuple[Item, Event | None]] = []
+        new: list[tuple[Item, Event | None, PartId | None]] = []
         for part, queue in self.queues.items():
-            run: Run = queue.take(limit)
-            new += [(Item(point, (self.id, event.tag.name)), event) for point, event in run]
-            if run:
-                self.give_credit({part: len(run)})
-                self.taken(queue)
+            new += [(Item(point, (self.id, event.tag.name)), event, part) for point, event in queue.take(limit)]
         while self.requests and self.requests[0].point <= limit:
-            new.append((self.requests.popleft(), None))
+            new.append((self.requests.popleft(), None, None))
         new.sort(key=lambda entry: entry[0].point)
-        self.sequence.extend(new)
+        self.sequence.extend((item, event) for item, event, _ in new)
+        self.origins.extend(part for _, _, part in new if part is not None)
 
     def announce(self) -> None:
         """Tell the children which states will be wanted, and how far that is known."""
-        todo = list(self.sequence)
+        upto = self.announced
         if self.options.pipeline:
-            upto = len(todo)
-        else:  # one at a time, and not while it may still be coalesced
-            upto = (
-                self.announced
-                if self.away or self.state is not _NOTHING
-                else max(self.announced, len(self.first_group()))
-            )
-        items = tuple(item for item, _ in todo[self.announced : upto])
-        frontier = before(todo[upto][0].point) if upto < len(todo) else self.limit
-        hidden = [item.point for item, _ in todo[upto:] if item.cause == EVERYTHING]
-        hidden += [item.point for item in self.requests if item.cause == EVERYTHING]
-        calm = min(self.calm, before(min(hidden))) if hidden else self.calm
+            upto = len(self.sequence)
+        elif self.state is _NOTHING and not self.away:  # one at a time, and not while it may still be coalesced
+            upto = max(upto, len(self.first_group()))
+        items = tuple(self.sequence[n][0] for n in range(self.announced, upto))
+        frontier = before(self.sequence[upto][0].point) if upto < len(self.sequence) else self.limit
+        for _ in filter(lambda item: item.cause == EVERYTHING, items):
+            self.hidden.popleft()
+        calm = min(self.calm, before(self.hidden[0])) if self.hidden else self.calm
         self.announced = upto
         request = Request(items, frontier, calm)
         if items or (frontier, calm) != (self.told.frontier, self.told.calm):
@@ -162,14 +162,23 @@ class Inner(Worker):
 
     def drop_first(self) -> None:
         """The first of the sequence is done."""
-        self.sequence.popleft()
-        self.announced = max(0, self.announced - 1)
+        item, _ = self.sequence.popleft()
+        if self.announced:
+            self.announced -= 1
+        elif item.cause == EVERYTHING:
+            self.hidden.popleft()
 
     # -- serving it -------------------------------------------------------------------------------------------
 
     def progress(self) -> None:
         self.admit()
         self.announce()
+        self.work()
+        self.give_credit(self.done)
+        self.done.clear()
+
+    def work(self) -> None:
+        """Serve what can be served of the sequence."""
         while not self.away:
             if self.state is _NOTHING:
                 if not self.sequence or not self.announced or not self.gather():
@@ -214,6 +223,7 @@ class Inner(Worker):
         if event is not None:
             self.state = Run([item.point], [event]).fold(self.shape.kind, self.state, self.emit)
             self.counting.events += 1
+            self.done[self.origins.popleft()] += 1
             return
         clear = self.clear()
         state, self.state, self.away = self.state, _NOTHING, True
@@ -237,8 +247,9 @@ class Inner(Worker):
     def clear(self) -> dict[Cause, Point]:
         """What the parent may rely on while it has the state."""
         own = self.known
-        pending = [item.point for item, event in self.sequence if event is not None]
-        pending += [queue.first for queue in self.queues.values() if queue.first is not None]
+        pending = [queue.first for queue in self.queues.values() if queue.first is not None]
+        if self.origins:
+            pending.append(next(item.point for item, event in self.sequence if event is not None))
         if pending:
             own = min(own, before(min(pending)))
         return {
@@ -249,7 +260,7 @@ class Inner(Worker):
 
     @property
     def waiting(self) -> int:
-        return sum(queue.length for queue in self.queues.values()) + sum(e is not None for _, e in self.sequence)
+        return sum(queue.length for queue in self.queues.values()) + len(self.origins)
 
     @property
     def first_waiting(self) -> Point | None:
