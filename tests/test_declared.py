@@ -163,11 +163,11 @@ class TestUnsafe:
     def test_an_unkeyed_tag_of_a_keyed_program_with_a_function(self) -> None:
         """An unkeyed event has no key that could be the same, so it depends on all or it is unsafe."""
 
-        def make(*, related: bool) -> type[fl.KeyedProgram]:
+        def make(*, related: bool, declared: bool = False) -> type[fl.KeyedProgram]:
             class P(fl.KeyedProgram):
                 inc = fl.Tag(key="k long", keys=[1, 2])
                 clear = fl.Tag()
-                total = fl.Sum()
+                total = fl.Sum(added_by=[inc], set_by=[clear]) if declared else fl.Sum()
 
                 @staticmethod
                 def depends(a: Atom, b: Atom) -> bool:
@@ -182,7 +182,10 @@ class TestUnsafe:
             return P
 
         make(related=True)
-        assert "but clear does not depend on" in unsafe(lambda: make(related=False))[0]
+        make(related=True, declared=True)
+        for declared in (False, True):
+            messages = unsafe(lambda declared=declared: make(related=False, declared=declared))
+            assert any("but clear does not depend on inc" in message for message in messages)
 
     def test_a_conflict_is_reported_once_for_a_pair_of_tags(self) -> None:
         def make() -> None:

@@ -17,7 +17,7 @@ class Tags:
 
 
 DECLARED = depends(
-    (Tags.read, Tags.read), (Tags.read, Tags.inc), (Tags.reset, Tags.inc), always=[(Tags.reset, Tags.reset)]
+    (Tags.read, Tags.read), (Tags.read, Tags.inc), (Tags.inc, Tags.reset), always=[(Tags.reset, Tags.reset)]
 )
 ATOMS = [(tag.name, key) for tag in (Tags.inc, Tags.read, Tags.reset) for key in sorted(tag.universe.keys(), key=repr)]
 

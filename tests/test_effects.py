@@ -482,6 +482,7 @@ KEPT = {
         """,
         {"seen": EVERY.format("rs")},
     ),
+    "len of a lambda": ("f = lambda len: len(state.seen)", {"seen": EVERY.format("rs")}),
     "emit that is not emit": ("self.emit(state.seen)", {"seen": EVERY.format("rs")}),
     "match": (
         """
@@ -557,6 +558,26 @@ WIDE = {
         """
         def inner():
             tag = event.tag
+        if tag is self.view:
+            state.total += 1
+        """,
+        {"total": EVERY.format("a")},
+    ),
+    "alias that is global": (
+        """
+        global tag
+        tag = event.tag
+        if tag is self.view:
+            state.total += 1
+        """,
+        {"total": EVERY.format("a")},
+    ),
+    "alias that a nested function binds again": (
+        """
+        tag = event.tag
+        def inner():
+            nonlocal tag
+            tag = other
         if tag is self.view:
             state.total += 1
         """,

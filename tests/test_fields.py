@@ -1,11 +1,11 @@
 import copy
 import math
-from collections.abc import Callable
 from decimal import Decimal
+from itertools import product
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flumina.events import Tag, user_line
@@ -29,6 +29,7 @@ from flumina.keymap import KeyMap
 from flumina.state import same
 
 Value = Any
+few = settings(max_examples=40)  # for each of many fields
 ints = st.integers(-5, 5)
 lists = st.lists(ints, max_size=2)
 maybe = st.none() | ints
@@ -84,6 +85,7 @@ def never(_: object) -> bool:
 
 
 @every
+@few
 @given(data=st.data())
 def test_identity(field: Field, values: st.SearchStrategy[Value], data: st.DataObject) -> None:
     value = data.draw(values)
@@ -94,6 +96,7 @@ def test_identity(field: Field, values: st.SearchStrategy[Value], data: st.DataO
 
 
 @algebras
+@few
 @given(data=st.data())
 def test_join_is_associative_and_commutative(
     field: Field, values: st.SearchStrategy[Value], data: st.DataObject
@@ -104,40 +107,25 @@ def test_join_is_associative_and_commutative(
 
 
 @every
-@pytest.mark.parametrize("right", [always, never])
-@pytest.mark.parametrize("left", [always, never])
+@few
 @given(data=st.data())
-def test_join_undoes_fork(
-    field: Field,
-    values: st.SearchStrategy[Value],
-    left: Callable[[object], bool],
-    right: Callable[[object], bool],
-    data: st.DataObject,
+def test_join_undoes_fork_and_halves_share_nothing(
+    field: Field, values: st.SearchStrategy[Value], data: st.DataObject
 ) -> None:
-    value = data.draw(values)
-    before = copy.deepcopy(value)
-    halves = field.fork(value, left, right)
-    assert same(join(field, *halves), before)
-    observers = [half for half, observes in zip(halves, (left, right), strict=True) if observes(None)]
-    if len(observers) == 1:
-        assert same(observers[0], before), "the only side that observes the value has all of it"
+    before = data.draw(values)
+    for left, right in product((always, never), repeat=2):
+        halves = field.fork(copy.deepcopy(before), left, right)
+        assert not parts(halves[0]) & parts(halves[1])
+        assert same(join(field, *halves), before)
+        observers = [half for half, observes in zip(halves, (left, right), strict=True) if observes(None)]
+        if len(observers) == 1:
+            assert same(observers[0], before), "the only side that observes the value has all of it"
 
 
 @every
-@pytest.mark.parametrize("right", [always, never])
-@pytest.mark.parametrize("left", [always, never])
-@given(data=st.data())
-def test_halves_share_nothing(
-    field: Field,
-    values: st.SearchStrategy[Value],
-    left: Callable[[object], bool],
-    right: Callable[[object], bool],
-    data: st.DataObject,
-) -> None:
-    halves = field.fork(data.draw(values), left, right)
-    assert not parts(halves[0]) & parts(halves[1])
-    fresh = field.identity()
-    assert not parts(fresh) & parts(field.identity())
+def test_every_identity_is_fresh(field: Field, values: st.SearchStrategy[Value]) -> None:
+    one, other = field.identity(), field.identity()
+    assert not parts(one) & parts(other)
 
 
 def parts(value: Value) -> set[int]:
@@ -148,6 +136,7 @@ def parts(value: Value) -> set[int]:
 
 
 @every
+@few
 @given(data=st.data())
 def test_copies_share_nothing_and_are_equal(
     field: Field, values: st.SearchStrategy[Value], data: st.DataObject

@@ -20,6 +20,10 @@ def test_start_and_end_enclose_every_event(point: Point) -> None:
     assert START < point <= END
 
 
+def test_the_first_event_there_can_be_is_behind_the_start() -> None:
+    assert Point(-(2**63), 0, 0) > START
+
+
 @given(points, ts, st.integers(0, 50))
 def test_a_heartbeat_is_behind_its_stream_at_that_time_and_before_all_later(point: Point, t: int, rank: int) -> None:
     """After a heartbeat at t nothing of that stream at or before t is to come; other streams are not spoken for."""

@@ -95,13 +95,13 @@ DIFFERENT: list[tuple[Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("left", "right"), EQUAL, ids=repr)
+@pytest.mark.parametrize(("left", "right"), EQUAL, ids=range(len(EQUAL)))
 def test_equal(left: object, right: object) -> None:
     assert same(left, right)
     assert same(right, left)
 
 
-@pytest.mark.parametrize(("left", "right"), DIFFERENT, ids=repr)
+@pytest.mark.parametrize(("left", "right"), DIFFERENT, ids=range(len(DIFFERENT)))
 def test_different(left: object, right: object) -> None:
     assert not same(left, right)
     assert not same(right, left)

@@ -8,6 +8,7 @@ own columns; where a batch holds several tags, two index vectors say which table
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,11 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from flumina import order
 from flumina.errors import UsageError
 from flumina.order import Ints, Point
 from flumina.schema import Schema
+from flumina.tagsets import Key
 
 if TYPE_CHECKING:
     from flumina.events import Event, Tag
@@ -121,6 +124,11 @@ class Batch:
         """The place in O of one event."""
         return Point(int(self.ts[index]), int(self.rank[index]), int(self.seq[index]))
 
+    def count_up_to(self, bound: Point) -> int:
+        """How many events lie at or before a point, for a batch in O: binary searches, whatever its length."""
+        low, high = (int(np.searchsorted(self.ts, bound.ts, side)) for side in ("left", "right"))
+        return bisect_right(range(high), bound, lo=low, key=self.point)
+
     def slice(self, start: int, stop: int) -> Batch:
         """The events from ``start`` up to ``stop``, as views; the bounds mean what they mean for lists."""
         start, stop, _ = slice(start, stop).indices(len(self))
@@ -139,6 +147,22 @@ class Batch:
         if self.table_of is None or self.row_of is None:
             return Batch(self.tags, (_take_rows(self.tables[0], indices),), ts, rank, seq, self.streams)
         return Batch(self.tags, self.tables, ts, rank, seq, self.streams, self.table_of[indices], self.row_of[indices])
+
+    def index_of_keys(self, keys: Sequence[Key]) -> Ints:
+        """For each event the place of its key among these, -1 if it is none of them (or the tag has no key)."""
+        tables = [
+            np.full(table.num_rows, -1)
+            if tag.key is None
+            else pc.fill_null(pc.index_in(table.column(0), pa.array(keys, tag.key.type)), -1).to_numpy()
+            for tag, table in zip(self.tags, self.tables, strict=True)
+        ]
+        if self.table_of is None or self.row_of is None:
+            return tables[0].astype(np.int64)
+        found = np.empty(len(self), np.int64)
+        for which, column in enumerate(tables):
+            mine = self.table_of == which
+            found[mine] = column[self.row_of[mine]]
+        return found
 
     def runs(self) -> Iterator[Batch]:
         """The batch cut into maximal runs of one tag."""

@@ -1,4 +1,4 @@
-"""The command line: ``flumina check``, ``flumina demo``.
+"""The command line: ``flumina check``, ``flumina plan``, ``flumina demo``.
 
 Exit codes: 0 all is well; 1 the answer is no (a law is broken, a plan is invalid); 2 the call can't be meant.
 """
@@ -13,12 +13,14 @@ from flumina.check import check
 from flumina.demo import demo
 from flumina.errors import FluminaError
 from flumina.loading import load_program
-from flumina.sim import command as sim_command
+from flumina.plan import command as planning
+from flumina.sim import command as simulating
 
 _EPILOG = """examples:
   flumina demo
   flumina check flumina.apps:PageViews
   flumina check my/job.py:Orders --examples 5000 --seed 7
+  flumina plan flumina.apps:PageViews --streams "changes:change@1,views:view*2@1000" --workers 2
 """
 
 
@@ -50,9 +52,10 @@ def _parser() -> argparse.ArgumentParser:
     checking.add_argument("--tolerance", type=float, help="relative error within which floats count as equal")
     checking.add_argument("--law", action="append", metavar="NAME", help="try this law only (may be repeated)")
     checking.set_defaults(run=_check)
+    planning.add_parser(commands)
     showing = commands.add_parser("demo", help="run the quickstart program and show what it does")
     showing.set_defaults(run=lambda _: demo())
-    sim_command.add_parser(commands)
+    simulating.add_parser(commands)
     return parser
 
 

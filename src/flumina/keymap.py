@@ -78,6 +78,10 @@ class KeyMap(dict[Key, Value]):
             dict.pop(self, key, None)
         return dict.pop(self, key, *default)
 
+    def take_out(self, key: Key) -> Value:
+        """Remove and return a key's value: the identity, if it has none."""
+        return dict.pop(self, key) if dict.__contains__(self, key) else self.field.identity()
+
     def setdefault(self, key: Key, default: Value = None) -> Value:
         if key not in self:
             self[key] = default

@@ -101,8 +101,6 @@ def _bindings(tree: ast.FunctionDef) -> Iterator[str]:
             yield node.rest
         elif isinstance(node, ast.alias):
             yield (node.asname or node.name).partition(".")[0]
-        elif isinstance(node, ast.Global | ast.Nonlocal):
-            yield from (*node.names, *node.names)  # it is bound elsewhere too
 
 
 class Place(NamedTuple):

@@ -195,6 +195,10 @@ class TagSet:
         """Whether events of this tag (and key) are in the set."""
         return key in self[tag if isinstance(tag, str) else tag.name]
 
+    def has_key(self, key: Key) -> bool:
+        """Whether events of any tag with this key are in the set."""
+        return any(key in keys for _, keys in self.members)
+
     def has_any(self, tag: Tag | str) -> bool:
         """Whether events of this tag are in the set for at least one key."""
         return not self[tag if isinstance(tag, str) else tag.name].is_empty()

@@ -2,8 +2,8 @@ import pytest
 
 from flumina.apps import Fraud, KeyCounter, ValueBarrier
 from flumina.errors import UsageError
-from flumina.plan import CostModel, Source, bind, evaluate, make_plan
-from flumina.plan.placement import choose_places, site_of
+from flumina.plan import CostModel, Itag, Plan, Source, Worker, bind, evaluate, make_plan, validate
+from flumina.tagsets import UNKEYED, TagSet
 
 MODEL = CostModel(
     event=1e-3, join=1e-2, fork=2e-2, message=1e-2, hop=1e-1, send=0, receive=0, event_bytes=8, state_bytes=100
@@ -70,19 +70,14 @@ def test_costs_that_are_none() -> None:
             CostModel(by_tag={"value": bad})
 
 
-def test_a_root_with_two_leaves_needs_two_places() -> None:
-    plan = make_plan(ValueBarrier, values(1), workers=2, optimiser="greedy")
-    assert len(plan) == 3
-    assert plan.places == ("slot0", "slot1")
-
-
-def test_places_are_hosts_where_those_are_known() -> None:
-    sources = [Source("v", {"value": 100}, parts=2, hosts=["A", "B"]), Source("b", {"barrier": 1}, hosts="C")]
-    plan = make_plan(ValueBarrier, sources, workers=2, optimiser="greedy")
-    assert [worker.place for worker in plan.workers] == ["C", "A", "B"]
-    site = site_of(plan.root, bind(ValueBarrier, sources))
-    choose_places(site)
-    assert [below.place for below in site.walk()] == ["C", "A", "B"]
-    partly = [Source("v", {"value": 100}, parts=2, hosts=["A", None]), Source("b", {"barrier": 1})]
-    plan = make_plan(ValueBarrier, partly, workers=2, optimiser="greedy")
-    assert [worker.place for worker in plan.workers] == ["A", "A", "A"]
+def test_joins_that_nothing_below_makes_necessary_are_not_counted() -> None:
+    """While nothing happens below, the root goes on with joined states: 100 barriers, 1 value, 1 join."""
+    sources = [Source("v", {"value": 1}, parts=2), Source("b", {"barrier": 100})]
+    inputs = bind(ValueBarrier, sources)
+    leaves = tuple(
+        Worker(f"w{n}", "State", (Itag("v", frozenset({n - 2}), TagSet({"value": UNKEYED})),)) for n in (2, 3)
+    )
+    root = Worker("w1", "State", (Itag("b", frozenset({0}), TagSet({"barrier": UNKEYED})),), leaves)
+    plan = Plan.of(ValueBarrier, inputs.shapes, root).at({"w1": "x", "w2": "x", "w3": "y"})
+    assert validate(plan, ValueBarrier) == []
+    assert evaluate(plan, inputs, CostModel(event=0, join=1e-2, fork=0, message=0)).load == pytest.approx(1e-2)

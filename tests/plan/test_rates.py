@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import flumina as fl
@@ -15,6 +15,7 @@ from flumina.plan import HeavyHitters, bind, estimate, make_plan
 
 
 @given(st.lists(st.lists(st.integers(0, 12), max_size=40), max_size=8), st.integers(1, 6))
+@example([[0, 1, 1], [0, 0]], 1)
 @settings(max_examples=200, deadline=None)
 def test_counts_are_within_the_bound_whatever_the_order(columns: list[list[int]], counters: int) -> None:
     summary = HeavyHitters(counters)

@@ -2,13 +2,12 @@ import pickle
 
 import pytest
 
-import flumina as fl
 from flumina.apps import KeyCounter
 from flumina.errors import UsageError
-from flumina.plan import Itag, Plan, StreamShape, Worker, fingerprint
+from flumina.plan import Itag, Plan, StreamShape, Worker
 from flumina.plan.tree import MAX_DEPTH, merged, ranges, union
 from flumina.tagsets import KeySet, TagSet
-from tests.plan.support import Finite, Global, Keyed, Typed
+from tests.plan.support import Keyed
 
 ALL = KeySet.everything()
 
@@ -97,23 +96,3 @@ def test_union_is_what_or_says() -> None:
 @pytest.mark.parametrize(("numbers", "text"), [([], ""), ([3], "3"), ([2, 0, 1, 5, 7, 8], "0-2, 5, 7-8")])
 def test_ranges(numbers: list[int], text: str) -> None:
     assert ranges(numbers) == text
-
-
-def test_fingerprints_tell_programs_apart() -> None:
-    class Same(Keyed):
-        depends = fl.depends((Keyed.read, Keyed.inc), (Keyed.read, Keyed.read))
-
-    class Less(Keyed):
-        depends = fl.depends((Keyed.read, Keyed.inc))
-
-    class Always(Keyed):
-        depends = fl.depends((Keyed.read, Keyed.read), always=[(Keyed.read, Keyed.inc)])
-
-    class Text(Keyed):
-        inc = fl.Tag(key="k string")
-        read = fl.Tag(key="k string")
-        depends = fl.depends((read, read), (read, inc))
-
-    programs = [Keyed, Less, Always, Text, Global, Finite, Typed]
-    assert len({fingerprint(fl.define(program)) for program in programs}) == len(programs)
-    assert fingerprint(fl.define(Same)) == fingerprint(fl.define(Keyed))

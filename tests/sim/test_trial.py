@@ -7,7 +7,6 @@ from random import Random
 import pytest
 
 from flumina.apps import ValueBarrier
-from flumina.order import LAST
 from flumina.program import define
 from flumina.runtime.topology import Options
 from flumina.sim.draw import Draw
@@ -35,7 +34,7 @@ def test_a_seed_is_one_run() -> None:
 
 def test_seeds_differ_in_everything() -> None:
     trials = [trial(seed) for seed in range(640)]
-    assert len({one.options for one in trials}) == 8
+    assert len({one.options for one in trials}) == 16
     assert len({one.weather for one in trials}) > 200
     assert any(one.crashes for one in trials)
     assert any(crash.plan != one.case.plan for one in trials for crash in one.crashes)
@@ -61,12 +60,6 @@ def test_settings_are_kept() -> None:
         assert len(one.case.in_order) == 25
         assert one.options == options
         assert not one.crashes
-
-
-def test_snapshots_lie_between_events() -> None:
-    points = [point for seed in range(200) for point in trial(seed).snapshots]
-    assert points
-    assert {point.seq for point in points} == {LAST}
 
 
 def test_no_events_at_all() -> None:

@@ -11,7 +11,7 @@ and since the initial state type takes everything, the root always has an answer
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from flumina.definition import Definition
 from flumina.plan.tree import Worker, merged
@@ -45,10 +45,10 @@ def match(root: Worker, definition: Definition) -> Worker:
         name, choice = f"w{count}", tables[id(worker)][kind]
         if choice.sides is None:
             itags = worker.itags if worker.is_leaf else merged(i for below in worker.walk() for i in below.itags)
-            return replace(worker, id=name, kind=kind, itags=itags, children=())
+            return Worker(name, kind, itags)
         sides = reversed(worker.children) if choice.swapped else worker.children
         children = tuple(build(child, side) for child, side in zip(sides, choice.sides, strict=True))
-        return replace(worker, id=name, kind=kind, children=children)
+        return Worker(name, kind, worker.itags, children)
 
     return build(root, definition.initial)
 

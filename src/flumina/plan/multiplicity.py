@@ -44,6 +44,9 @@ class Multiplicity:
         counts: dict[Key, int] = {}
         for _, keys in self.claims:
             for key in keys.flips:
+                if key is None:  # the absent key of an unkeyed tag is in no bucket
+                    counts[key] = counts.get(key, 0) + 1
+                    continue
                 bucket = bucket_of(key)
                 base = counts.get(key)
                 if base is None:
@@ -55,15 +58,21 @@ class Multiplicity:
         """The keys that this many sets hold, or more."""
         inside = self.by_bucket >= count
         buckets = int.from_bytes(np.packbits(inside, bitorder="little").tobytes(), "little")
-        flips = (k for k, held in self.by_name.items() if (held >= count) != bool(inside[bucket_of(k)]))
+        flips = (
+            key
+            for key, held in self.by_name.items()
+            if (held >= count) != (key is not None and bool(inside[bucket_of(key)]))
+        )
         return KeySet(buckets, frozenset(flips))
 
     def covered(self) -> KeySet:
         """The union of the sets."""
-        return self.at_least(1)
+        return self.claims[0][1] if len(self.claims) == 1 else self.at_least(1)
 
     def overlaps(self) -> list[tuple[int, int, KeySet]]:
         """Every pair of claims with common keys: both owners, and the keys."""
+        if len(self.claims) < 2:
+            return []
         common = self.at_least(2)
         if common.is_empty():
             return []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from flumina.plan.sources import Inputs
 from flumina.plan.tree import Worker
@@ -100,4 +100,4 @@ def placed(root: Worker, inputs: Inputs) -> Worker:
 def with_places(worker: Worker, site: Site) -> Worker:
     """The tree with the places of these sites."""
     children = tuple(with_places(*pair) for pair in zip(worker.children, site.children, strict=True))
-    return replace(worker, children=children, place=site.place)
+    return Worker(worker.id, worker.kind, worker.itags, children, site.place)

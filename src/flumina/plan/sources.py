@@ -12,9 +12,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from flumina.definition import Definition
 from flumina.errors import UsageError
 from flumina.events import Tag
+from flumina.hashing import BUCKETS, bucket_of
+from flumina.plan.multiplicity import bits
 from flumina.plan.tree import Itag, StreamShape, union
 from flumina.program import AnyProgram, define
 from flumina.tagsets import Key, KeySet, TagSet
@@ -81,13 +86,31 @@ class Profile:
                 return hot  # one key among unboundedly many: nothing that counts
             common = sum(1 for key in keys.flips if key in self.keys and key not in self.hot)
             return hot + self.rest * common / self._others
-        hot = math.fsum(fraction for key, fraction in self.hot.items() if key in keys)
+        hot = self._hot_share(keys)
         if not self._others:
             return hot
         if self.keys.is_finite:
             common = sum(1 for key in self.keys.flips if key in keys and key not in self.hot)
             return hot + self.rest * common / self._others
         return hot + self.rest * (keys.buckets & self.keys.buckets).bit_count() / self._others
+
+    def _hot_share(self, keys: KeySet) -> float:
+        """What hot keys there are in an infinite set: those of its buckets, corrected by the keys that it names."""
+        if not self.hot:
+            return 0.0
+        total = float(self._hot_buckets @ bits(keys))
+        for key in keys.flips:
+            if key in self.hot:
+                total += self.hot[key] if key in keys else -self.hot[key]
+        return max(0.0, total)
+
+    @cached_property
+    def _hot_buckets(self) -> npt.NDArray[np.float64]:
+        """For each bucket the fraction of its hot keys."""
+        found = np.zeros(BUCKETS)
+        for key, fraction in self.hot.items():
+            found[bucket_of(key)] += fraction
+        return found
 
 
 @dataclass(frozen=True)

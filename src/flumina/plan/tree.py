@@ -82,8 +82,11 @@ def ranges(numbers: Iterable[int]) -> str:
 
 def union(sets: Iterable[TagSet]) -> TagSet:
     """All events of these sets, in one pass."""
+    given = [tags for tags in sets if tags.members]
+    if len(given) == 1 or (len(given) == 2 and given[0] == given[1]):
+        return given[0]
     by_tag: dict[str, list[KeySet]] = {}
-    for tags in sets:
+    for tags in given:
         for name, keys in tags:
             by_tag.setdefault(name, []).append(keys)
     return TagSet((name, union_of(keys)) for name, keys in by_tag.items())
@@ -91,8 +94,11 @@ def union(sets: Iterable[TagSet]) -> TagSet:
 
 def merged(itags: Iterable[Itag]) -> tuple[Itag, ...]:
     """The same events in normal form: sorted, and for each stream one itag for all parts with equal tags."""
+    given = tuple(itags)
+    if len(given) < 2:
+        return given
     by_part: dict[tuple[str, int], list[TagSet]] = {}
-    for itag in itags:
+    for itag in given:
         for part in itag.parts:
             by_part.setdefault((itag.stream, part), []).append(itag.tags)
     parts_of: dict[tuple[str, TagSet], list[int]] = {}

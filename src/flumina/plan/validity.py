@@ -142,8 +142,8 @@ class _Checker:
                     f"{worker.id} has the state type {worker.kind!r}; the program has {', '.join(kinds)}",
                 )
                 continue
-            foreign = _outside(worker.subtree_tags, kinds[worker.kind].predicate, declared) & declared
-            if not foreign.is_empty():
+            foreign = _outside(worker.subtree_tags, kinds[worker.kind].predicate, declared)
+            if not foreign.is_empty() and not (foreign := foreign & declared).is_empty():
                 yield Violation(
                     "KIND_TAGS",
                     (worker.id,),
@@ -273,7 +273,7 @@ def _outside(tags: TagSet, allowed: TagSet, known: TagSet) -> TagSet:
         limit = allowed[tag]
         if limit != everything and limit != keys and known.has_any(tag):  # noqa: PLR1714 -- hashing is what takes long
             found.append((tag, keys - limit))
-    return TagSet(found)
+    return TagSet(found) if found else NOTHING
 
 
 def _walk_where(worker: Worker, wanted: Callable[[Worker], bool]) -> Iterator[Worker]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from flumina.definition import Definition
 from flumina.plan.tree import Plan
 from flumina.runtime.inner import Inner
+from flumina.runtime.keyed_inner import KeyedInner
+from flumina.runtime.keyed_leaf import KeyedLeaf
 from flumina.runtime.leaf import Leaf
 from flumina.runtime.topology import Options, topology
 from flumina.runtime.worker import Worker
@@ -15,7 +17,12 @@ def workers(plan: Plan, definition: Definition, options: Options | None = None) 
     chosen = Options() if options is None else options
     made: dict[str, Worker] = {}
     for name, shape in topology(plan, definition, chosen).items():
-        if shape.children:
+        lifted = definition.lifted if chosen.by_key and all(tag.key for tag in definition.tags.values()) else None
+        if lifted is not None and shape.children:
+            made[name] = KeyedInner(shape, definition.outputs, chosen, lifted)
+        elif lifted is not None:
+            made[name] = KeyedLeaf(shape, definition.outputs, lifted)
+        elif shape.children:
             made[name] = Inner(shape, definition.outputs, chosen)
         else:
             made[name] = Leaf(shape, definition.outputs, definition.init)

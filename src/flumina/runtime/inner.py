@@ -11,8 +11,9 @@ Rules 1, 2, 5, 6, 7 and 8 of the design::
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
+from itertools import takewhile
 from typing import Any
 
 from flumina.events import Event
@@ -21,7 +22,7 @@ from flumina.runtime.mailbox import Queue, before
 from flumina.runtime.messages import EVERYTHING, Cause, Data, Handback, Item, Message, PartId, Request, Response, Stop
 from flumina.runtime.run import Run
 from flumina.runtime.topology import ChildShape, Options, WorkerShape
-from flumina.runtime.worker import Address, Stall, Worker
+from flumina.runtime.worker import Address, Worker
 from flumina.schema import Schema
 
 _NOTHING = object()
@@ -47,6 +48,7 @@ class Child:
         if join is None:
             if self.state is _NOTHING and self.responses:
                 response = self.responses.popleft()
+                assert response.point == point, f"{self.shape.id} answered {response.point}, not {point}"
                 self.state, self.clear = response.state, response.clear
             return self.state is not _NOTHING
         while self.responses and self.responses[0].point <= point:
@@ -67,6 +69,12 @@ class Inner(Worker):
         self.sequence: deque[tuple[Item, Event | None]] = deque()
         self.announced = 0
         """How many of the sequence the children have been told of."""
+        self.origins: deque[PartId] = deque()
+        """The parts of the own events in the sequence."""
+        self.done: Counter[PartId] = Counter()
+        """Own events that were served, for which the sources have no credit back yet."""
+        self.hidden: deque[Point] = deque()
+        """Requests for everything of which the children have not been told."""
         self.told = Request((), START, START)
         self.children = [Child(child) for child in shape.children]
         self.state: Any = _NOTHING
@@ -76,10 +84,11 @@ class Inner(Worker):
         self.served = START
 
     def on_data(self, message: Data) -> None:
-        self.queues[message.part].put(message.run, message.frontier)
+        self.queues[message.part].put(self.stamped(message.run), message.frontier)
 
     def on_request(self, message: Request) -> None:
         self.requests.extend(message.items)
+        self.hidden.extend(item.point for item in message.items if item.cause == EVERYTHING)
 
     def on_response(self, child: str, message: Response) -> None:
         next(c for c in self.children if c.shape.id == child).responses.append(message)
@@ -90,8 +99,6 @@ class Inner(Worker):
         self.served = max(self.served, message.served)
         while self.sequence and self.sequence[0][1] is None and self.sequence[0][0].point <= message.served:
             self.drop_first()
-        while self.requests and self.requests[0].point <= message.served:
-            self.requests.popleft()
 
     def on_stop(self) -> None:
         for child in self.children:
@@ -117,29 +124,27 @@ class Inner(Worker):
     def admit(self) -> None:
         """Move what is settled into the sequence, in O."""
         limit = self.limit
-        new: list[tuple[Item, Event | None]] = []
+        new: list[tuple[Item, Event | None, PartId | None]] = []
         for part, queue in self.queues.items():
-            run: Run = queue.take(limit)
-            new += [(Item(point, (self.id, event.tag.name)), event) for point, event in run]
-            if run:
-                self.give_credit({part: len(run)})
+            new += [(Item(point, (self.id, event.tag.name)), event, part) for point, event in queue.take(limit)]
         while self.requests and self.requests[0].point <= limit:
-            new.append((self.requests.popleft(), None))
+            new.append((self.requests.popleft(), None, None))
         new.sort(key=lambda entry: entry[0].point)
-        self.sequence.extend(new)
+        self.sequence.extend((item, event) for item, event, _ in new)
+        self.origins.extend(part for _, _, part in new if part is not None)
 
     def announce(self) -> None:
         """Tell the children which states will be wanted, and how far that is known."""
-        todo = list(self.sequence)
+        upto = self.announced
         if self.options.pipeline:
-            upto = len(todo)
-        else:  # one at a time, and not while it may still be coalesced
-            upto = max(self.announced, 1 if todo and self.state is _NOTHING and not self.away else 0)
-        items = tuple(item for item, _ in todo[self.announced : upto])
-        frontier = before(todo[upto][0].point) if upto < len(todo) else self.limit
-        hidden = [item.point for item, _ in todo[upto:] if item.cause == EVERYTHING]
-        hidden += [item.point for item in self.requests if item.cause == EVERYTHING]
-        calm = min(self.calm, before(min(hidden))) if hidden else self.calm
+            upto = len(self.sequence)
+        elif self.state is _NOTHING and not self.away:  # one at a time, and not while it may still be coalesced
+            upto = max(upto, len(self.first_group()))
+        items = tuple(self.sequence[n][0] for n in range(self.announced, upto))
+        frontier = before(self.sequence[upto][0].point) if upto < len(self.sequence) else self.limit
+        for _ in filter(lambda item: item.cause == EVERYTHING, items):
+            self.hidden.popleft()
+        calm = min(self.calm, before(self.hidden[0])) if self.hidden else self.calm
         self.announced = upto
         request = Request(items, frontier, calm)
         if items or (frontier, calm) != (self.told.frontier, self.told.calm):
@@ -147,16 +152,33 @@ class Inner(Worker):
             for child in self.children:
                 self.send(child.shape.id, request)
 
+    def first_group(self) -> list[tuple[Item, Event | None]]:
+        """The first of the sequence, and what shares its point.
+
+        Independent events of several parts can; so can a request for everything and the event before it. One answer of
+        the children is for all of them, and ``served`` can't tell them apart: they are served together.
+        """
+        return list(takewhile(lambda entry: entry[0].point == self.sequence[0][0].point, self.sequence))
+
     def drop_first(self) -> None:
         """The first of the sequence is done."""
-        self.sequence.popleft()
-        self.announced = max(0, self.announced - 1)
+        item, _ = self.sequence.popleft()
+        if self.announced:
+            self.announced -= 1
+        elif item.cause == EVERYTHING:
+            self.hidden.popleft()
 
     # -- serving it -------------------------------------------------------------------------------------------
 
     def progress(self) -> None:
         self.admit()
         self.announce()
+        self.work()
+        self.give_credit(self.done)
+        self.done.clear()
+
+    def work(self) -> None:
+        """Serve what can be served of the sequence."""
         while not self.away:
             if self.state is _NOTHING:
                 if not self.sequence or not self.announced or not self.gather():
@@ -185,11 +207,13 @@ class Inner(Worker):
 
     def may_coalesce(self) -> bool:
         """Whether the next of the sequence can be served with the state as it is here."""
-        item, event = self.sequence[0]
+        point = self.sequence[0][0].point
+        if point == self.served:
+            return True
         if not self.options.coalesce or any(child.shape.hands_over for child in self.children):
             return False
-        cause = EVERYTHING if event is None else item.cause
-        return all(child.clear.get(cause, START) >= item.point for child in self.children)
+        causes = [EVERYTHING if event is None else item.cause for item, event in self.first_group()]
+        return all(child.clear.get(cause, START) >= point for child in self.children for cause in causes)
 
     def serve(self) -> None:
         """Process the first of the sequence: an own event, or a request of the parent."""
@@ -199,6 +223,7 @@ class Inner(Worker):
         if event is not None:
             self.state = Run([item.point], [event]).fold(self.shape.kind, self.state, self.emit)
             self.counting.events += 1
+            self.done[self.origins.popleft()] += 1
             return
         clear = self.clear()
         state, self.state, self.away = self.state, _NOTHING, True
@@ -222,8 +247,9 @@ class Inner(Worker):
     def clear(self) -> dict[Cause, Point]:
         """What the parent may rely on while it has the state."""
         own = self.known
-        pending = [item.point for item, event in self.sequence if event is not None]
-        pending += [queue.first for queue in self.queues.values() if queue.first is not None]
+        pending = [queue.first for queue in self.queues.values() if queue.first is not None]
+        if self.origins:
+            pending.append(next(item.point for item, event in self.sequence if event is not None))
         if pending:
             own = min(own, before(min(pending)))
         return {
@@ -234,7 +260,7 @@ class Inner(Worker):
 
     @property
     def waiting(self) -> int:
-        return sum(queue.length for queue in self.queues.values()) + sum(e is not None for _, e in self.sequence)
+        return sum(queue.length for queue in self.queues.values()) + len(self.origins)
 
     @property
     def first_waiting(self) -> Point | None:
@@ -242,23 +268,14 @@ class Inner(Worker):
         points += [item.point for item, event in self.sequence if event is not None]
         return min(points, default=None)
 
-    def stall(self) -> Stall | None:
-        first = self.first_waiting
-        points = [first] if first is not None else []
-        points += [item.point for item, _ in self.sequence] + [item.point for item in self.requests]
-        if not points:
-            return None
-        point = min(points)
-        what = f"what is at {tuple(point)}"
-        if self.away:
-            return Stall(self.id, f"its state from {self.shape.parent}", what)
-        for part, queue in self.queues.items():
-            if queue.frontier < point:
-                return Stall(self.id, f"{part[0]}[{part[1]}], which is at {tuple(queue.frontier)},", what)
-        if self.parent_frontier < point:
-            return Stall(self.id, f"word from {self.shape.parent}, which is at {tuple(self.parent_frontier)},", what)
-        missing = [c.shape.id for c in self.children if c.state is _NOTHING and not c.responses]
-        return Stall(self.id, f"the states of {', '.join(missing)}", what)
+    def wanted(self) -> list[Point]:
+        return [item.point for item, _ in self.sequence] + [item.point for item in self.requests]
+
+    def absent(self) -> str | None:
+        return "its state" if self.away else None
+
+    def fed_by(self) -> list[tuple[PartId, Queue]]:
+        return list(self.queues.items())
 
     def holdings(self) -> list[Any]:
         held = [self.state, *(child.state for child in self.children)]

@@ -3,7 +3,7 @@
 Rules 3, 4, 5, 7 and 8 of the design::
 
     release   a component K goes on up to the least of its frontiers, its parent's frontier (if an ancestor's tag
-              matters to K), and just before the first request that K depends on
+              matters to K), and the first request that K depends on; an event at its very point is independent
     answer    the request at p is answered when everything up to p has come and has been processed, that which does
               not depend on it included; then the leaf waits for its state, unless it hands over
     clear[c]  the least bound of the components that depend on c
@@ -16,10 +16,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from flumina.order import END, Point
-from flumina.runtime.mailbox import Component, before
-from flumina.runtime.messages import Cause, Data, Handback, Item, Request, Response
+from flumina.runtime.mailbox import Component, Queue
+from flumina.runtime.messages import Cause, Data, Handback, Item, PartId, Request, Response
 from flumina.runtime.topology import WorkerShape
-from flumina.runtime.worker import Stall, Worker
+from flumina.runtime.worker import Worker
 from flumina.schema import Schema
 
 _NOTHING = object()
@@ -38,7 +38,7 @@ class Leaf(Worker):
     def on_data(self, message: Data) -> None:
         for component in self.components:
             if message.part in component.queues:
-                component.put(message.part, message.run, message.frontier)
+                component.put(message.part, self.stamped(message.run), message.frontier)
 
     def on_request(self, message: Request) -> None:
         self.requests.extend(message.items)
@@ -65,13 +65,15 @@ class Leaf(Worker):
             self.counting.events += len(run)
             self.counting.runs += 1
             self.give_credit(taken)
+            for queue in component.queues.values():
+                self.taken(queue)
 
     def bound(self, component: Component) -> Point:
         """How far a component may go, its own frontiers aside."""
         bound = self.calm if component.shape.free else min(self.calm, self.parent_frontier)
         for item in self.requests:
             if item.cause in component.shape.causes:
-                return min(bound, before(item.point))
+                return min(bound, item.point)  # an event at that very point does not depend on the request
         return bound
 
     def caught_up(self, point: Point) -> bool:
@@ -105,23 +107,14 @@ class Leaf(Worker):
     def first_waiting(self) -> Point | None:
         return min((c.first for c in self.components if c.first is not None), default=None)
 
-    def stall(self) -> Stall | None:
-        waiting = self.first_waiting
-        if waiting is None and not self.requests:
-            return None
-        what = (
-            f"the event at {tuple(waiting)}"
-            if waiting is not None
-            else f"the request at {tuple(self.requests[0].point)}"
-        )
-        if self.state is _NOTHING:
-            return Stall(self.id, f"its state from {self.shape.parent}", what)
-        point = waiting if waiting is not None else self.requests[0].point
-        for component in self.components:
-            for part, queue in component.queues.items():
-                if queue.frontier < point:
-                    return Stall(self.id, f"{part[0]}[{part[1]}], which is at {tuple(queue.frontier)},", what)
-        return Stall(self.id, f"word from {self.shape.parent}, which is at {tuple(self.parent_frontier)},", what)
+    def wanted(self) -> list[Point]:
+        return [item.point for item in self.requests]
+
+    def absent(self) -> str | None:
+        return "its state" if self.state is _NOTHING else None
+
+    def fed_by(self) -> list[tuple[PartId, Queue]]:
+        return [entry for component in self.components for entry in component.queues.items()]
 
     def holdings(self) -> list[Any]:
         return [] if self.state is _NOTHING else [self.state]

@@ -26,6 +26,8 @@ class Queue:
         self.runs: deque[Run] = deque()
         self.frontier = START
         self.length = 0
+        self.arrivals: list[tuple[int, float]] = []
+        """How many events were taken that had arrived when, since somebody last asked."""
 
     def put(self, run: Run, frontier: Point) -> None:
         """Add a run behind those that wait."""
@@ -36,12 +38,22 @@ class Queue:
             self.length += len(run)
         self.frontier = frontier
 
+    def put_sorted(self, run: Run) -> None:
+        """Add a run whose events may lie among those that wait."""
+        self.length += len(run)
+        if self.runs and self.runs[-1].last > run.first:
+            run = merged([*self.runs, run])
+            self.runs.clear()
+        self.runs.append(run)
+
     def take(self, bound: Point) -> Run:
         """Remove and return all events at or before a point."""
         taken: list[Run] = []
         while self.runs and self.runs[0].first <= bound:
             head, rest = self.runs.popleft().cut(bound)
             taken.append(head)
+            if head.arrived is not None:
+                self.arrivals.append((len(head), head.arrived))
             if rest:
                 self.runs.appendleft(rest)
                 break

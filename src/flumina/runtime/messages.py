@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from flumina.order import Point
 from flumina.runtime.run import Run
+from flumina.tagsets import Key
 
 EVERYTHING = ("*", "*")
 """The cause that depends on all events: snapshots and the end of the run."""
@@ -34,10 +35,11 @@ PartId = tuple[str, int]
 
 
 class Item(NamedTuple):
-    """A point at which a worker's state is wanted, and why."""
+    """A point at which a worker's state is wanted, and why; that of one key only, where ``key`` is given."""
 
     point: Point
     cause: Cause
+    key: Key = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """The state of a subtree at a point.
+    """The state of a subtree (or of one key in it) at a point.
 
     ``clear[c]``: every event of the subtree that depends on cause c and lies at or before this bound is in the state,
     and no other will come.
@@ -72,14 +74,16 @@ class Response:
     point: Point
     state: Any
     clear: Mapping[Cause, Point]
+    key: Key = None
 
 
 @dataclass(frozen=True, slots=True)
 class Handback:
-    """A subtree's part of the state after everything up to ``served`` that it was asked for has been applied."""
+    """A subtree's part of the state (or of one key's) after all that was asked for up to ``served``."""
 
     state: Any
     served: Point
+    key: Key = None
 
 
 @dataclass(frozen=True, slots=True)

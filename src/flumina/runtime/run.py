@@ -7,7 +7,7 @@ order O, and the rest of the runtime does not know which it has.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import merge as heap_merge
 from operator import itemgetter
@@ -19,7 +19,7 @@ from flumina.definition import State, StateKind, fold, fold_batch
 from flumina.emit import Emit
 from flumina.events import Event
 from flumina.order import Point
-from flumina.tagsets import TagSet
+from flumina.tagsets import Key, TagSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,8 @@ class Run:
     points: Sequence[Point] = ()
     events: Sequence[Event] = ()
     batch: Batch | None = None
+    arrived: float | None = None
+    """When a worker got it, if somebody tells the time."""
 
     def __len__(self) -> int:
         return len(self.points) if self.batch is None else len(self.batch)
@@ -54,22 +56,57 @@ class Run:
             return self, EMPTY
         if self.batch is None:
             at = bisect_right(self.points, bound)
-            return Run(self.points[:at], self.events[:at]), Run(self.points[at:], self.events[at:])
-        at = _count_up_to(self.batch, bound)
-        return Run(batch=self.batch.slice(0, at)), Run(batch=self.batch.slice(at, len(self.batch)))
+            return (
+                Run(self.points[:at], self.events[:at], arrived=self.arrived),
+                Run(self.points[at:], self.events[at:], arrived=self.arrived),
+            )
+        at = self.batch.count_up_to(bound)
+        return (
+            Run(batch=self.batch.slice(0, at), arrived=self.arrived),
+            Run(batch=self.batch.slice(at, len(self.batch)), arrived=self.arrived),
+        )
 
     def only(self, tags: TagSet) -> Run:
         """The events of these tags, whatever their keys."""
         names = set(tags.tags)
         if self.batch is None:
             kept = [(p, e) for p, e in zip(self.points, self.events, strict=True) if e.tag.name in names]
-            return Run([p for p, _ in kept], [e for _, e in kept]) if len(kept) < len(self.points) else self
+            return (
+                Run([p for p, _ in kept], [e for _, e in kept], None, self.arrived) if len(kept) < len(self) else self
+            )
         numbers = [number for number, tag in enumerate(self.batch.tags) if tag.name in names]
         if len(numbers) == len(self.batch.tags):
             return self
         if self.batch.table_of is None or not numbers:
             return EMPTY
-        return Run(batch=self.batch.take(np.flatnonzero(np.isin(self.batch.table_of, numbers))))
+        rows = np.flatnonzero(np.isin(self.batch.table_of, numbers))
+        return Run(batch=self.batch.take(rows), arrived=self.arrived)
+
+    def divert(self, keys: Collection[Key]) -> tuple[Run, dict[Key, Run]]:
+        """The events of other keys, and those of each of these keys that has some; all tags are keyed."""
+        if not keys:
+            return self, {}
+        if self.batch is None:
+            rest = [(p, e) for p, e in zip(self.points, self.events, strict=True) if e.key not in keys]
+            if len(rest) == len(self.points):
+                return self, {}
+            diverted: dict[Key, tuple[list[Point], list[Event]]] = {}
+            for point, event in zip(self.points, self.events, strict=True):
+                if event.key in keys:
+                    points, events = diverted.setdefault(event.key, ([], []))
+                    points.append(point)
+                    events.append(event)
+            return Run([p for p, _ in rest], [e for _, e in rest]), {k: Run(*both) for k, both in diverted.items()}
+        listed = list(keys)
+        found = self.batch.index_of_keys(listed)
+        if not (found >= 0).any():
+            return self, {}
+        runs = {
+            listed[i]: Run(batch=self.batch.take(np.flatnonzero(found == i)))
+            for i in np.unique(found[found >= 0]).tolist()
+        }
+        rest_rows = np.flatnonzero(found < 0)
+        return Run(batch=self.batch.take(rest_rows)) if len(rest_rows) else EMPTY, runs
 
     def __iter__(self) -> Iterator[tuple[Point, Event]]:
         """(point, event) one by one."""
@@ -93,21 +130,8 @@ def merged(runs: Iterable[Run]) -> Run:
     filled = [run for run in runs if run]
     if len(filled) <= 1:
         return filled[0] if filled else EMPTY
-    if any(run.batch is not None for run in filled):
-        return Run(batch=Batch.merge([run.batch or Batch.of_events(run.events) for run in filled]))
+    streams = next((run.batch.streams for run in filled if run.batch is not None), None)
+    if streams is not None:
+        return Run(batch=Batch.merge([run.batch or Batch.of_events(run.events, streams) for run in filled]))
     pairs = list(heap_merge(*filled, key=itemgetter(0)))
     return Run([point for point, _ in pairs], [event for _, event in pairs])
-
-
-def _count_up_to(batch: Batch, bound: Point) -> int:
-    """How many events of a batch in O lie at or before a point: two binary searches, whatever its length."""
-    low, high = (
-        int(i) for i in (np.searchsorted(batch.ts, bound.ts, "left"), np.searchsorted(batch.ts, bound.ts, "right"))
-    )
-    while low < high:
-        middle = (low + high) // 2
-        if batch.point(middle) <= bound:
-            low = middle + 1
-        else:
-            high = middle
-    return low

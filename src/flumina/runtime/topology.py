@@ -22,6 +22,8 @@ class Options:
     coalesce: bool = True
     pipeline: bool = True
     hand_over: bool = True
+    by_key: bool = True
+    """In a keyed program, ask for the state of one key at a time, and let the other keys go on."""
 
 
 @dataclass(frozen=True)

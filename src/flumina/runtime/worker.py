@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flumina.emit import Chunk, Emit, Row
 from flumina.order import START, Point
+from flumina.runtime.mailbox import Queue
 from flumina.runtime.messages import Credit, Data, Handback, Message, PartId, Request, Response, Stop
-from flumina.runtime.stats import Counting, WorkerStats
+from flumina.runtime.run import Run
+from flumina.runtime.stats import Counting, Wait, WorkerStats
 from flumina.runtime.topology import WorkerShape
 from flumina.schema import Schema
 
@@ -33,6 +35,7 @@ class Stall:
     worker: str
     waits_for: str
     item: str
+    wait: Wait
 
     def __str__(self) -> str:
         return f"{self.worker} waits for {self.waits_for} before {self.item}"
@@ -50,9 +53,15 @@ class Worker(ABC):
         self.parent_frontier: Point = START
         self.calm: Point = START
         self.stopped = False
+        self.measure: Callable[[Any], int] | None = None
+        """How large a state is, for statistics."""
+        self.now: float | None = None
+        self.waits: Wait | None = None
 
-    def handle(self, sender: Address, message: Message) -> Effects:
-        """Take one message and do everything that can be done now."""
+    def handle(self, sender: Address, message: Message, now: float | None = None) -> Effects:
+        """Take one message and do everything that can be done now; ``now`` in seconds, for statistics only."""
+        if now is not None:
+            self.tell_time(now)
         if self.stopped:
             assert self.is_late(sender, message), f"{self.id} was stopped and got {message}"
             return Effects()
@@ -77,6 +86,9 @@ class Worker(ABC):
         if not self.stopped:
             self.progress()
         self.counting.buffered = max(self.counting.buffered, self.waiting)
+        if now is not None:
+            stall = self.stall()
+            self.waits = None if stall is None else stall.wait
         effects, self.effects = self.effects, Effects()
         effects.outputs = self.emit.drain()
         return effects
@@ -85,8 +97,27 @@ class Worker(ABC):
         """Whether a message may arrive after the end because its sender could not know better."""
         return False
 
+    def tell_time(self, now: float) -> None:
+        """Account for the time that has passed."""
+        if self.now is not None and self.waits is not None:
+            self.counting.waited[self.waits] += now - self.now
+        self.now = now
+
+    def stamped(self, run: Run) -> Run:
+        """The run with the time of its arrival, if somebody tells the time."""
+        return run if self.now is None or not run else replace(run, arrived=self.now)
+
+    def taken(self, queue: Queue) -> None:
+        """Account for events that have left a buffer."""
+        arrivals, queue.arrivals = queue.arrivals, []
+        if self.now is not None:
+            for events, arrived in arrivals:
+                self.counting.delayed(self.now - arrived, events)
+
     def send(self, to: Address, message: Message) -> None:
         """Have a message sent after those before it."""
+        if self.measure is not None and isinstance(message, Response | Handback):
+            self.counting.state_bytes += self.measure(message.state)
         self.effects.sends.append((to, message))
 
     def give_credit(self, taken: Mapping[PartId, int]) -> None:
@@ -132,9 +163,34 @@ class Worker(ABC):
     def first_waiting(self) -> Point | None:
         """The first event that has come and was not processed."""
 
-    @abstractmethod
     def stall(self) -> Stall | None:
         """What this worker waits for, if something waits."""
+        first = self.first_waiting
+        points = [*self.wanted(), *((first,) if first is not None else ())]
+        if not points:
+            return None
+        point, parent = min(points), self.shape.parent
+        what, absent = f"what is at {tuple(point)}", self.absent()
+        if absent is not None:
+            return Stall(self.id, f"{absent} from {parent}", what, Wait.STATE)
+        for (stream, part), queue in self.fed_by():
+            if queue.frontier < point:
+                return Stall(self.id, f"{stream}[{part}], which is at {tuple(queue.frontier)},", what, Wait.EVENTS)
+        if self.parent_frontier < point or not self.shape.children:
+            return Stall(self.id, f"word from {parent}, which is at {tuple(self.parent_frontier)},", what, Wait.PARENT)
+        return Stall(self.id, "the states of its children", what, Wait.CHILDREN)
+
+    @abstractmethod
+    def wanted(self) -> list[Point]:
+        """The points of requests that were not served."""
+
+    @abstractmethod
+    def absent(self) -> str | None:
+        """Which state the parent has, if it has one."""
+
+    @abstractmethod
+    def fed_by(self) -> Iterable[tuple[PartId, Queue]]:
+        """The parts that this worker gets events from, and their buffers."""
 
     @abstractmethod
     def holdings(self) -> list[Any]:

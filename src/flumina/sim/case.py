@@ -22,15 +22,6 @@ OutputKey = tuple[str, str, tuple[str, int, str, int]]
 """An output for comparing: its name, its values, and the tag, timestamp, stream and number of the event behind it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """What one part has for one worker: places in the part, points and events."""
-
-    places: Sequence[int]
-    points: Sequence[Point]
-    events: Sequence[Event]
-
-
 @dataclass(frozen=True)
 class Case:
     """Input events in O for each part; ``plan`` says which worker gets which."""
@@ -56,20 +47,6 @@ class Case:
     def receivers(self) -> Mapping[PartId, Sequence[str]]:
         """For each part the workers that must learn its frontier."""
         return {part: [self.plan.workers[n].id for n in self.router.receivers(*part)] for part in self.parts}
-
-    @cached_property
-    def lanes(self) -> Mapping[PartId, Mapping[str, Lane]]:
-        """For each part what it has for each of its receivers."""
-        found: dict[PartId, dict[str, Lane]] = {}
-        for part, entries in self.parts.items():
-            places: dict[str, list[int]] = {receiver: [] for receiver in self.receivers[part]}
-            for place, receiver in enumerate(self.routes[part]):
-                places[receiver].append(place)
-            found[part] = {
-                receiver: Lane(mine, [entries[i][0] for i in mine], [entries[i][1] for i in mine])
-                for receiver, mine in places.items()
-            }
-        return found
 
     @cached_property
     def ranks(self) -> Mapping[str, int]:

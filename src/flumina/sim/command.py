@@ -48,7 +48,7 @@ def add_parser(subparsers: Any) -> None:  # noqa: ANN401 -- argparse has no publ
     parser.add_argument("--seed", type=int, metavar="N", help="this run only")
     parser.add_argument("--events", type=int, default=60, metavar="N", help="events in a run (default 60)")
     parser.add_argument("--no-faults", action="store_true", help="nothing crashes")
-    for switch in ("coalesce", "pipeline", "hand-over"):
+    for switch in ("coalesce", "pipeline", "hand-over", "by-key"):
         parser.add_argument(f"--no-{switch}", action="store_true", help=f"switch off: {switch}")
     parser.add_argument("--trace", action="store_true", help="with --seed: tell the run step by step")
     parser.set_defaults(run=run)
@@ -98,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _command(args: argparse.Namespace) -> str:
     """The command line without its seeds."""
-    switches = [f"--no-{word}" for word in ("coalesce", "pipeline", "hand-over", "faults")]
+    switches = [f"--no-{word}" for word in ("coalesce", "pipeline", "hand-over", "by-key", "faults")]
     given = [switch for switch in switches if getattr(args, switch[2:].replace("-", "_"))]
     words = ["flumina sim", *([args.program] if args.program else []), "--events", str(args.events), *given]
     return " ".join(words)
@@ -106,7 +106,7 @@ def _command(args: argparse.Namespace) -> str:
 
 def _setting(args: argparse.Namespace) -> Setting:
     options = None
-    if args.no_coalesce or args.no_pipeline or args.no_hand_over:
-        options = Options(not args.no_coalesce, not args.no_pipeline, not args.no_hand_over)
+    if args.no_coalesce or args.no_pipeline or args.no_hand_over or args.no_by_key:
+        options = Options(not args.no_coalesce, not args.no_pipeline, not args.no_hand_over, not args.no_by_key)
     program = None if args.program is None else define(load_program(args.program))
     return Setting(program, args.events, options, not args.no_faults)

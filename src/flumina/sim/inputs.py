@@ -6,26 +6,14 @@ from collections.abc import Mapping, Sequence
 from random import Random
 
 from flumina.check.choices import Choices
-from flumina.check.values import value
+from flumina.check.values import KEYS, value
 from flumina.definition import Definition
+from flumina.events import Tag
 from flumina.order import Point
 from flumina.plan.tree import StreamShape
 from flumina.runtime.messages import PartId
-from flumina.sim.case import Case, Entry
-from flumina.sim.plans import keys_of, random_plan, random_streams
-
-_TRIES = 6
-"""How often other streams are tried before a plan of a single leaf is taken."""
-
-
-def random_case(random: Random, definition: Definition, events: int = 60) -> Case:
-    """A random plan for a program and random input for it; seldom a plan with nobody to talk to."""
-    for _ in range(_TRIES):
-        shapes = random_streams(random, definition)
-        plan = random_plan(random, definition, shapes)
-        if len(plan) > 1 or random.random() < 0.05:
-            break
-    return Case(definition, plan, random_input(random, definition, shapes, events))
+from flumina.sim.case import Entry
+from flumina.tagsets import Key
 
 
 def random_input(
@@ -54,3 +42,9 @@ def random_input(
     for entries in made.values():
         entries.sort(key=lambda entry: entry[0])
     return made
+
+
+def keys_of(tag: Tag) -> Sequence[Key]:
+    """The keys that events of a keyed tag are given: few enough that they meet."""
+    assert tag.key is not None
+    return sorted(tag.finite_keys, key=repr) if tag.finite_keys else KEYS[tag.key.type]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
 
+from flumina.events import Event
 from flumina.order import END, START, Point
 from flumina.runtime.messages import Data, Message, PartId
 from flumina.runtime.run import EMPTY, Run
 from flumina.runtime.worker import Address
-from flumina.sim.case import Case
+from flumina.sim.case import Entry
 
 Link = tuple[Address, Address]
 
@@ -46,25 +49,54 @@ class Network:
         return (*link, message)
 
 
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How far a source goes in one step: so many events, and then perhaps a heartbeat."""
+
+    events: int
+    heartbeat: Point | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """What a part has for one worker: places in the part, points and events."""
+
+    places: Sequence[int]
+    points: Sequence[Point]
+    events: Sequence[Event]
+
+
 class Source:
     """One part: sends its events in order, to every receiver what is for it and to all of them the frontier.
 
     A receiver is sent no more events than it has credits for; one that has none holds the source back.
     """
 
-    def __init__(self, case: Case, part: PartId, start: Point = START, credits_: int = UNLIMITED) -> None:
-        self.part, self.routes, self.lanes = part, case.routes[part], case.lanes[part]
-        self.points = [point for point, _ in case.parts[part]]
-        self.rank = case.ranks[part[0]]
-        self.next = sum(point <= start for point in self.points)
+    def __init__(
+        self,
+        part: PartId,
+        entries: Sequence[Entry],
+        routes: Sequence[str],
+        receivers: Sequence[str],
+        credits_: int = UNLIMITED,
+    ) -> None:
+        self.part, self.entries, self.routes, self.receivers = part, entries, routes, receivers
+        places: dict[str, list[int]] = {receiver: [] for receiver in receivers}
+        for place, receiver in enumerate(routes):
+            places[receiver].append(place)
+        self.lanes = {
+            receiver: Lane(mine, [entries[i][0] for i in mine], [entries[i][1] for i in mine])
+            for receiver, mine in places.items()
+        }
+        self.next = 0
         self.frontier = START
         self.limited = credits_ < UNLIMITED
-        self.credits = dict.fromkeys(self.lanes, credits_)
+        self.credits = dict.fromkeys(receivers, credits_)
 
     @property
     def left(self) -> int:
         """How many events were not sent yet."""
-        return len(self.points) - self.next
+        return len(self.entries) - self.next
 
     @property
     def ended(self) -> bool:
@@ -73,7 +105,7 @@ class Source:
 
     def room(self, most: int) -> int:
         """How many of the next events there are credits for."""
-        stop = min(len(self.points), self.next + most)
+        stop = min(len(self.entries), self.next + most)
         if self.limited:
             left = dict(self.credits)
             for place in range(self.next, stop):
@@ -85,17 +117,20 @@ class Source:
 
     def ready(self) -> bool:
         """Whether something can be sent now."""
-        return self.frontier != END and (self.next == len(self.points) or self.room(1) > 0)
+        return self.frontier != END and (self.next == len(self.entries) or self.room(1) > 0)
 
-    def advance(self, events: int, beat: Point | None = None) -> list[tuple[str, Data]]:
+    def advance(self, cut: Cut) -> list[tuple[str, Data]]:
         """Send the next events, and behind them the frontier, or a heartbeat that promises more."""
+        events, beat = cut.events, cut.heartbeat
         start, stop = self.next, self.next + events
         self.next = stop
         if events:
-            self.frontier = self.points[stop - 1]
+            self.frontier = self.entries[stop - 1][0]
         if beat is not None:
             assert self.frontier <= beat, "a frontier never goes back"
-            assert stop == len(self.points) or beat < self.points[stop], "a heartbeat promises no more than is true"
+            assert stop == len(self.entries) or beat < self.entries[stop][0], (
+                "a heartbeat keeps its word"
+            )
             self.frontier = beat
         sends = []
         for receiver, lane in self.lanes.items():

@@ -6,12 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from flumina.check.values import KEYS
 from flumina.definition import Definition
 from flumina.events import Tag
 from flumina.plan.tree import Itag, Plan, StreamShape, Worker, merged
+from flumina.sim.case import Case
 from flumina.sim.coverage import INDEPENDENT_CHILD, SINGLE, TAGGED_INNER, UNTAGGED_ROOT, traits
-from flumina.tagsets import Key, KeySet, TagSet
+from flumina.sim.inputs import keys_of, random_input
+from flumina.tagsets import KeySet, TagSet
+
+_STREAMS = 6
+"""How often other streams are tried before a plan of a single leaf is taken."""
 
 _TRIES = 12
 """How many plans are made before one without the wanted trait is taken."""
@@ -27,6 +31,16 @@ class _Atom:
 
     def itag(self) -> Itag:
         return Itag(self.stream, frozenset({self.part}), self.tags)
+
+
+def random_case(random: Random, definition: Definition, events: int = 60) -> Case:
+    """A random plan for a program and random input for it; seldom a plan with nobody to talk to."""
+    for _ in range(_STREAMS):
+        shapes = random_streams(random, definition)
+        plan = random_plan(random, definition, shapes)
+        if len(plan) > 1 or random.random() < 0.05:
+            break
+    return Case(definition, plan, random_input(random, definition, shapes, events))
 
 
 def random_streams(random: Random, definition: Definition) -> list[StreamShape]:
@@ -86,12 +100,6 @@ def key_pieces(random: Random, tag: Tag) -> list[KeySet]:
     named = random.sample(list(keys_of(tag)), random.randint(1, 2))
     pieces = [*(KeySet.of(key) for key in named), tag.universe - KeySet.of(*named)]
     return [keys for keys in pieces if not keys.is_empty()]
-
-
-def keys_of(tag: Tag) -> Sequence[Key]:
-    """The keys that events of a keyed tag are given: few enough that they meet."""
-    assert tag.key is not None
-    return sorted(tag.finite_keys, key=repr) if tag.finite_keys else KEYS[tag.key.type]
 
 
 @dataclass

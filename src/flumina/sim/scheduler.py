@@ -20,7 +20,7 @@ from flumina.runtime.worker import Address, Effects, Worker
 from flumina.sim.case import Case, OutputKey, output_keys
 from flumina.sim.draw import Draw
 from flumina.sim.ledger import Ledger, SimulationError
-from flumina.sim.network import Network, Source
+from flumina.sim.network import Cut, Network, Source
 from flumina.sim.weather import CALM, Weather
 from flumina.state import copied, same
 
@@ -78,12 +78,17 @@ class Simulation:
         self.start = START if resume is None else resume.point
         self.coordinator = Coordinator(case.plan.root.id, state, snapshots, self.start)
         self.network = Network()
-        self.ledger = Ledger(self.workers, self.weather.credits)
-        self.sources = {part: Source(case, part, self.start, self.weather.credits) for part in case.parts}
+        self.ledger = Ledger(self.workers)
+        self.sources = {part: self._source(part) for part in case.parts}
         self.ready = [part for part, source in self.sources.items() if source.ready()]
         self.rows: list[Row | Chunk] = []
         self.steps = 0
         self.perform(COORDINATOR, self.coordinator.begin())
+
+    def _source(self, part: PartId) -> Source:
+        entries, routes = self.case.parts[part], self.case.routes[part]
+        skip = sum(point <= self.start for point, _ in entries)
+        return Source(part, entries[skip:], routes[skip:], self.case.receivers[part], self.weather.credits)
 
     def perform(self, sender: Address, effects: Effects) -> None:
         """Put messages on their way and collect outputs."""
@@ -94,8 +99,11 @@ class Simulation:
                 self.network.send(sender, receiver, message)
                 continue
             self.ledger.credited(message.part, str(sender), message.events)
-            if self.sources[message.part].limited:
+            source = self.sources[message.part]
+            if source.limited:
                 self.network.send(sender, receiver, message)
+            else:  # nobody waits for it
+                source.credits[str(sender)] += message.events
 
     def step(self) -> bool:
         """Let one thing happen; False when nothing can."""
@@ -165,19 +173,20 @@ class Simulation:
             beat = self.beat(source, events)
             if beat is None and not events:
                 events = source.room(1)
-        for receiver, data in source.advance(events, beat):
-            self.ledger.fed(part, receiver, len(data.run), source.credits[receiver])
+        for receiver, data in source.advance(Cut(events, beat)):
+            if source.credits[receiver] < 0:
+                raise SimulationError(f"{part} sent {receiver} more than it has credits for")
             self.network.send(part, receiver, data)
         if not source.ready():
             self.ready.remove(part)
 
     def beat(self, source: Source, events: int) -> Point | None:
         """A heartbeat that the next event allows."""
-        following = source.points[source.next + events]
-        floor = source.points[source.next + events - 1] if events else source.frontier
+        following = source.entries[source.next + events][0]
+        floor = source.entries[source.next + events - 1][0] if events else source.frontier
         low = max(floor.ts, self.case.in_order[0][0].ts - 1)
         ts = low + self.draw.below(following.ts - low) if following.ts > low else low
-        beat = heartbeat(ts, source.rank)
+        beat = heartbeat(ts, self.case.ranks[source.part[0]])
         return beat if floor <= beat < following else None
 
     def check_prompt(self) -> None:
@@ -201,6 +210,9 @@ class Simulation:
             if worker.waiting or not worker.stopped:
                 raise SimulationError(f"{worker.id} is left with {worker.waiting} events, stopped: {worker.stopped}")
         self.ledger.check_end()
+        for source in self.sources.values():
+            if set(source.credits.values()) != {self.weather.credits} and source.credits:
+                raise SimulationError(f"{source.part} has not all its credits back: {source.credits}")
         return self.outcome()
 
     def outcome(self) -> Outcome:

@@ -6,7 +6,7 @@ Neighbouring seeds share what is slow to make: 32 of them a program, 4 of them a
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
 
@@ -18,8 +18,7 @@ from flumina.runtime.topology import Options
 from flumina.sim.case import Case
 from flumina.sim.draw import Draw
 from flumina.sim.faults import Crash, run
-from flumina.sim.inputs import random_case
-from flumina.sim.plans import random_plan
+from flumina.sim.plans import random_case, random_plan
 from flumina.sim.programs import random_program
 from flumina.sim.scheduler import Build, Outcome, Witness
 from flumina.sim.weather import Weather, random_weather
@@ -106,17 +105,18 @@ def _options(random: Random) -> Options:
     """Everything on in half of the runs, else any switches."""
     if random.random() < 0.5:
         return Options()
-    coalesce, pipeline, hand_over = (random.random() < 0.5 for _ in range(3))
-    return replace(Options(), coalesce=coalesce, pipeline=pipeline, hand_over=hand_over)
+    coalesce, pipeline, hand_over, by_key = (random.random() < 0.5 for _ in range(4))
+    return Options(coalesce, pipeline, hand_over, by_key)
 
 
 def _snapshots(random: Random, case: Case) -> tuple[Point, ...]:
-    """In half of the runs up to three points: between two timestamps, or between two streams at one timestamp."""
+    """In half of the runs up to three points: at an event, or behind all of a timestamp (of all streams, or some)."""
     entries = case.in_order
     if not entries or random.random() < 0.5:
         return ()
-    times = [random.choice(entries)[0].ts for _ in range(random.randint(1, 3))]
-    return tuple(sorted({heartbeat(ts, random.randint(0, len(case.plan.streams))) for ts in times}))
+    chosen = [random.choice(entries)[0] for _ in range(random.randint(1, 3))]
+    behind = len(case.plan.streams)
+    return tuple(sorted({p if random.random() < 0.5 else heartbeat(p.ts, random.randint(0, behind)) for p in chosen}))
 
 
 def _crash(random: Random, case: Case) -> Crash:

@@ -1,3 +1,4 @@
+import math
 import random
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,6 +14,7 @@ from flumina.plan.atoms import Graph, atoms
 from flumina.plan.optimise.cost import cost, judge_for
 from flumina.plan.optimise.packing import Node
 from flumina.plan.optimise.polish import Tree, is_valid, neighbours, ones, reach
+from flumina.program import define
 from flumina.tagsets import KeySet
 
 
@@ -186,3 +188,18 @@ def test_never_worse_than_greedy_or_sequential_by_its_own_model(workers: int) ->
         for name in ("cost", "greedy", "sequential")
     }
     assert costs["cost"].load <= 1.01 * min(costs["greedy"].load, costs["sequential"].load)
+
+
+@pytest.mark.parametrize("leaves", [2, 4, 8, 16, 64])
+@pytest.mark.parametrize("program", [ValueBarrier, Fraud], ids=lambda p: p.__name__)
+def test_trees_are_balanced(program: type[fl.Program], leaves: int) -> None:
+    """The original builds chains of depth n - 1; ours are about as deep as the logarithm.
+
+    One level more where that pays: workers at one place talk for nothing, so the root's place may hold several levels.
+    """
+    many, rare = (name for name in define(program).tags)
+    streams = [Source("many", {many: 1e6 * leaves}, parts=leaves), Source("rare", {rare: 1.0})]
+    plan = make_plan(program, streams, workers=leaves)
+    assert len(plan.leaves) == leaves
+    assert plan.depth <= math.log2(leaves) + 1
+    assert make_plan(program, streams, workers=leaves, optimiser="greedy").depth == math.log2(leaves)

@@ -29,7 +29,7 @@ DEFAULT_SLOTS = 8
 """How many leaves are considered where nobody says how many could run."""
 
 _MANY = 2000
-"""With more atoms than this, only the two most promising orders of removal are tried."""
+"""With more atoms than this, fewer trees are tried: two orders of removal, and every other number of leaves."""
 
 _EXACT_TAGS = 4
 """With more tags than this, not all their orders are tried."""
@@ -94,7 +94,8 @@ def _divisions(inputs: Inputs, leaves: int) -> Iterator[list[Atom]]:
     whole = atoms(inputs)
     yield whole
     if leaves > 1 and any(not atom.keys.is_finite for atom in whole):
-        yield atoms(inputs, leaves)
+        if len(whole) <= _MANY:
+            yield atoms(inputs, leaves)
         yield atoms(inputs, 4 * leaves)
 
 
@@ -102,7 +103,7 @@ def _trees(graph: Graph, leaves: int) -> Iterator[Node]:
     divided = [hierarchy(graph, order) for order in _orders(graph)]
     for components in _distinct([*divided, _best_of(divided)]):
         most = min(leaves, sum(component.leaves for component in components))
-        for count in _counts(most):
+        for count in _counts(most, step=4 / 3 if len(graph.atoms) <= _MANY else 2):
             yield tree_of(components, count, graph.atoms)
 
 
@@ -157,10 +158,10 @@ def _shape(component: Component) -> tuple[object, ...]:
     return (frozenset(component.top), frozenset(_shape(part) for part in component.parts))
 
 
-def _counts(most: int) -> list[int]:
-    """Numbers of leaves worth trying: all small ones, then in steps of about a third."""
+def _counts(most: int, step: float) -> list[int]:
+    """Numbers of leaves worth trying: small ones one by one, then in steps by this factor."""
     counts, count = [], 1
     while count < most:
         counts.append(count)
-        count = max(count + 1, count * 4 // 3)
+        count = max(count + 1, int(count * step))
     return [*counts, most]

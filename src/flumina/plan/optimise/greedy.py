@@ -22,7 +22,8 @@ def greedy(inputs: Inputs, slots: int | None = None) -> Plan:
     inputs.require_rates("greedy")
     pieces, components = _divide(inputs, buckets=1)
     most = sum(component.leaves for component in components)
-    if slots is not None and (most < slots or _lopsided(components, slots)):
+    unbounded = any(not piece.keys.is_finite for piece in pieces)
+    if slots is not None and unbounded and (most < slots or _lopsided(components, slots)):
         # Four pieces for each worker, so that they can make up for differences between hot keys.
         finer, of_finer = _divide(inputs, buckets=4 * slots)
         if sum(component.leaves for component in of_finer) > most:

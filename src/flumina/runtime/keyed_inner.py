@@ -1,0 +1,380 @@
+"""Inner workers of keyed programs: one small protocol for each key, all at once.
+
+An own event or a request of the parent concerns one key; only that key's state is asked for, joined and handed back,
+and only children that have events of that key are asked. Keys for which nobody below has events live here. A request
+for everything waits until all that lies before it is settled, and holds up what lies behind it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections import deque
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from flumina.definition import fold
+from flumina.events import Event
+from flumina.keyed import Lifted
+from flumina.keymap import KeyMap
+from flumina.order import END, START, Point
+from flumina.runtime.mailbox import Queue, before
+from flumina.runtime.messages import EVERYTHING, Cause, Data, Handback, Item, Message, PartId, Request, Response, Stop
+from flumina.runtime.topology import Options, WorkerShape
+from flumina.runtime.worker import Address, Worker
+from flumina.schema import Schema
+from flumina.tagsets import Key
+
+_NOTHING = object()
+Entry = tuple[Item, Event | None]
+"""Something to serve: an own event, or (without one) a request of the parent."""
+
+
+class Busy:
+    """A key with something to serve, or whose state is not where it belongs."""
+
+    def __init__(self, sides: tuple[int, ...]) -> None:
+        self.sides = sides
+        self.entries: deque[Entry] = deque()
+        self.responses: dict[int, deque[Response]] = {side: deque() for side in sides}
+        self.halves: dict[int, Any] = {}
+        """States of children that have come, by side."""
+        self.answered = dict.fromkeys(sides, START)
+        self.clear = dict.fromkeys(sides, START)
+        self.state: Any = _NOTHING
+        self.away = False
+        self.served = START
+        self.asked = 0
+        """How many of the entries the children have been asked for."""
+        self.expected = 0
+        """How many answers of children that hand over are still to come."""
+
+
+class KeyedInner(Worker):
+    """A worker with two children, for many keys."""
+
+    def __init__(self, shape: WorkerShape, outputs: Mapping[str, Schema], options: Options, lifted: Lifted) -> None:
+        super().__init__(shape, outputs)
+        self.options, self.lifted = options, lifted
+        self.queues: dict[PartId, Queue] = {part: Queue() for part in shape.parts}
+        self.requests: list[Item] = []
+        self.sequence: deque[Entry] = deque()
+        """What is settled but waits behind a request for everything."""
+        self.barrier: Item | None = None
+        """The request for everything that comes next; the children have been asked, and wait for our frontier."""
+        self.gathered: dict[int, KeyMap] = {}
+        """All states of a child, by side, while everything is being gathered."""
+        self.busy: dict[Key, Busy] = {}
+        self.local: KeyMap = lifted.init()
+        """States of keys that nobody below has events of."""
+        self.kept: tuple[KeyMap, KeyMap] = (lifted.init(), lifted.init())
+        """States kept for children that hand over, by side."""
+        self.started = False
+        self.away = True
+        self.told = (START, START)
+        self.outgoing: tuple[list[Item], list[Item]] = ([], [])
+        self.touched: set[Key] = set()
+        """Keys for which something has happened that was not looked at yet."""
+        self.sides_of = lru_cache(maxsize=65536)(self._sides_of)
+
+    # -- what comes in ----------------------------------------------------------------------------------------
+
+    def on_data(self, message: Data) -> None:
+        self.queues[message.part].put(self.stamped(message.run), message.frontier)
+
+    def on_request(self, message: Request) -> None:
+        for item in message.items:  # of different keys, they may come in another order than O
+            insort(self.requests, item, key=lambda other: (other.point, other.cause == EVERYTHING))
+
+    def on_response(self, child: str, message: Response) -> None:
+        side = 0 if self.shape.children[0].id == child else 1
+        if message.key is None:
+            self.gathered[side] = message.state
+        else:
+            self.busy[message.key].responses[side].append(message)
+            self.touched.add(message.key)
+
+    def on_handback(self, message: Handback) -> None:
+        if message.key is None:
+            assert self.away, f"{self.id} was given all states while it has them"
+            self.away = False
+            self.spread(message.state, message.served)
+            return
+        busy = self.busy[message.key]
+        assert busy.away, f"{self.id} was given the state of {message.key!r} while it has it"
+        busy.away, busy.state = False, message.state
+        busy.served = max(busy.served, message.served)
+        while busy.entries and busy.entries[0][1] is None and busy.entries[0][0].point <= message.served:
+            busy.entries.popleft()
+            busy.asked = max(0, busy.asked - 1)
+        self.touched.add(message.key)
+
+    def on_stop(self) -> None:
+        for child in self.shape.children:
+            self.send(child.id, Stop())
+
+    def is_late(self, sender: Address, message: Message) -> bool:
+        return isinstance(message, Response) and any(c.id == sender and c.hands_over for c in self.shape.children)
+
+    # -- the sequence -----------------------------------------------------------------------------------------
+
+    @property
+    def known(self) -> Point:
+        """All own events up to this point have come."""
+        return min((queue.frontier for queue in self.queues.values()), default=END)
+
+    def admit(self) -> None:
+        """Move what is settled into the sequence, in O, and from there to the keys it concerns."""
+        limit = min(self.known, self.parent_frontier)
+        new: list[Entry] = []
+        for part, queue in self.queues.items():
+            run = queue.take(limit)
+            new += [(Item(point, (self.id, event.tag.name), event.key), event) for point, event in run]
+            if run:
+                self.give_credit({part: len(run)})
+                self.taken(queue)
+        settled = bisect_right(self.requests, limit, key=lambda item: item.point)
+        new += [(item, None) for item in self.requests[:settled]]
+        del self.requests[:settled]
+        new.sort(key=lambda entry: entry[0].point)
+        self.sequence.extend(new)
+        while self.sequence and self.barrier is None:
+            item, event = self.sequence.popleft()
+            if item.cause == EVERYTHING:
+                self.barrier = item
+                for items in self.outgoing:
+                    items.append(item)
+                break
+            self.enqueue(item, event)
+
+    def enqueue(self, item: Item, event: Event | None) -> None:
+        """Give something to serve to its key, and ask the children that have that key."""
+        busy = self.busy.setdefault(item.key, Busy(self.sides_of(item.key)))
+        busy.entries.append((item, event))
+        self.touched.add(item.key)
+        if self.options.pipeline:
+            self.ask(busy)
+
+    def ask(self, busy: Busy) -> None:
+        """Ask the children that have a key for its state at the next thing to serve."""
+        first = busy.entries[busy.asked][0].point
+        while busy.asked < len(busy.entries) and busy.entries[busy.asked][0].point == first:
+            for side in busy.sides:
+                self.outgoing[side].append(busy.entries[busy.asked][0])
+                busy.expected += self.shape.children[side].hands_over
+            busy.asked += 1
+
+    def announce(self) -> None:
+        """Tell the children which states will be wanted, and how far that is known."""
+        limit = min(self.known, self.parent_frontier)
+        unasked = [busy.entries[busy.asked][0].point for busy in self.busy.values() if busy.asked < len(busy.entries)]
+        unasked += [self.sequence[0][0].point] if self.sequence else []
+        hidden = [item.point for item, _ in self.sequence if item.cause == EVERYTHING]
+        hidden += [item.point for item in self.requests if item.cause == EVERYTHING]
+        frontier = min(limit, before(min(unasked))) if unasked else limit
+        calm = min(self.calm, before(min(hidden))) if hidden else self.calm
+        changed = (frontier, calm) != self.told
+        self.told = (frontier, calm)
+        for side, child in enumerate(self.shape.children):
+            if changed or self.outgoing[side]:
+                self.send(child.id, Request(tuple(self.outgoing[side]), frontier, calm))
+        self.outgoing = ([], [])
+
+    def _sides_of(self, key: Key) -> tuple[int, ...]:
+        """The children that have events of a key."""
+        return tuple(side for side, child in enumerate(self.shape.children) if child.tags.has_key(key))
+
+    # -- serving it -------------------------------------------------------------------------------------------
+
+    def progress(self) -> None:
+        while True:
+            self.admit()
+            touched, self.touched = (self.touched, set()) if not self.away else (set(), self.touched)
+            for key in touched:
+                self.advance(key)
+            self.announce()
+            if self.barrier is None or self.away or not self.settled():
+                return
+            self.answer_everything(self.barrier)
+
+    def advance(self, key: Key) -> None:
+        """Serve what can be served for one key."""
+        busy = self.busy[key]
+        while not busy.away:
+            if busy.state is _NOTHING:
+                if busy.entries and not busy.asked:
+                    self.ask(busy)
+                if not busy.entries or not self.gather(key, busy):
+                    break
+                self.serve(key, busy)
+            elif busy.entries and self.may_coalesce(busy):
+                self.counting.coalesced += 1
+                self.serve(key, busy)
+            else:
+                self.hand_back(key, busy)
+        self.absorb_late(key, busy)
+        if not (busy.entries or busy.away or busy.expected or any(busy.responses.values())):
+            del self.busy[key]
+
+    def gather(self, key: Key, busy: Busy) -> bool:
+        """Join the states of a key, if all have come for the first thing to serve."""
+        point = busy.entries[0][0].point
+        here = [self.collect(key, busy, side, point) for side in busy.sides]
+        if not all(here):
+            return False
+        if not busy.sides:
+            busy.state = self.local.take_out(key)
+            return True
+        states = [
+            busy.halves.pop(side) if side in busy.halves else self.kept[side].take_out(key) for side in busy.sides
+        ]
+        busy.state = states[0] if len(states) == 1 else self.lifted.one.joins[0].function(*states)
+        self.counting.joins += 1
+        return True
+
+    def collect(self, key: Key, busy: Busy, side: int, point: Point) -> bool:
+        """Take in what a child has sent for this point; whether that is all there is to come for it."""
+        responses = busy.responses[side]
+        if not self.shape.children[side].hands_over:
+            if side not in busy.halves and responses:
+                response = responses.popleft()
+                busy.halves[side], busy.clear[side] = response.state, response.clear[EVERYTHING]
+            return side in busy.halves
+        while responses and responses[0].point <= point:
+            self.contribute(key, busy, side, responses.popleft())
+        return busy.answered[side] >= point
+
+    def contribute(self, key: Key, busy: Busy, side: int, response: Response) -> None:
+        """Add what a child that hands over has contributed to what is kept for it."""
+        join = self.lifted.one.joins[0].function
+        kept = self.kept[side]
+        kept[key] = join(kept.take_out(key), response.state)
+        busy.answered[side] = response.point
+        busy.expected -= 1
+
+    def absorb_late(self, key: Key, busy: Busy) -> None:
+        """Contributions for requests that an ancestor has settled without them."""
+        if busy.entries or busy.away:
+            return
+        for side in busy.sides:
+            while self.shape.children[side].hands_over and busy.responses[side]:
+                self.contribute(key, busy, side, busy.responses[side].popleft())
+
+    def may_coalesce(self, busy: Busy) -> bool:
+        """Whether the next can be served with the state as it is here."""
+        point = busy.entries[0][0].point
+        if not busy.sides or point == busy.served:  # what shares a point is served together: one answer is for all
+            return True
+        if not self.options.coalesce or any(self.shape.children[side].hands_over for side in busy.sides):
+            return False
+        return all(busy.clear[side] >= point for side in busy.sides)
+
+    def serve(self, key: Key, busy: Busy) -> None:
+        """Process the first thing to serve: an own event, or a request of the parent."""
+        item, event = busy.entries.popleft()
+        busy.asked = max(0, busy.asked - 1)
+        busy.served = item.point
+        if event is not None:
+            busy.state = fold(self.lifted.kind, busy.state, [event], self.emit)
+            self.counting.events += 1
+            return
+        state, busy.state, busy.away = busy.state, _NOTHING, True
+        self.send(self.shape.parent, Response(item.point, state, {EVERYTHING: self.clear_of(key, busy)}, key))
+
+    def clear_of(self, key: Key, busy: Busy) -> Point:
+        """Up to where nothing of a key is outstanding."""
+        own = [self.known]
+        own += [before(item.point) for item, event in busy.entries if event is not None]
+        own += [before(item.point) for item, event in self.sequence if event is not None and item.key == key]
+        own += [before(queue.first) for queue in self.queues.values() if queue.first is not None]
+        own += [before(self.barrier.point)] if self.barrier is not None else []
+        return min(*own, END, *(busy.clear[side] for side in busy.sides))
+
+    def hand_back(self, key: Key, busy: Busy) -> None:
+        """Give each side of a key its part of the state."""
+        state, busy.state = busy.state, _NOTHING
+        if not busy.sides:
+            self.local[key] = state
+            return
+        self.counting.forks += 1
+        for side, half in zip(busy.sides, self.halves(key, busy.sides, state), strict=True):
+            if self.shape.children[side].hands_over:
+                self.kept[side][key] = half
+            else:
+                self.send(self.shape.children[side].id, Handback(half, busy.served, key))
+
+    def halves(self, key: Key, sides: tuple[int, ...], state: Any) -> tuple[Any, ...]:  # noqa: ANN401
+        """One key's state for each of the sides that have it."""
+        if len(sides) == 1:
+            return (state,)
+        left, right = (self.shape.children[side].tags.at(key) for side in sides)
+        return tuple(self.lifted.one.forks[0].function(state, left, right))
+
+    # -- everything at once -----------------------------------------------------------------------------------
+
+    def settled(self) -> bool:
+        """Whether no key has anything left before the request for everything, and all states have come."""
+        idle = not any(b.entries or b.away or b.state is not _NOTHING for b in self.busy.values())
+        return idle and len(self.gathered) == len(self.shape.children)
+
+    def answer_everything(self, item: Item) -> None:
+        """Give all states of the subtree to the parent."""
+        for key, busy in self.busy.items():
+            self.absorb_late(key, busy)
+        states = self.local
+        for side in range(len(self.shape.children)):
+            of_child = self.lifted.join(self.kept[side], self.gathered.pop(side))
+            states = self.lifted.join(states, of_child)
+        self.local, self.kept = self.lifted.init(), (self.lifted.init(), self.lifted.init())
+        self.away, self.barrier = True, None
+        clear: dict[Cause, Point] = {EVERYTHING: item.point}
+        self.send(self.shape.parent, Response(item.point, states, clear))
+
+    def spread(self, states: KeyMap, served: Point) -> None:
+        """Give each child the states of its keys; keep those that nobody below has."""
+        parts = [self.lifted.init(), self.lifted.init()]
+        for key, state in states.items():
+            sides = self.sides_of(key)
+            if not sides:
+                self.local[key] = state
+                continue
+            for side, half in zip(sides, self.halves(key, sides, state), strict=True):
+                parts[side][key] = half
+        for side, child in enumerate(self.shape.children):
+            if child.hands_over and self.started:
+                self.kept = (parts[0], self.kept[1]) if side == 0 else (self.kept[0], parts[1])
+            else:
+                self.send(child.id, Handback(parts[side], served))
+        self.started = True
+
+    # -- for those who watch ----------------------------------------------------------------------------------
+
+    def unserved(self) -> list[Entry]:
+        """What the keys have to serve."""
+        return [entry for busy in self.busy.values() for entry in busy.entries]
+
+    @property
+    def waiting(self) -> int:
+        queued = sum(queue.length for queue in self.queues.values())
+        return queued + sum(event is not None for _, event in (*self.unserved(), *self.sequence))
+
+    @property
+    def first_waiting(self) -> Point | None:
+        points = [item.point for item, event in (*self.unserved(), *self.sequence) if event is not None]
+        points += [queue.first for queue in self.queues.values() if queue.first is not None]
+        return min(points, default=None)
+
+    def wanted(self) -> list[Point]:
+        points = [item.point for item, _ in (*self.unserved(), *self.sequence)]
+        points += [item.point for item in self.requests]
+        return points + ([self.barrier.point] if self.barrier is not None else [])
+
+    def absent(self) -> str | None:
+        gone = [repr(key) for key, busy in self.busy.items() if busy.away]
+        return "all states" if self.away else f"the state of {', '.join(gone)}" if gone else None
+
+    def fed_by(self) -> list[tuple[PartId, Queue]]:
+        return list(self.queues.items())
+
+    def holdings(self) -> list[Any]:
+        return [] if self.away else [self.local, *self.kept]

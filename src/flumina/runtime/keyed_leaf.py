@@ -1,0 +1,187 @@
+"""Leaves of keyed programs: the state of one key can be given away while the other keys go on.
+
+All tags are keyed, so events of different keys never depend on each other. Each key for which the parent has asked is
+*hot* until it is settled: its events wait in a line of their own. A request for everything (a snapshot, the end) is
+answered when all keys have come that far and none is away.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from flumina.keyed import Lifted
+from flumina.keymap import KeyMap
+from flumina.order import END, Point
+from flumina.runtime.mailbox import Component, Queue, before
+from flumina.runtime.messages import EVERYTHING, Cause, Data, Handback, Item, PartId, Request, Response
+from flumina.runtime.run import Run
+from flumina.runtime.topology import WorkerShape
+from flumina.runtime.worker import Worker
+from flumina.schema import Schema
+from flumina.tagsets import Key
+
+
+class HotKey:
+    """A key whose state is wanted or away."""
+
+    def __init__(self) -> None:
+        self.requests: deque[Item] = deque()
+        self.line = Queue()
+        self.away = False
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is going on with this key any more."""
+        return not (self.requests or self.line.length or self.away)
+
+
+class KeyedLeaf(Worker):
+    """A worker without children, for many keys."""
+
+    def __init__(self, shape: WorkerShape, outputs: Mapping[str, Schema], lifted: Lifted) -> None:
+        super().__init__(shape, outputs)
+        self.lifted = lifted
+        self.components = [Component(component) for component in shape.components]
+        self.states: KeyMap = lifted.init()
+        self.hot: dict[Key, HotKey] = {}
+        self.barriers: deque[Item] = deque()
+        """Requests for everything."""
+        self.away = True
+        """Whether the parent has all states."""
+
+    def on_data(self, message: Data) -> None:
+        for component in self.components:
+            if message.part in component.queues:
+                component.put(message.part, self.stamped(message.run), message.frontier)
+
+    def on_request(self, message: Request) -> None:
+        for item in message.items:
+            if item.cause == EVERYTHING:
+                self.barriers.append(item)
+            else:
+                self.hot.setdefault(item.key, HotKey()).requests.append(item)
+
+    def on_handback(self, message: Handback) -> None:
+        if message.key is None:
+            assert self.away, f"{self.id} was given all states while it has them"
+            self.away, self.states = False, message.state
+            return
+        hot = self.hot[message.key]
+        assert hot.away, f"{self.id} was given the state of {message.key!r} while it has it"
+        hot.away = False
+        self.states[message.key] = message.state
+        while hot.requests and hot.requests[0].point <= message.served:
+            hot.requests.popleft()
+
+    def progress(self) -> None:
+        while not self.away:
+            for component in self.components:
+                self.release(component)
+            for key in list(self.hot):
+                self.advance(key)
+            if not (self.barriers and self.quiet_up_to(self.barriers[0].point)):
+                return
+            self.answer_everything(self.barriers.popleft())
+
+    def release(self, component: Component) -> None:
+        """Process what a component may process now; events of hot keys go to their lines."""
+        bound = self.calm if component.shape.free else min(self.calm, self.parent_frontier)
+        if self.barriers:
+            bound = min(bound, self.barriers[0].point)
+        run, taken = component.take(bound)
+        if not run:
+            return
+        rest, diverted = run.divert(self.hot.keys())
+        for key, of_key in diverted.items():
+            line = self.hot[key].line
+            line.put_sorted(of_key)
+        self.process(rest)
+        self.give_credit(taken)
+        for queue in component.queues.values():
+            self.taken(queue)
+
+    def process(self, run: Run) -> None:
+        """Process events whose keys are all here."""
+        if run:
+            self.states = run.fold(self.shape.kind, self.states, self.emit)
+            self.counting.events += len(run)
+            self.counting.runs += 1
+
+    def advance(self, key: Key) -> None:
+        """Do what can be done for a hot key."""
+        hot = self.hot[key]
+        while not hot.away:
+            # An event at the very point of a request does not depend on it: O has no order for them.
+            limit = hot.requests[0].point if hot.requests else END
+            self.process(hot.line.take(limit))
+            if not (hot.requests and self.come(key) >= hot.requests[0].point):
+                break
+            self.answer(key, hot.requests.popleft())
+        if hot.idle:
+            del self.hot[key]
+
+    def come(self, key: Key) -> Point:
+        """All events of a key up to this point have come and are processed or in its line."""
+        bounds = [c.clear for c in self.components if any(tags.has_key(key) for tags in c.tags.values())]
+        return min(bounds, default=END)
+
+    def answer(self, key: Key, item: Item) -> None:
+        """Give the state of one key away; wait for it to come back, or go on from the initial one."""
+        hot = self.hot[key]
+        first = hot.line.first
+        clear = self.come(key) if first is None else min(before(first), self.come(key))
+        state = self.states.take_out(key)
+        if self.shape.hands_over:
+            self.counting.handed += 1
+        else:
+            self.counting.blocked += 1
+            hot.away = True
+        self.send(self.shape.parent, Response(item.point, state, {EVERYTHING: clear}, key))
+
+    def quiet_up_to(self, point: Point) -> bool:
+        """Whether everything up to a point is processed, and no key is wanted before it, will be, or is away."""
+        if self.parent_frontier < point or any(component.clear < point for component in self.components):
+            return False
+        return not any(
+            hot.away
+            or (hot.requests and hot.requests[0].point <= point)
+            or (hot.line.first is not None and hot.line.first <= point)
+            for hot in self.hot.values()
+        )
+
+    def answer_everything(self, item: Item) -> None:
+        """Give all states away."""
+        states, self.states = self.states, self.lifted.init()
+        self.away = not self.shape.hands_over
+        self.send(self.shape.parent, Response(item.point, states, self.clear()))
+
+    def clear(self) -> dict[Cause, Point]:
+        """The bound up to which nothing at all is outstanding."""
+        bounds = [component.clear for component in self.components]
+        bounds += [before(hot.line.first) for hot in self.hot.values() if hot.line.first is not None]
+        return {EVERYTHING: min(bounds, default=END)}
+
+    @property
+    def waiting(self) -> int:
+        queued = sum(queue.length for component in self.components for queue in component.queues.values())
+        return queued + sum(hot.line.length for hot in self.hot.values())
+
+    @property
+    def first_waiting(self) -> Point | None:
+        points = [component.first for component in self.components] + [hot.line.first for hot in self.hot.values()]
+        return min((point for point in points if point is not None), default=None)
+
+    def wanted(self) -> list[Point]:
+        return [item.point for hot in self.hot.values() for item in hot.requests] + [i.point for i in self.barriers]
+
+    def absent(self) -> str | None:
+        gone = [repr(key) for key, hot in self.hot.items() if hot.away]
+        return "all states" if self.away else f"the state of {', '.join(gone)}" if gone else None
+
+    def fed_by(self) -> list[tuple[PartId, Queue]]:
+        return [entry for component in self.components for entry in component.queues.items()]
+
+    def holdings(self) -> list[Any]:
+        return [] if self.away else [self.states]

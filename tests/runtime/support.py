@@ -1,0 +1,193 @@
+"""Small plans and inputs, runs whose schedule is written down, and sources that send columns or ties."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import flumina as fl
+from flumina.batch import Batch
+from flumina.definition import Definition
+from flumina.events import Event
+from flumina.order import END, Point, heartbeat
+from flumina.plan.tree import Itag, Plan, StreamShape, Worker
+from flumina.plan.validity import check_valid
+from flumina.program import AnyProgram, define
+from flumina.runtime.messages import Data, PartId
+from flumina.runtime.run import Run
+from flumina.runtime.topology import Options
+from flumina.sim.case import Case, Entry
+from flumina.sim.network import Cut, Source
+from flumina.sim.scheduler import Simulation, Weather
+from flumina.tagsets import UNKEYED, KeySet, TagSet
+
+CALM = Weather(heartbeats=1.0)
+
+
+class Chain(fl.Program):
+    """Five tags for trees of three levels: ``a`` above, ``c`` in the middle, ``x``, ``y`` and ``z`` below."""
+
+    a = fl.Tag()
+    c = fl.Tag()
+    x = fl.Tag()
+    y = fl.Tag()
+    z = fl.Tag()
+    depends = fl.depends((a, a), (a, y), (c, c), (c, z))
+    output = "name string, count long"
+    xs = fl.Count()
+    ys = fl.Count()
+    zs = fl.Count()
+
+    def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+        if event.tag is self.x:
+            state.xs += 1
+        elif event.tag is self.y:
+            state.ys += 1
+        elif event.tag is self.z:
+            state.zs += 1
+        elif event.tag is self.a:
+            emit("ys", state.ys)
+            state.ys = 0
+        else:
+            emit("zs", state.zs)
+            state.zs = 0
+
+
+def leaf(name: str, definition: Definition, *itags: Itag) -> Worker:
+    return Worker(name, definition.initial, itags)
+
+
+def itag(definition: Definition, stream: str, *tags: str, parts: Sequence[int] = (0,)) -> Itag:
+    """All events of these tags on these parts of a stream."""
+    return Itag(stream, frozenset(parts), TagSet.all_of(definition.tags[tag] for tag in tags))
+
+
+def plan_of(program: AnyProgram, shapes: Sequence[StreamShape], root: Worker) -> Plan:
+    """A plan that is valid."""
+    plan = Plan.of(program, shapes, root)
+    check_valid(plan, program)
+    return plan
+
+
+def streams(program: AnyProgram, **parts: int) -> list[StreamShape]:
+    """One stream for each tag named, in so many parts; it has the tag's name."""
+    tags = define(program).tags
+    return [StreamShape(name, count, TagSet.all_of([tags[name]])) for name, count in parts.items()]
+
+
+def one_event(definition: Definition, plan: Plan, tag: str, ts: int, seq: int = 0, **columns: object) -> Entry:
+    """An event of a stream that has its tag's name, and its point."""
+    rank = [shape.name for shape in plan.streams].index(tag)
+    return Point(ts, rank, seq), definition.tags[tag].event(ts=ts, stream=tag, seq=seq, **columns)
+
+
+def chain_plan() -> Plan:
+    """``a`` above ``c`` and ``y``; ``c`` above ``x`` and ``z``; a stream for each."""
+    definition = define(Chain)
+    below = [leaf(f"leaf {tag}", definition, itag(definition, tag, tag)) for tag in "xyz"]
+    middle = Worker("middle", definition.initial, (itag(definition, "c", "c"),), (below[0], below[2]))
+    root = Worker("root", definition.initial, (itag(definition, "a", "a"),), (middle, below[1]))
+    return plan_of(Chain, streams(Chain, a=1, c=1, x=1, y=1, z=1), root)
+
+
+class Scripted(Simulation):
+    """A run that does what it is told: sources send on command, and every message is delivered before the next."""
+
+    def __init__(self, case: Case, **options: Any) -> None:
+        super().__init__(case, Random(0), **options)
+        self.drain()
+
+    def drain(self) -> None:
+        """Deliver everything that is on its way, in the order of sending for each link."""
+        while self.network.busy:
+            self.deliver(0)
+
+    def send(self, part: PartId, events: int = 0, beat: Point | int | None = None) -> None:
+        """Let a source send its next events and perhaps a heartbeat; deliver all that follows from it."""
+        source = self.sources[part]
+        if isinstance(beat, int):
+            beat = heartbeat(beat, [shape.name for shape in self.case.plan.streams].index(part[0]))
+        for receiver, data in source.advance(Cut(events, beat)):
+            self.network.send(part, receiver, data)
+        self.drain()
+        self.check_prompt()
+
+    def finish(self) -> None:
+        """Send what is left."""
+        for part, source in self.sources.items():
+            self.send(part, len(source.entries) - source.next, END)
+
+
+class ColumnSource(Source):
+    """Sends the same events in columns."""
+
+    names: Sequence[str] = ()
+
+    def advance(self, cut: Cut) -> list[tuple[str, Data]]:
+        return [(to, replace(data, run=in_columns(data.run, self.names))) for to, data in super().advance(cut)]
+
+
+class ColumnSimulation(Simulation):
+    """A run whose sources send columns; every third part sends lists, so that both meet."""
+
+    lists_too = False
+
+    def _source(self, part: PartId) -> Source:
+        plain = super()._source(part)
+        if self.lists_too and part[1] % 3 == 1:
+            return plain
+        source = ColumnSource(part, plain.entries, plain.routes, plain.receivers, self.weather.credits)
+        source.names = [shape.name for shape in self.case.plan.streams]
+        return source
+
+
+def in_columns(run: Run, names: Sequence[str]) -> Run:
+    """The same run as a batch."""
+    return Run(batch=Batch.of_events(run.events, names)) if run else run
+
+
+def with_ties(case: Case) -> Case:
+    """The same case with events of several parts at one point, wherever they are independent."""
+    parts: dict[PartId, Sequence[Entry]] = dict(case.parts)
+    for shape in case.plan.streams:
+        tied = {part: _renumbered(entries) for part, entries in case.parts.items() if part[0] == shape.name}
+        if not _dependent_ties(case.definition, tied):
+            parts.update(tied)
+    return replace(case, parts=parts)
+
+
+def _renumbered(entries: Sequence[Entry]) -> list[Entry]:
+    """The events of a part numbered within each timestamp."""
+    count: Counter[int] = Counter()
+    made = []
+    for point, event in entries:
+        seq = count[point.ts]
+        count[point.ts] += 1
+        values = (event.ts, event.stream, seq, *tuple(event)[3:])
+        made.append((point._replace(seq=seq), event.tag.event_class._make(values)))
+    return made
+
+
+def _dependent_ties(definition: Definition, parts: Mapping[PartId, Sequence[Entry]]) -> bool:
+    groups: dict[Point, list[Event]] = {}
+    for entries in parts.values():
+        for point, event in entries:
+            groups.setdefault(point, []).append(event)
+    return any(
+        definition.depends.between(_only(one), _only(other))
+        for events in groups.values()
+        for number, one in enumerate(events)
+        for other in events[:number]
+    )
+
+
+def _only(event: Event) -> TagSet:
+    return TagSet([(event.tag.name, UNKEYED if event.tag.key is None else KeySet.of(event.key))])
+
+
+PLAIN = Options(coalesce=False, pipeline=False, hand_over=False)
+COALESCED = Options(coalesce=True, pipeline=False, hand_over=False)
+PIPELINED = Options(coalesce=True, pipeline=True, hand_over=False)
