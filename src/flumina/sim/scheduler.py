@@ -200,6 +200,7 @@ class Simulation:
 
     def run(self) -> Outcome:
         """Run to the end."""
+        self.ready = [part for part, source in self.sources.items() if source.ready()]
         while self.step():
             if self.steps > _MOST_STEPS:
                 raise SimulationError(f"the run does not end within {_MOST_STEPS} steps")
