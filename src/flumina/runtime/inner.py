@@ -127,6 +127,7 @@ class Inner(Worker):
         new: list[tuple[Item, Event | None, PartId | None]] = []
         for part, queue in self.queues.items():
             new += [(Item(point, (self.id, event.tag.name)), event, part) for point, event in queue.take(limit)]
+            self.taken(queue)
         while self.requests and self.requests[0].point <= limit:
             new.append((self.requests.popleft(), None, None))
         new.sort(key=lambda entry: entry[0].point)

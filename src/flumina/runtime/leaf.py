@@ -18,6 +18,7 @@ from typing import Any
 from flumina.order import END, Point
 from flumina.runtime.mailbox import Component, Queue
 from flumina.runtime.messages import Cause, Data, Handback, Item, PartId, Request, Response
+from flumina.runtime.run import merged
 from flumina.runtime.topology import WorkerShape
 from flumina.runtime.worker import Worker
 from flumina.schema import Schema
@@ -59,12 +60,13 @@ class Leaf(Worker):
 
     def release(self, component: Component) -> None:
         """Process what a component may process now."""
-        run, taken = component.take(self.bound(component))
-        if run:
+        runs = component.take(self.bound(component))
+        if runs:
+            run = merged(runs.values())
             self.state = run.fold(self.shape.kind, self.state, self.emit)
             self.counting.events += len(run)
             self.counting.runs += 1
-            self.give_credit(taken)
+            self.give_credit({part: len(of_part) for part, of_part in runs.items()})
             for queue in component.queues.values():
                 self.taken(queue)
 
