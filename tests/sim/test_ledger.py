@@ -13,7 +13,7 @@ from flumina.runtime.messages import EVERYTHING, Data, Handback, Item, Message, 
 from flumina.runtime.run import EMPTY
 from flumina.runtime.topology import COORDINATOR, Options
 from flumina.runtime.worker import Worker
-from flumina.sim.ledger import Ledger, SimulationError, in_buffer
+from flumina.sim.ledger import Ledger, SimulationError
 from tests.sim.plans import two_leaves
 
 PART = ("values", 0)
@@ -150,7 +150,7 @@ def test_credits_are_neither_lost_nor_made(ledger: Ledger, workers: dict[str, Wo
     ledger.arrived(PART, "left", 3)
     workers["left"].handle("root", Handback(0, START))
     ledger.delivered("root", "left", Handback(0, START))
-    with pytest.raises(SimulationError, match=r"left owes .* for 3 events; 0 wait"):
+    with pytest.raises(SimulationError, match="left owes credits for 3 events; 0 wait"):
         ledger.check(workers["left"])
     ledger.credited(PART, "left", 2)
     with pytest.raises(SimulationError, match="credits were lost"):
@@ -177,8 +177,3 @@ def test_everybody_is_stopped(ledger: Ledger) -> None:
     ledger.sent("root", "left", Stop())
     with pytest.raises(SimulationError, match=r"never stopped: \['right', 'root'\]"):
         ledger.check_end()
-
-
-def test_buffers_are_counted(workers: dict[str, Worker]) -> None:
-    assert in_buffer(workers["root"], ("barriers", 0)) == 0
-    assert in_buffer(workers["left"], PART) == 0

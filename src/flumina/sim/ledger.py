@@ -46,6 +46,8 @@ class Ledger:
         self.stopped: set[Address] = set()
         self.owed: dict[tuple[PartId, str], int] = {}
         """Events that have arrived and for which no credit was given back."""
+        self.unpaid = dict.fromkeys(workers, 0)
+        """The same for all parts together."""
 
     # -- messages ---------------------------------------------------------------------------------------------
 
@@ -128,10 +130,9 @@ class Ledger:
                 raise SimulationError(f"{worker.id} is {'away' if worker.away else 'here'}: {self.place[worker.id]}")
             if isinstance(worker, Inner):
                 self._check_children(worker)
-        for part in worker.shape.parts:
-            buffered, owed = in_buffer(worker, part), self.owed.get((part, worker.id), 0)
-            if buffered != owed:
-                raise SimulationError(f"{worker.id} owes {part} credits for {owed} events; {buffered} wait")
+        if self.unpaid[worker.id] != worker.waiting:
+            owed = f"owes credits for {self.unpaid[worker.id]} events"
+            raise SimulationError(f"{worker.id} {owed}; {worker.waiting} wait")
 
     def _check_children(self, worker: Inner) -> None:
         joined = worker.state is not inner_module._NOTHING
@@ -151,6 +152,7 @@ class Ledger:
     def arrived(self, part: PartId, worker: str, events: int) -> None:
         """Events have reached their worker."""
         self.owed[part, worker] = self.owed.get((part, worker), 0) + events
+        self.unpaid[worker] += events
 
     def credited(self, part: PartId, worker: str, events: int) -> None:
         """A worker has given credit back."""
@@ -158,6 +160,7 @@ class Ledger:
         if events <= 0 or owed < 0:
             raise SimulationError(f"{worker} gives {part} {events} credits, {-owed} too many")
         self.owed[part, worker] = owed
+        self.unpaid[worker] -= events
 
     def check_end(self) -> None:
         """Whether everything is accounted for when the run is over."""
@@ -166,13 +169,3 @@ class Ledger:
             raise SimulationError(f"credits were lost: {lost}")
         if self.stopped != self.workers.keys():
             raise SimulationError(f"never stopped: {sorted(self.workers.keys() - self.stopped)}")
-
-
-def in_buffer(worker: Worker, part: PartId) -> int:
-    """How many events of a part wait at a worker for which it has given no credit."""
-    if isinstance(worker, Leaf | KeyedLeaf):
-        return sum(component.queues[part].length for component in worker.components if part in component.queues)
-    if isinstance(worker, Inner):
-        return worker.queues[part].length + worker.origins.count(part)
-    assert isinstance(worker, KeyedInner)
-    return worker.queues[part].length

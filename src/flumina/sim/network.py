@@ -128,9 +128,7 @@ class Source:
             self.frontier = self.entries[stop - 1][0]
         if beat is not None:
             assert self.frontier <= beat, "a frontier never goes back"
-            assert stop == len(self.entries) or beat < self.entries[stop][0], (
-                "a heartbeat keeps its word"
-            )
+            assert stop == len(self.entries) or beat < self.entries[stop][0], "a heartbeat keeps its word"
             self.frontier = beat
         sends = []
         for receiver, lane in self.lanes.items():
