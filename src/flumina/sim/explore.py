@@ -216,5 +216,3 @@ class Explorer:
 def explore(case: Case, **arguments: Any) -> Explored:  # noqa: ANN401
     """Explore all schedules of a case; ``arguments`` are those of :class:`Explorer`."""
     return Explorer(case, **arguments).run()
-
-
