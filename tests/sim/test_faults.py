@@ -55,13 +55,17 @@ def test_a_crash_after_the_end_is_none() -> None:
     assert run(case, Draw(Random(1)), [Crash(10**6, case.plan)]).outputs == case.outputs()
 
 
+def crash_each(program: AnyProgram) -> None:
+    for seed in range(50):
+        case = some_case(seed, program)
+        middle = case.in_order[20][0]
+        run(case, Draw(Random(seed)), [Crash(150, case.plan)], snapshots=[heartbeat(middle.ts, 9)])
+
+
 def test_a_snapshot_that_changes_afterwards_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coordinator, "copied", lambda state: state)
     with pytest.raises(SimulationError, match="snapshot"):
-        for seed in range(50):
-            case = some_case(seed, Fraud)
-            middle = case.in_order[20][0]
-            run(case, Draw(Random(seed)), [Crash(150, case.plan)], snapshots=[heartbeat(middle.ts, 9)])
+        crash_each(Fraud)
 
 
 def test_outputs_that_are_repeated_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,10 +81,7 @@ def test_outputs_that_are_repeated_are_found(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(Coordinator, "handle", late)
     with pytest.raises(SimulationError):
-        for seed in range(20):
-            case = some_case(seed, PageViews)
-            middle = case.in_order[20][0]
-            run(case, Draw(Random(seed)), [Crash(150, case.plan)], snapshots=[heartbeat(middle.ts, 9)])
+        crash_each(PageViews)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,7 @@ def test_outputs_that_are_repeated_are_found(monkeypatch: pytest.MonkeyPatch) ->
         Weather(slow=frozenset({"w1"})),
         Weather(slow=frozenset({"w2", "w3"}), credits=2),
     ],
-    ids=str,
+    ids=["silent", "late", "beating", "one credit", "one of all", "slow root", "slow children"],
 )
 def test_every_weather(weather: Weather) -> None:
     for seed in range(12):
