@@ -128,6 +128,7 @@ class Inner(Worker):
         new: list[tuple[Item, Event | None, PartId | None]] = []
         for part, queue in self.queues.items():
             new += [(Item(point, (self.id, event.tag.name)), event, part) for point, event in queue.take(limit)]
+            self.taken(queue)
         while self.requests and self.requests[0].point <= limit:
             new.append((self.requests.popleft(), None, None))
         new.sort(key=lambda entry: entry[0].point)
@@ -211,8 +212,10 @@ class Inner(Worker):
         point = self.sequence[0][0].point
         if point == self.served:
             return True
-        if not self.options.coalesce or any(child.shape.hands_over for child in self.children):
+        if not self.options.coalesce:
             return False
+        # A child that hands over has sent all that lies up to ``clear`` with its last answer; what it answers to the
+        # request for this point, which it has been sent, holds nothing that this depends on.
         causes = [EVERYTHING if event is None else item.cause for item, event in self.first_group()]
         return all(child.clear.get(cause, START) >= point for child in self.children for cause in causes)
 
@@ -247,12 +250,8 @@ class Inner(Worker):
 
     def clear(self) -> dict[Cause, Point]:
         """What the parent may rely on while it has the state."""
-        own = self.known
-        pending = [queue.first for queue in self.queues.values() if queue.first is not None]
-        if self.origins:
-            pending.append(next(item.point for item, event in self.sequence if event is not None))
-        if pending:
-            own = min(own, before(min(pending)))
+        first = self.first_waiting
+        own = self.known if first is None else min(self.known, before(first))
         return {
             cause: min(own, *(child.clear.get(cause, START) for child in self.children)) for cause in self.shape.causes
         }
@@ -265,14 +264,15 @@ class Inner(Worker):
 
     @property
     def first_waiting(self) -> Point | None:
-        points = [queue.first for queue in self.queues.values() if queue.first is not None]
-        points += [item.point for item, event in self.sequence if event is not None]
-        return min(points, default=None)
+        if self.origins:  # before all that is still in the queues
+            return next(item.point for item, event in self.sequence if event is not None)
+        return min((queue.first for queue in self.queues.values() if queue.first is not None), default=None)
 
     def stall(self) -> Stall | None:
         first = self.first_waiting
         points = [first] if first is not None else []
-        points += [item.point for item, _ in self.sequence] + [item.point for item in self.requests]
+        points += [self.sequence[0][0].point] if self.sequence else []
+        points += [self.requests[0].point] if self.requests else []
         if not points:
             return None
         point = min(points)
