@@ -2,7 +2,10 @@
 
 Of 600 random cases (seeds 0 to 599, 40 events)::
 
-    SAVED
+    plain               14740 joins  22104 waits of leaves      0 without waiting
+    coalesced            6462 joins   9401 waits of leaves      0 without waiting
+    also pipelined       5482 joins   7654 waits of leaves      0 without waiting
+    also handing over    5554 joins   3907 waits of leaves  10210 without waiting
 """
 
 from __future__ import annotations
@@ -36,7 +39,8 @@ def measured(seeds: range) -> dict[str, WorkerStats]:
 def test_each_saves_something() -> None:
     totals = measured(range(60))
     joins = {name: stats.joins for name, stats in totals.items()}
-    assert joins["plain"] > joins["coalesced"] > joins["also pipelined"]
+    assert joins["plain"] > 2 * joins["coalesced"] > 2 * joins["also pipelined"]
+    assert joins["also handing over"] < joins["coalesced"], "coalescing works there too"
     assert len({stats.events for stats in totals.values()}) == 1
     blocked = {name: stats.blocked for name, stats in totals.items()}
     assert blocked["plain"] > blocked["coalesced"] > blocked["also handing over"]

@@ -110,17 +110,17 @@ class Leaf(Worker):
 
     def stall(self) -> Stall | None:
         waiting = self.first_waiting
-        if waiting is None and not self.requests:
+        request = self.requests[0].point if self.requests else None
+        if waiting is not None and (self.state is _NOTHING or request is None or waiting < request):
+            point, what = waiting, f"the event at {tuple(waiting)}"
+            concerned = [component for component in self.components if component.first == waiting]
+        elif request is not None:
+            point, what, concerned = request, f"the request at {tuple(request)}", self.components
+        else:
             return None
-        what = (
-            f"the event at {tuple(waiting)}"
-            if waiting is not None
-            else f"the request at {tuple(self.requests[0].point)}"
-        )
         if self.state is _NOTHING:
             return Stall(self.id, f"its state from {self.shape.parent}", what, Wait.STATE)
-        point = waiting if waiting is not None else self.requests[0].point
-        for component in self.components:
+        for component in concerned:
             for part, queue in component.queues.items():
                 if queue.frontier < point:
                     return Stall(
