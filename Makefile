@@ -5,7 +5,7 @@
 export PYTHON
 ENV := tools/with-env
 .DEFAULT_GOAL := help
-.PHONY: help run test soak lint format lock clean
+.PHONY: help run test soak lint bench format lock clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -16,8 +16,9 @@ run: ## Run the demo
 test: lint ## Check style and types, then run the tests
 	@$(ENV) pytest $(ARGS)
 
-soak: ## Run the long searches, which test leaves out
+soak: ## Run the long searches, which test leaves out: 200,000 simulated schedules among them
 	@$(ENV) pytest -m soak $(ARGS)
+	@$(ENV) flumina sim --seeds 200000
 
 lint: ## Check style and types only
 	@$(ENV) ruff check

@@ -8,6 +8,7 @@ own columns; where a batch holds several tags, two index vectors say which table
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -122,6 +123,11 @@ class Batch:
     def point(self, index: int) -> Point:
         """The place in O of one event."""
         return Point(int(self.ts[index]), int(self.rank[index]), int(self.seq[index]))
+
+    def count_up_to(self, bound: Point) -> int:
+        """How many events lie at or before a point, for a batch in O: binary searches, whatever its length."""
+        low, high = (int(np.searchsorted(self.ts, bound.ts, side)) for side in ("left", "right"))
+        return bisect_right(range(high), bound, lo=low, key=self.point)
 
     def slice(self, start: int, stop: int) -> Batch:
         """The events from ``start`` up to ``stop``, as views; the bounds mean what they mean for lists."""

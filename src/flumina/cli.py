@@ -14,6 +14,7 @@ from flumina.demo import demo
 from flumina.errors import FluminaError
 from flumina.loading import load_program
 from flumina.plan import command as planning
+from flumina.sim import command as simulating
 
 _EPILOG = """examples:
   flumina demo
@@ -54,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     planning.add_parser(commands)
     showing = commands.add_parser("demo", help="run the quickstart program and show what it does")
     showing.set_defaults(run=lambda _: demo())
+    simulating.add_parser(commands)
     return parser
 
 

@@ -53,7 +53,7 @@ def spec(program: AnyProgram, streams: Sequence[Stream], *, until: Point = END) 
     state, count = initial_state(definition), 0
     if batches:
         merged = Batch.merge(batches)
-        count = _count_until(merged, until)
+        count = merged.count_up_to(until)
         state = fold(definition.kinds[definition.initial], state, merged.slice(0, count), emit)
     rows = emitting.rows(emit.drain())
     ts_type = parts[0].ts_type if parts else pa.int64()
@@ -112,15 +112,3 @@ def tables(definition: Definition, rows: Sequence[Row], ts_type: pa.DataType) ->
             )
         out[name] = table
     return out
-
-
-def _count_until(batch: Batch, until: Point) -> int:
-    """How many events of a batch in O lie at or before a point."""
-    low, high = 0, len(batch)
-    while low < high:
-        middle = (low + high) // 2
-        if batch.point(middle) <= until:
-            low = middle + 1
-        else:
-            high = middle
-    return low

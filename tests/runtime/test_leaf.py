@@ -140,12 +140,12 @@ def test_stalls_name_what_blocks() -> None:
     made = started("x", "y")
     want(made, 5)
     assert "leaf waits for x[0]" in str(made.stall())
-    assert "the request at (5, 0, 0)" in str(made.stall())
+    assert "what is at (5, 0, 0)" in str(made.stall())
     data(made, "x", frontier=5)
     assert "leaf waits for y[0]" in str(made.stall())
     assert answers(data(made, "y", frontier=5))
     data(made, "x", 6, frontier=6)
-    assert str(made.stall()) == "leaf waits for its state from root before the event at (6, 1, 0)"
+    assert str(made.stall()) == "leaf waits for its state from root before what is at (6, 1, 0)"
 
 
 def test_after_the_end_a_leaf_takes_nothing() -> None:

@@ -20,7 +20,7 @@ from flumina.sim.case import Case
 from flumina.sim.plans import random_case
 from flumina.sim.programs import random_program
 from flumina.sim.scheduler import Simulation, judge
-from flumina.state import copied
+from flumina.state import copied, same
 from tests.runtime.support import COALESCED, PIPELINED, PLAIN, ColumnSimulation, MixedSimulation, with_ties
 
 ALL_OPTIONS = [PLAIN, COALESCED, PIPELINED, Options()]
@@ -38,12 +38,12 @@ class Recording:
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
         self.received: list[tuple[Address, Message]] = []
-        self.effects: list[str] = []
+        self.effects: list[Effects] = []
 
     def handle(self, sender: Address, message: Message) -> Effects:
         self.received.append((sender, copied(message)))
         effects = self.worker.handle(sender, message)
-        self.effects.append(repr(effects))
+        self.effects.append(copied(effects))
         return effects
 
     def __getattr__(self, name: str) -> Any:
@@ -59,8 +59,10 @@ def test_the_same_messages_in_the_same_order_give_the_same_effects(options: Opti
         judge(case, run.run())
         again = workers(case.plan, case.definition, options)
         for name, recording in made.items():
-            effects = [repr(again[name].handle(*received)) for received in copied(recording.received)]
-            assert effects == recording.effects
+            for received, effects in zip(copied(recording.received), recording.effects, strict=True):
+                once_more = again[name].handle(*received)
+                assert same(once_more.sends, effects.sends)
+                assert repr(once_more.outputs) == repr(effects.outputs)
             assert again[name].stats == recording.worker.stats
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Mapping
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Any
 
 from flumina.events import Event
@@ -21,9 +21,8 @@ from flumina.order import END, START, Point
 from flumina.runtime.mailbox import Queue, before
 from flumina.runtime.messages import EVERYTHING, Cause, Data, Handback, Item, Message, PartId, Request, Response, Stop
 from flumina.runtime.run import Run
-from flumina.runtime.stats import Wait
 from flumina.runtime.topology import ChildShape, Options, WorkerShape
-from flumina.runtime.worker import Address, Stall, Worker
+from flumina.runtime.worker import Address, Worker
 from flumina.schema import Schema
 
 _NOTHING = object()
@@ -268,26 +267,14 @@ class Inner(Worker):
             return next(item.point for item, event in self.sequence if event is not None)
         return min((queue.first for queue in self.queues.values() if queue.first is not None), default=None)
 
-    def stall(self) -> Stall | None:
-        first = self.first_waiting
-        points = [first] if first is not None else []
-        points += [self.sequence[0][0].point] if self.sequence else []
-        points += [self.requests[0].point] if self.requests else []
-        if not points:
-            return None
-        point = min(points)
-        what = f"what is at {tuple(point)}"
-        if self.away:
-            return Stall(self.id, f"its state from {self.shape.parent}", what, Wait.STATE)
-        for part, queue in self.queues.items():
-            if queue.frontier < point:
-                return Stall(self.id, f"{part[0]}[{part[1]}], which is at {tuple(queue.frontier)},", what, Wait.EVENTS)
-        if self.parent_frontier < point:
-            return Stall(
-                self.id, f"word from {self.shape.parent}, which is at {tuple(self.parent_frontier)},", what, Wait.PARENT
-            )
-        missing = [c.shape.id for c in self.children if c.state is _NOTHING and not c.responses]
-        return Stall(self.id, f"the states of {', '.join(missing)}", what, Wait.CHILDREN)
+    def wanted(self) -> list[Point]:
+        return [item.point for item, _ in islice(self.sequence, 1)] + [item.point for item in islice(self.requests, 1)]
+
+    def absent(self) -> str | None:
+        return "its state" if self.away else None
+
+    def fed_by(self) -> list[tuple[PartId, Queue]]:
+        return list(self.queues.items())
 
     def holdings(self) -> list[Any]:
         held = [self.state, *(child.state for child in self.children)]

@@ -8,10 +8,10 @@ for everything waits until all that lies before it is settled, and holds up what
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from flumina.definition import fold
 from flumina.events import Event
@@ -20,15 +20,20 @@ from flumina.keymap import KeyMap
 from flumina.order import END, START, Point
 from flumina.runtime.mailbox import Queue, before
 from flumina.runtime.messages import EVERYTHING, Cause, Data, Handback, Item, Message, PartId, Request, Response, Stop
-from flumina.runtime.stats import Wait
 from flumina.runtime.topology import Options, WorkerShape
-from flumina.runtime.worker import Address, Stall, Worker
+from flumina.runtime.worker import Address, Worker
 from flumina.schema import Schema
 from flumina.tagsets import Key
 
 _NOTHING = object()
-Entry = tuple[Item, Event | None]
-"""Something to serve: an own event, or (without one) a request of the parent."""
+
+
+class Entry(NamedTuple):
+    """Something to serve: an own event and the part it came from, or (without one) a request of the parent."""
+
+    item: Item
+    event: Event | None = None
+    part: PartId | None = None
 
 
 class Busy:
@@ -74,6 +79,8 @@ class KeyedInner(Worker):
         self.away = True
         self.told = (START, START)
         self.outgoing: tuple[list[Item], list[Item]] = ([], [])
+        self.done: Counter[PartId] = Counter()
+        """Own events that were served, for which the sources have no credit back yet."""
         self.touched: set[Key] = set()
         """Keys for which something has happened that was not looked at yet."""
         self.sides_of = lru_cache(maxsize=65536)(self._sides_of)
@@ -130,29 +137,28 @@ class KeyedInner(Worker):
         new: list[Entry] = []
         for part, queue in self.queues.items():
             run = queue.take(limit)
-            new += [(Item(point, (self.id, event.tag.name), event.key), event) for point, event in run]
-            if run:
-                self.give_credit({part: len(run)})
-                self.taken(queue)
+            new += [Entry(Item(point, (self.id, event.tag.name), event.key), event, part) for point, event in run]
+            self.taken(queue)
         settled = bisect_right(self.requests, limit, key=lambda item: item.point)
-        new += [(item, None) for item in self.requests[:settled]]
+        new += [Entry(item) for item in self.requests[:settled]]
         del self.requests[:settled]
         new.sort(key=lambda entry: entry[0].point)
         self.sequence.extend(new)
         while self.sequence and self.barrier is None:
-            item, event = self.sequence.popleft()
-            if item.cause == EVERYTHING:
-                self.barrier = item
+            entry = self.sequence.popleft()
+            if entry.item.cause == EVERYTHING:
+                self.barrier = entry.item
                 for items in self.outgoing:
-                    items.append(item)
+                    items.append(entry.item)
                 break
-            self.enqueue(item, event)
+            self.enqueue(entry)
 
-    def enqueue(self, item: Item, event: Event | None) -> None:
+    def enqueue(self, entry: Entry) -> None:
         """Give something to serve to its key, and ask the children that have that key."""
-        busy = self.busy.setdefault(item.key, Busy(self.sides_of(item.key)))
-        busy.entries.append((item, event))
-        self.touched.add(item.key)
+        key = entry.item.key
+        busy = self.busy.setdefault(key, Busy(self.sides_of(key)))
+        busy.entries.append(entry)
+        self.touched.add(key)
         if self.options.pipeline:
             self.ask(busy)
 
@@ -170,7 +176,7 @@ class KeyedInner(Worker):
         limit = min(self.known, self.parent_frontier)
         unasked = [busy.entries[busy.asked][0].point for busy in self.busy.values() if busy.asked < len(busy.entries)]
         unasked += [self.sequence[0][0].point] if self.sequence else []
-        hidden = [item.point for item, _ in self.sequence if item.cause == EVERYTHING]
+        hidden = [item.point for item, _, _ in self.sequence if item.cause == EVERYTHING]
         hidden += [item.point for item in self.requests if item.cause == EVERYTHING]
         frontier = min(limit, before(min(unasked))) if unasked else limit
         calm = min(self.calm, before(min(hidden))) if hidden else self.calm
@@ -195,8 +201,10 @@ class KeyedInner(Worker):
                 self.advance(key)
             self.announce()
             if self.barrier is None or self.away or not self.settled():
-                return
+                break
             self.answer_everything(self.barrier)
+        self.give_credit(self.done)
+        self.done.clear()
 
     def advance(self, key: Key) -> None:
         """Serve what can be served for one key."""
@@ -272,12 +280,14 @@ class KeyedInner(Worker):
 
     def serve(self, key: Key, busy: Busy) -> None:
         """Process the first thing to serve: an own event, or a request of the parent."""
-        item, event = busy.entries.popleft()
+        item, event, part = busy.entries.popleft()
         busy.asked = max(0, busy.asked - 1)
         busy.served = item.point
         if event is not None:
+            assert part is not None
             busy.state = fold(self.lifted.kind, busy.state, [event], self.emit)
             self.counting.events += 1
+            self.done[part] += 1
             return
         state, busy.state, busy.away = busy.state, _NOTHING, True
         self.send(self.shape.parent, Response(item.point, state, {EVERYTHING: self.clear_of(key, busy)}, key))
@@ -285,8 +295,8 @@ class KeyedInner(Worker):
     def clear_of(self, key: Key, busy: Busy) -> Point:
         """Up to where nothing of a key is outstanding."""
         own = [self.known]
-        own += [before(item.point) for item, event in busy.entries if event is not None]
-        own += [before(item.point) for item, event in self.sequence if event is not None and item.key == key]
+        own += [before(item.point) for item, event, _ in busy.entries if event is not None]
+        own += [before(item.point) for item, event, _ in self.sequence if event is not None and item.key == key]
         own += [before(queue.first) for queue in self.queues.values() if queue.first is not None]
         own += [before(self.barrier.point)] if self.barrier is not None else []
         return min(*own, END, *(busy.clear[side] for side in busy.sides))
@@ -350,42 +360,32 @@ class KeyedInner(Worker):
 
     # -- for those who watch ----------------------------------------------------------------------------------
 
-    def pending(self) -> list[Point]:
-        """The points of own events that were not processed."""
-        entries = [entry for busy in self.busy.values() for entry in busy.entries]
-        points = [item.point for item, event in (*entries, *self.sequence) if event is not None]
-        return points + [queue.first for queue in self.queues.values() if queue.first is not None]
+    def unserved(self) -> list[Entry]:
+        """What the keys have to serve."""
+        return [entry for busy in self.busy.values() for entry in busy.entries]
 
     @property
     def waiting(self) -> int:
         queued = sum(queue.length for queue in self.queues.values())
-        entries = [entry for busy in self.busy.values() for entry in busy.entries]
-        return queued + sum(event is not None for _, event in (*entries, *self.sequence))
+        return queued + sum(entry.event is not None for entry in (*self.unserved(), *self.sequence))
 
     @property
     def first_waiting(self) -> Point | None:
-        return min(self.pending(), default=None)
+        points = [item.point for item, event, _ in (*self.unserved(), *self.sequence) if event is not None]
+        points += [queue.first for queue in self.queues.values() if queue.first is not None]
+        return min(points, default=None)
 
-    def stall(self) -> Stall | None:
-        entries = [entry for busy in self.busy.values() for entry in busy.entries]
-        points = [item.point for item, _ in (*entries, *self.sequence)] + [item.point for item in self.requests]
-        points += self.pending() + ([self.barrier.point] if self.barrier is not None else [])
-        if not points:
-            return None
-        point = min(points)
-        what = f"what is at {tuple(point)}"
+    def wanted(self) -> list[Point]:
+        points = [item.point for item, _, _ in (*self.unserved(), *self.sequence)]
+        points += [item.point for item in self.requests]
+        return points + ([self.barrier.point] if self.barrier is not None else [])
+
+    def absent(self) -> str | None:
         gone = [repr(key) for key, busy in self.busy.items() if busy.away]
-        if self.away or gone:
-            which = "all states" if self.away else f"the state of {', '.join(gone)}"
-            return Stall(self.id, f"{which} from {self.shape.parent}", what, Wait.STATE)
-        for part, queue in self.queues.items():
-            if queue.frontier < point:
-                return Stall(self.id, f"{part[0]}[{part[1]}], which is at {tuple(queue.frontier)},", what, Wait.EVENTS)
-        if self.parent_frontier < point:
-            return Stall(
-                self.id, f"word from {self.shape.parent}, which is at {tuple(self.parent_frontier)},", what, Wait.PARENT
-            )
-        return Stall(self.id, "the states of its children", what, Wait.CHILDREN)
+        return "all states" if self.away else f"the state of {', '.join(gone)}" if gone else None
+
+    def fed_by(self) -> list[tuple[PartId, Queue]]:
+        return list(self.queues.items())
 
     def holdings(self) -> list[Any]:
         return [] if self.away else [self.local, *self.kept]

@@ -8,18 +8,17 @@ answered when all keys have come that far and none is away.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flumina.keyed import Lifted
 from flumina.keymap import KeyMap
 from flumina.order import END, Point
 from flumina.runtime.mailbox import Component, Queue, before
-from flumina.runtime.messages import EVERYTHING, Cause, Data, Handback, Item, Request, Response
-from flumina.runtime.run import Run
-from flumina.runtime.stats import Wait
+from flumina.runtime.messages import EVERYTHING, Cause, Data, Handback, Item, PartId, Request, Response
+from flumina.runtime.run import Run, merged
 from flumina.runtime.topology import WorkerShape
-from flumina.runtime.worker import Stall, Worker
+from flumina.runtime.worker import Worker
 from flumina.schema import Schema
 from flumina.tagsets import Key
 
@@ -29,13 +28,19 @@ class HotKey:
 
     def __init__(self) -> None:
         self.requests: deque[Item] = deque()
-        self.line = Queue()
+        self.lines: dict[tuple[int, PartId], Queue] = {}
+        """Its events that wait, for each component and part; the sources have no credit for them yet."""
         self.away = False
 
     @property
     def idle(self) -> bool:
         """Whether nothing is going on with this key any more."""
-        return not (self.requests or self.line.length or self.away)
+        return not (self.requests or self.first is not None or self.away)
+
+    @property
+    def first(self) -> Point | None:
+        """The first event that waits."""
+        return min((line.first for line in self.lines.values() if line.first is not None), default=None)
 
 
 class KeyedLeaf(Worker):
@@ -78,37 +83,38 @@ class KeyedLeaf(Worker):
 
     def progress(self) -> None:
         while not self.away:
-            for component in self.components:
-                self.release(component)
+            for number in range(len(self.components)):
+                self.release(number)
             for key in list(self.hot):
                 self.advance(key)
             if not (self.barriers and self.quiet_up_to(self.barriers[0].point)):
                 return
             self.answer_everything(self.barriers.popleft())
 
-    def release(self, component: Component) -> None:
+    def release(self, number: int) -> None:
         """Process what a component may process now; events of hot keys go to their lines."""
+        component = self.components[number]
         bound = self.calm if component.shape.free else min(self.calm, self.parent_frontier)
         if self.barriers:
             bound = min(bound, self.barriers[0].point)
-        run, taken = component.take(bound)
-        if not run:
-            return
-        rest, diverted = run.divert(self.hot.keys())
-        for key, of_key in diverted.items():
-            line = self.hot[key].line
-            line.put_sorted(of_key)
-        self.process(rest)
-        self.give_credit(taken)
-        for queue in component.queues.values():
-            self.taken(queue)
+        free: list[tuple[PartId, Run]] = []
+        for part, run in component.take(bound).items():
+            rest, diverted = run.divert(self.hot.keys())
+            free.append((part, rest))
+            for key, of_key in diverted.items():
+                self.hot[key].lines.setdefault((number, part), Queue()).put(of_key, of_key.last)
+            self.taken(component.queues[part])
+        self.process(free)
 
-    def process(self, run: Run) -> None:
-        """Process events whose keys are all here."""
+    def process(self, runs: Sequence[tuple[PartId, Run]]) -> None:
+        """Process events whose keys are all here, in O whatever parts they came from."""
+        run = merged(of_part for _, of_part in runs)
         if run:
             self.states = run.fold(self.shape.kind, self.states, self.emit)
             self.counting.events += len(run)
             self.counting.runs += 1
+            for part, of_part in runs:
+                self.give_credit({part: len(of_part)} if of_part else {})
 
     def advance(self, key: Key) -> None:
         """Do what can be done for a hot key."""
@@ -116,7 +122,7 @@ class KeyedLeaf(Worker):
         while not hot.away:
             # An event at the very point of a request does not depend on it: O has no order for them.
             limit = hot.requests[0].point if hot.requests else END
-            self.process(hot.line.take(limit))
+            self.process([(part, line.take(limit)) for (_, part), line in hot.lines.items()])
             if not (hot.requests and self.come(key) >= hot.requests[0].point):
                 break
             self.answer(key, hot.requests.popleft())
@@ -131,8 +137,7 @@ class KeyedLeaf(Worker):
     def answer(self, key: Key, item: Item) -> None:
         """Give the state of one key away; wait for it to come back, or go on from the initial one."""
         hot = self.hot[key]
-        first = hot.line.first
-        clear = self.come(key) if first is None else min(before(first), self.come(key))
+        clear = self.come(key) if hot.first is None else min(before(hot.first), self.come(key))
         state = self.states.take_out(key)
         if self.shape.hands_over:
             self.counting.handed += 1
@@ -148,7 +153,7 @@ class KeyedLeaf(Worker):
         return not any(
             hot.away
             or (hot.requests and hot.requests[0].point <= point)
-            or (hot.line.first is not None and hot.line.first <= point)
+            or (hot.first is not None and hot.first <= point)
             for hot in self.hot.values()
         )
 
@@ -161,39 +166,28 @@ class KeyedLeaf(Worker):
     def clear(self) -> dict[Cause, Point]:
         """The bound up to which nothing at all is outstanding."""
         bounds = [component.clear for component in self.components]
-        bounds += [before(hot.line.first) for hot in self.hot.values() if hot.line.first is not None]
+        bounds += [before(hot.first) for hot in self.hot.values() if hot.first is not None]
         return {EVERYTHING: min(bounds, default=END)}
 
     @property
     def waiting(self) -> int:
         queued = sum(queue.length for component in self.components for queue in component.queues.values())
-        return queued + sum(hot.line.length for hot in self.hot.values())
+        return queued + sum(line.length for hot in self.hot.values() for line in hot.lines.values())
 
     @property
     def first_waiting(self) -> Point | None:
-        points = [component.first for component in self.components] + [hot.line.first for hot in self.hot.values()]
+        points = [component.first for component in self.components] + [hot.first for hot in self.hot.values()]
         return min((point for point in points if point is not None), default=None)
 
-    def stall(self) -> Stall | None:
-        wanted = [hot.requests[0].point for hot in self.hot.values() if hot.requests]
-        wanted += [item.point for item in self.barriers] + [p for p in (self.first_waiting,) if p is not None]
-        if not wanted:
-            return None
-        point = min(wanted)
-        what = f"what is at {tuple(point)}"
+    def wanted(self) -> list[Point]:
+        return [item.point for hot in self.hot.values() for item in hot.requests] + [i.point for i in self.barriers]
+
+    def absent(self) -> str | None:
         gone = [repr(key) for key, hot in self.hot.items() if hot.away]
-        if self.away or gone:
-            which = "all states" if self.away else f"the state of {', '.join(gone)}"
-            return Stall(self.id, f"{which} from {self.shape.parent}", what, Wait.STATE)
-        for component in self.components:
-            for part, queue in component.queues.items():
-                if queue.frontier < point:
-                    return Stall(
-                        self.id, f"{part[0]}[{part[1]}], which is at {tuple(queue.frontier)},", what, Wait.EVENTS
-                    )
-        return Stall(
-            self.id, f"word from {self.shape.parent}, which is at {tuple(self.parent_frontier)},", what, Wait.PARENT
-        )
+        return "all states" if self.away else f"the state of {', '.join(gone)}" if gone else None
+
+    def fed_by(self) -> list[tuple[PartId, Queue]]:
+        return [entry for component in self.components for entry in component.queues.items()]
 
     def holdings(self) -> list[Any]:
         return [] if self.away else [self.states]

@@ -13,14 +13,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Any
 
 from flumina.order import END, Point
-from flumina.runtime.mailbox import Component
-from flumina.runtime.messages import Cause, Data, Handback, Item, Request, Response
-from flumina.runtime.stats import Wait
+from flumina.runtime.mailbox import Component, Queue
+from flumina.runtime.messages import Cause, Data, Handback, Item, PartId, Request, Response
+from flumina.runtime.run import merged
 from flumina.runtime.topology import WorkerShape
-from flumina.runtime.worker import Stall, Worker
+from flumina.runtime.worker import Worker
 from flumina.schema import Schema
 
 _NOTHING = object()
@@ -60,12 +61,13 @@ class Leaf(Worker):
 
     def release(self, component: Component) -> None:
         """Process what a component may process now."""
-        run, taken = component.take(self.bound(component))
-        if run:
+        runs = component.take(self.bound(component))
+        if runs:
+            run = merged(runs.values())
             self.state = run.fold(self.shape.kind, self.state, self.emit)
             self.counting.events += len(run)
             self.counting.runs += 1
-            self.give_credit(taken)
+            self.give_credit({part: len(of_part) for part, of_part in runs.items()})
             for queue in component.queues.values():
                 self.taken(queue)
 
@@ -108,27 +110,17 @@ class Leaf(Worker):
     def first_waiting(self) -> Point | None:
         return min((c.first for c in self.components if c.first is not None), default=None)
 
-    def stall(self) -> Stall | None:
-        waiting = self.first_waiting
-        request = self.requests[0].point if self.requests else None
-        if waiting is not None and (self.state is _NOTHING or request is None or waiting < request):
-            point, what = waiting, f"the event at {tuple(waiting)}"
-            concerned = [component for component in self.components if component.first == waiting]
-        elif request is not None:
-            point, what, concerned = request, f"the request at {tuple(request)}", self.components
-        else:
-            return None
-        if self.state is _NOTHING:
-            return Stall(self.id, f"its state from {self.shape.parent}", what, Wait.STATE)
-        for component in concerned:
-            for part, queue in component.queues.items():
-                if queue.frontier < point:
-                    return Stall(
-                        self.id, f"{part[0]}[{part[1]}], which is at {tuple(queue.frontier)},", what, Wait.EVENTS
-                    )
-        return Stall(
-            self.id, f"word from {self.shape.parent}, which is at {tuple(self.parent_frontier)},", what, Wait.PARENT
-        )
+    def wanted(self) -> list[Point]:
+        return [item.point for item in islice(self.requests, 1)]
+
+    def absent(self) -> str | None:
+        return "its state" if self.state is _NOTHING else None
+
+    def fed_by(self) -> list[tuple[PartId, Queue]]:
+        first, wanted = self.first_waiting, self.wanted()
+        for_event = first is not None and not (wanted and wanted[0] <= first)
+        concerned = [c for c in self.components if c.first == first] if for_event else self.components
+        return [entry for component in concerned for entry in component.queues.items()]
 
     def holdings(self) -> list[Any]:
         return [] if self.state is _NOTHING else [self.state]

@@ -10,7 +10,7 @@ from collections import deque
 
 from flumina.order import START, Point
 from flumina.runtime.messages import PartId
-from flumina.runtime.run import EMPTY, Run, merged
+from flumina.runtime.run import Run, merged
 from flumina.runtime.topology import ComponentShape
 
 
@@ -37,14 +37,6 @@ class Queue:
             self.runs.append(run)
             self.length += len(run)
         self.frontier = frontier
-
-    def put_sorted(self, run: Run) -> None:
-        """Add a run whose events may lie among those that wait."""
-        self.length += len(run)
-        if self.runs and self.runs[-1].last > run.first:
-            run = merged([*self.runs, run])
-            self.runs.clear()
-        self.runs.append(run)
 
     def take(self, bound: Point) -> Run:
         """Remove and return all events at or before a point."""
@@ -94,11 +86,11 @@ class Component:
         """Everything at or before this point has come and has been taken."""
         return self.frontier if self.first is None else min(before(self.first), self.frontier)
 
-    def take(self, bound: Point) -> tuple[Run, dict[PartId, int]]:
-        """All events at or before ``bound`` and the frontier as one run in O, and how many came from each part."""
+    def take(self, bound: Point) -> dict[PartId, Run]:
+        """All events at or before ``bound`` and the frontier, for each part that has some."""
         bound = min(bound, self.frontier)
         first = self.first
         if first is None or first > bound:
-            return EMPTY, {}
+            return {}
         runs = {part: queue.take(bound) for part, queue in self.queues.items()}
-        return merged(runs.values()), {part: len(run) for part, run in runs.items() if run}
+        return {part: run for part, run in runs.items() if run}

@@ -60,7 +60,7 @@ class Run:
                 Run(self.points[:at], self.events[:at], arrived=self.arrived),
                 Run(self.points[at:], self.events[at:], arrived=self.arrived),
             )
-        at = _count_up_to(self.batch, bound)
+        at = self.batch.count_up_to(bound)
         return (
             Run(batch=self.batch.slice(0, at), arrived=self.arrived),
             Run(batch=self.batch.slice(at, len(self.batch)), arrived=self.arrived),
@@ -135,17 +135,3 @@ def merged(runs: Iterable[Run]) -> Run:
         return Run(batch=Batch.merge([run.batch or Batch.of_events(run.events, streams) for run in filled]))
     pairs = list(heap_merge(*filled, key=itemgetter(0)))
     return Run([point for point, _ in pairs], [event for _, event in pairs])
-
-
-def _count_up_to(batch: Batch, bound: Point) -> int:
-    """How many events of a batch in O lie at or before a point: two binary searches, whatever its length."""
-    low, high = (
-        int(i) for i in (np.searchsorted(batch.ts, bound.ts, "left"), np.searchsorted(batch.ts, bound.ts, "right"))
-    )
-    while low < high:
-        middle = (low + high) // 2
-        if batch.point(middle) <= bound:
-            low = middle + 1
-        else:
-            high = middle
-    return low

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -163,9 +163,34 @@ class Worker(ABC):
     def first_waiting(self) -> Point | None:
         """The first event that has come and was not processed."""
 
-    @abstractmethod
     def stall(self) -> Stall | None:
         """What this worker waits for, if something waits."""
+        first = self.first_waiting
+        points = [*self.wanted(), *((first,) if first is not None else ())]
+        if not points:
+            return None
+        point, parent = min(points), self.shape.parent
+        what, absent = f"what is at {tuple(point)}", self.absent()
+        if absent is not None:
+            return Stall(self.id, f"{absent} from {parent}", what, Wait.STATE)
+        for (stream, part), queue in self.fed_by():
+            if queue.frontier < point:
+                return Stall(self.id, f"{stream}[{part}], which is at {tuple(queue.frontier)},", what, Wait.EVENTS)
+        if self.parent_frontier < point or not self.shape.children:
+            return Stall(self.id, f"word from {parent}, which is at {tuple(self.parent_frontier)},", what, Wait.PARENT)
+        return Stall(self.id, "the states of its children", what, Wait.CHILDREN)
+
+    @abstractmethod
+    def wanted(self) -> list[Point]:
+        """The points of requests that were not served, the first at least."""
+
+    @abstractmethod
+    def absent(self) -> str | None:
+        """Which state the parent has, if it has one."""
+
+    @abstractmethod
+    def fed_by(self) -> Iterable[tuple[PartId, Queue]]:
+        """The parts whose events can be missing for what comes next, and their buffers."""
 
     @abstractmethod
     def holdings(self) -> list[Any]:

@@ -1,24 +1,25 @@
-"""A case for the simulator: a program, a plan for it, and input in parts."""
+"""A case for the simulator: a program, a plan for it, and input in parts; and what the oracle says about it."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from flumina.definition import Definition, fold
-from flumina.emit import Emit, rows
+from flumina.emit import Chunk, Emit, Row, rows
 from flumina.events import Event
 from flumina.order import END, START, Point
 from flumina.plan.routing import Router
 from flumina.plan.tree import Plan
 from flumina.runtime.messages import PartId
+from flumina.state import copied
 
 Entry = tuple[Point, Event]
-OutputKey = tuple[str, str, str]
-"""An output for comparing: its name, its values, and the event that caused it."""
+OutputKey = tuple[str, str, tuple[str, int, str, int]]
+"""An output for comparing: its name, its values, and the tag, timestamp, stream and number of the event behind it."""
 
 
 @dataclass(frozen=True)
@@ -30,34 +31,77 @@ class Case:
     parts: Mapping[PartId, Sequence[Entry]]
 
     @cached_property
+    def router(self) -> Router:
+        """Who handles which event."""
+        return Router(self.plan, self.definition)
+
+    @cached_property
     def routes(self) -> Mapping[PartId, Sequence[str]]:
         """For each event of each part the worker that handles it."""
-        router = Router(self.plan, self.definition)
         return {
-            part: [router.route(event.tag, event.key, *part) for _, event in entries]
+            part: [self.router.route(event.tag, event.key, *part) for _, event in entries]
             for part, entries in self.parts.items()
         }
 
     @cached_property
     def receivers(self) -> Mapping[PartId, Sequence[str]]:
         """For each part the workers that must learn its frontier."""
-        router = Router(self.plan, self.definition)
-        return {part: [self.plan.workers[n].id for n in router.receivers(*part)] for part in self.parts}
+        return {part: [self.plan.workers[n].id for n in self.router.receivers(*part)] for part in self.parts}
+
+    @cached_property
+    def ranks(self) -> Mapping[str, int]:
+        """The rank of each stream."""
+        return {shape.name: rank for rank, shape in enumerate(self.plan.streams)}
 
     @cached_property
     def in_order(self) -> Sequence[Entry]:
         """All events in O."""
         return sorted((entry for entries in self.parts.values() for entry in entries), key=lambda entry: entry[0])
 
-    def fold(self, until: Point = END, after: Point = START, state: Any = None) -> tuple[Any, Counter[OutputKey]]:  # noqa: ANN401
-        """The oracle: the state and the outputs of the events in (after, until], one after the other."""
+    def under(self, plan: Plan) -> Case:
+        """The same input under another plan."""
+        return replace(self, plan=plan)
+
+    def only(self, kept: Iterable[Point]) -> Case:
+        """The same case with these events only."""
+        points = set(kept)
+        return replace(self, parts={p: [e for e in entries if e[0] in points] for p, entries in self.parts.items()})
+
+    # -- the oracle: all events one after the other --------------------------------------------------------------
+
+    @cached_property
+    def _oracle(self) -> tuple[Any, Sequence[Row]]:
         emit = Emit(self.definition.outputs)
         kind = self.definition.kinds[self.definition.initial]
-        first = self.definition.init() if state is None else state
-        final = fold(kind, first, [event for point, event in self.in_order if after < point <= until], emit)
-        return final, output_keys(emit.drain())
+        final = fold(kind, self.definition.init(), [event for _, event in self.in_order], emit)
+        return final, rows(emit.drain())
+
+    @cached_property
+    def _states(self) -> dict[Point, Any]:
+        return {}
+
+    def state(self, until: Point = END) -> Any:  # noqa: ANN401
+        """The state after all events up to a point; not to be changed."""
+        if until == END:
+            return self._oracle[0]
+        if until not in self._states:
+            kind = self.definition.kinds[self.definition.initial]
+            events = [event for point, event in self.in_order if point <= until]
+            self._states[until] = copied(fold(kind, self.definition.init(), events, Emit(self.definition.outputs)))
+        return self._states[until]
+
+    def outputs(self, until: Point = END, after: Point = START) -> Counter[OutputKey]:
+        """The outputs of the events in (after, until]."""
+        return output_keys(row for row in self._oracle[1] if after < self.point(row.event) <= until)
+
+    def point(self, event: Event) -> Point:
+        """The place of an event in O."""
+        return Point(event.ts, self.ranks[event.stream], event.seq)
 
 
-def output_keys(items: Sequence[Any]) -> Counter[OutputKey]:
+def output_keys(items: Iterable[Row | Chunk]) -> Counter[OutputKey]:
     """Outputs as a multiset."""
-    return Counter((row.output, repr(row.values), repr(row.event)) for row in rows(items))
+    return Counter(
+        (row.output, repr(row.values), (row.event.tag.name, row.event.ts, row.event.stream, row.event.seq))
+        for row in rows(items)
+    )

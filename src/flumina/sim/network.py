@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from flumina.events import Event
 from flumina.order import END, START, Point
-from flumina.runtime.messages import Credit, Data, Message, PartId
+from flumina.runtime.messages import Data, Message, PartId
 from flumina.runtime.run import EMPTY, Run
 from flumina.runtime.worker import Address
 from flumina.sim.case import Entry
 
 Link = tuple[Address, Address]
+
+UNLIMITED = 1_000_000_000
+"""So many credits that none is ever waited for."""
 
 
 class Network:
@@ -24,9 +29,12 @@ class Network:
 
     def send(self, sender: Address, receiver: Address, message: Message) -> None:
         """Put a message on its way."""
-        queue = self.links.setdefault((sender, receiver), deque())
+        link = sender, receiver
+        queue = self.links.get(link)
+        if queue is None:
+            queue = self.links[link] = deque()
         if not queue:
-            self.busy.append((sender, receiver))
+            self.busy.append(link)
         queue.append(message)
 
     def deliver(self, which: int) -> tuple[Address, Address, Message]:
@@ -35,17 +43,27 @@ class Network:
         queue = self.links[link]
         message = queue.popleft()
         if not queue:
-            self.busy[which] = self.busy[-1]
-            self.busy.pop()
+            last = self.busy.pop()
+            if which < len(self.busy):
+                self.busy[which] = last
         return (*link, message)
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """How far a source goes in one step: events up to here, and then perhaps a heartbeat."""
+    """How far a source goes in one step: so many events, and then perhaps a heartbeat."""
 
     events: int
-    heartbeat: Point | None
+    heartbeat: Point | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """What a part has for one worker: places in the part, points and events."""
+
+    places: Sequence[int]
+    points: Sequence[Point]
+    events: Sequence[Event]
 
 
 class Source:
@@ -55,52 +73,71 @@ class Source:
     """
 
     def __init__(
-        self, part: PartId, entries: Sequence[Entry], routes: Sequence[str], receivers: Sequence[str], credits_: int
+        self,
+        part: PartId,
+        entries: Sequence[Entry],
+        routes: Sequence[str],
+        receivers: Sequence[str],
+        credits_: int = UNLIMITED,
     ) -> None:
         self.part, self.entries, self.routes, self.receivers = part, entries, routes, receivers
+        places: dict[str, list[int]] = {receiver: [] for receiver in receivers}
+        for place, receiver in enumerate(routes):
+            places[receiver].append(place)
+        self.lanes = {
+            receiver: Lane(mine, [entries[i][0] for i in mine], [entries[i][1] for i in mine])
+            for receiver, mine in places.items()
+        }
         self.next = 0
         self.frontier = START
+        self.limited = credits_ < UNLIMITED
         self.credits = dict.fromkeys(receivers, credits_)
+
+    @property
+    def left(self) -> int:
+        """How many events were not sent yet."""
+        return len(self.entries) - self.next
 
     @property
     def ended(self) -> bool:
         """Whether everything was sent, the end included."""
         return self.frontier == END
 
-    def room(self) -> int:
+    def room(self, most: int) -> int:
         """How many of the next events there are credits for."""
-        left = dict(self.credits)
-        count = 0
-        for receiver in self.routes[self.next :]:
-            if not left[receiver]:
-                break
-            left[receiver] -= 1
-            count += 1
-        return count
+        stop = min(len(self.entries), self.next + most)
+        if self.limited:
+            left = dict(self.credits)
+            for place in range(self.next, stop):
+                receiver = self.routes[place]
+                if not left[receiver]:
+                    return place - self.next
+                left[receiver] -= 1
+        return stop - self.next
 
     def ready(self) -> bool:
         """Whether something can be sent now."""
-        return not self.ended and (self.next == len(self.entries) or self.room() > 0)
+        return self.frontier != END and (self.next == len(self.entries) or self.room(1) > 0)
 
     def advance(self, cut: Cut) -> list[tuple[str, Data]]:
-        """Send the next events and the frontier behind them."""
-        entries = self.entries[self.next : self.next + cut.events]
-        routes = self.routes[self.next : self.next + cut.events]
-        self.next += cut.events
-        if self.next == len(self.entries) and cut.heartbeat == END:
-            self.frontier = END
-        elif cut.heartbeat is not None:
-            self.frontier = max(self.frontier, cut.heartbeat)
-        elif entries:
-            self.frontier = entries[-1][0]
+        """Send the next events, and behind them the frontier, or a heartbeat that promises more."""
+        events, beat = cut.events, cut.heartbeat
+        start, stop = self.next, self.next + events
+        self.next = stop
+        if events:
+            self.frontier = self.entries[stop - 1][0]
+        if beat is not None:
+            assert self.frontier <= beat, "a frontier never goes back"
+            assert stop == len(self.entries) or beat < self.entries[stop][0], "a heartbeat keeps its word"
+            self.frontier = beat
         sends = []
-        for receiver in self.receivers:
-            mine = [entry for entry, route in zip(entries, routes, strict=True) if route == receiver]
-            self.credits[receiver] -= len(mine)
-            run = Run([point for point, _ in mine], [event for _, event in mine]) if mine else EMPTY
+        for receiver, lane in self.lanes.items():
+            run = EMPTY
+            if events:
+                low = bisect_left(lane.places, start)
+                high = bisect_left(lane.places, stop, low)
+                if low < high:
+                    self.credits[receiver] -= high - low
+                    run = Run(lane.points[low:high], lane.events[low:high])
             sends.append((receiver, Data(self.part, run, self.frontier)))
         return sends
-
-    def credit(self, sender: str, message: Credit) -> None:
-        """A receiver has taken events out of its buffer."""
-        self.credits[sender] += message.events

@@ -1,20 +1,24 @@
-"""Random valid plans and random input for a program, biased towards trees in which something can go wrong."""
+"""Random valid plans for a program, biased towards trees in which something can go wrong."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from flumina.check.choices import Choices
-from flumina.check.values import KEYS, value
 from flumina.definition import Definition
 from flumina.events import Tag
-from flumina.order import Point
 from flumina.plan.tree import Itag, Plan, StreamShape, Worker, merged
-from flumina.runtime.messages import PartId
-from flumina.sim.case import Case, Entry
-from flumina.tagsets import Key, KeySet, TagSet
+from flumina.sim.case import Case
+from flumina.sim.coverage import INDEPENDENT_CHILD, SINGLE, TAGGED_INNER, UNTAGGED_ROOT, traits
+from flumina.sim.inputs import keys_of, random_input
+from flumina.tagsets import KeySet, TagSet
+
+_STREAMS = 6
+"""How often other streams are tried before a plan of a single leaf is taken."""
+
+_TRIES = 12
+"""How many plans are made before one without the wanted trait is taken."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +34,12 @@ class _Atom:
 
 
 def random_case(random: Random, definition: Definition, events: int = 60) -> Case:
-    """A random plan for a program and random input for it."""
-    shapes = random_streams(random, definition)
-    plan = random_plan(random, definition, shapes)
+    """A random plan for a program and random input for it; seldom a plan with nobody to talk to."""
+    for _ in range(_STREAMS):
+        shapes = random_streams(random, definition)
+        plan = random_plan(random, definition, shapes)
+        if len(plan) > 1 or random.random() < 0.05:
+            break
     return Case(definition, plan, random_input(random, definition, shapes, events))
 
 
@@ -53,60 +60,90 @@ def random_streams(random: Random, definition: Definition) -> list[StreamShape]:
 
 
 def random_plan(random: Random, definition: Definition, shapes: Sequence[StreamShape]) -> Plan:
-    """A valid plan; most have several leaves, and tagged workers above them."""
+    """A valid plan; most have several leaves, and tagged workers above them.
+
+    A trait is drawn first, and plans are made until one has it: not every program and input allow every trait.
+    """
+    wanted = random.choices((TAGGED_INNER, UNTAGGED_ROOT, INDEPENDENT_CHILD, None), (5, 3, 3, 1))[0]
+    best, fallback = None, None
+    for _ in range(_TRIES):
+        plan = _plan(random, definition, shapes)
+        found = traits(plan, definition)
+        if wanted is None or wanted in found:
+            return plan
+        if SINGLE not in found:
+            best = plan
+        fallback = plan
+    chosen = best or fallback
+    assert chosen is not None
+    return chosen
+
+
+def _plan(random: Random, definition: Definition, shapes: Sequence[StreamShape]) -> Plan:
+    pieces = {name: key_pieces(random, definition.tags[name]) for shape in shapes for name, _ in shape.tags}
+    shared = random.random() < 0.5
     atoms = [
         _Atom(shape.name, part, TagSet([(name, keys)]))
         for shape in shapes
         for name, _ in shape.tags
-        for keys in _pieces(random, definition.tags[name])
+        for keys in (pieces[name] if shared else key_pieces(random, definition.tags[name]))
         for part in range(shape.parts)
     ]
-    return Plan.of(definition, shapes, _Grower(random, definition).grow(atoms, definition.initial))
+    grower = _Grower(random, definition, atoms)
+    return Plan.of(definition, shapes, grower.grow(range(len(atoms)), definition.initial))
 
 
-def _pieces(random: Random, tag: Tag) -> list[KeySet]:
+def key_pieces(random: Random, tag: Tag) -> list[KeySet]:
     """A division of a tag's keys: all together, or some named ones and the rest."""
-    if tag.key is None or random.random() < 0.4:
+    if tag.key is None or random.random() < 0.25:
         return [tag.universe]
-    named = random.sample(list(_keys(tag)), random.randint(1, 2))
+    named = random.sample(list(keys_of(tag)), random.randint(1, 2))
     pieces = [*(KeySet.of(key) for key in named), tag.universe - KeySet.of(*named)]
     return [keys for keys in pieces if not keys.is_empty()]
 
 
-def _keys(tag: Tag) -> Sequence[Key]:
-    assert tag.key is not None
-    return sorted(tag.finite_keys, key=repr) if tag.finite_keys else KEYS[tag.key.type]
-
-
 @dataclass
 class _Grower:
+    """Trees over atoms, which are known by their numbers."""
+
     random: Random
     definition: Definition
+    atoms: Sequence[_Atom]
     count: int = 0
-    edges: dict[tuple[_Atom, _Atom], bool] = field(default_factory=dict)
+    near: list[set[int]] = field(default_factory=list)
+    """For each atom those that depend on it."""
 
-    def dependent(self, a: _Atom, b: _Atom) -> bool:
-        if (a, b) not in self.edges:
-            self.edges[a, b] = self.edges[b, a] = self.definition.depends.between(a.tags, b.tags)
-        return self.edges[a, b]
+    def __post_init__(self) -> None:
+        between = self.definition.depends.between
+        sets = list(dict.fromkeys(atom.tags for atom in self.atoms))
+        linked = {(a, b) for a in sets for b in sets if between(a, b)}
+        self.near = [{n for n, other in enumerate(self.atoms) if (a.tags, other.tags) in linked} for a in self.atoms]
 
-    def grow(self, atoms: Sequence[_Atom], kind: str, depth: int = 0) -> Worker:
+    def grow(self, atoms: Sequence[int], kind: str, depth: int = 0) -> Worker:
         """A subtree that handles these atoms."""
         self.count += 1
         name = f"w{self.count}"
-        split = None if depth and self.random.random() < 0.15 * depth else self.split(atoms)
+        split = None if depth and self.random.random() < 0.25 * depth else self.split(atoms)
         forks = [fork for fork in self.definition.forks if fork.source == kind]
         if split is not None and forks:
             own, left, right = split
             fork = self.random.choice(forks)
-            kinds = self.definition.kinds
             sides = ((left, fork.left), (right, fork.right))
-            if all(_all_tags(side) <= kinds[k].predicate for side, k in sides):
+            if all(self.tags(side) <= self.definition.kinds[k].predicate for side, k in sides):
                 children = tuple(self.grow(side, k, depth + 1) for side, k in sides)
-                return Worker(name, kind, merged(atom.itag() for atom in own), children)
-        return Worker(name, kind, merged(atom.itag() for atom in atoms))
+                return Worker(name, kind, self.itags(own), children)
+        return Worker(name, kind, self.itags(atoms))
 
-    def split(self, atoms: Sequence[_Atom]) -> tuple[list[_Atom], list[_Atom], list[_Atom]] | None:
+    def itags(self, atoms: Sequence[int]) -> tuple[Itag, ...]:
+        return merged(self.atoms[n].itag() for n in atoms)
+
+    def tags(self, atoms: Sequence[int]) -> TagSet:
+        total = TagSet()
+        for n in atoms:
+            total |= self.atoms[n].tags
+        return total
+
+    def split(self, atoms: Sequence[int]) -> tuple[list[int], list[int], list[int]] | None:
         """Own atoms for a worker, and two independent non-empty groups for its children."""
         rest, own = list(atoms), []
         if self.random.random() < 0.3 and len(rest) > 2:
@@ -117,7 +154,8 @@ class _Grower:
                 self.random.shuffle(groups)
                 cut = self.random.randint(1, len(groups) - 1)
                 return own, [a for g in groups[:cut] for a in g], [a for g in groups[cut:] for a in g]
-            degree = {a: sum(self.dependent(a, b) for b in rest) for a in rest}
+            left = set(rest)
+            degree = {a: len(self.near[a] & left) for a in rest}
             most = max(degree.values())
             chosen = [a for a in rest if degree[a] == most] if self.random.random() < 0.8 else rest
             atom = self.random.choice(chosen)
@@ -125,45 +163,15 @@ class _Grower:
             own.append(atom)
         return None
 
-    def groups(self, atoms: Sequence[_Atom]) -> list[list[_Atom]]:
+    def groups(self, atoms: Sequence[int]) -> list[list[int]]:
         """Connected components under dependence."""
-        left, found = list(atoms), []
+        left, found = dict.fromkeys(atoms), []
         while left:
-            group = [left.pop()]
+            group = [left.popitem()[0]]
             for atom in group:
-                near = [other for other in left if self.dependent(atom, other)]
+                near = [other for other in left if other in self.near[atom]]
                 group += near
-                left = [other for other in left if other not in near]
+                for other in near:
+                    del left[other]
             found.append(group)
         return found
-
-
-def _all_tags(atoms: Sequence[_Atom]) -> TagSet:
-    """All events of these atoms."""
-    total = TagSet()
-    for atom in atoms:
-        total |= atom.tags
-    return total
-
-
-def random_input(
-    random: Random, definition: Definition, shapes: Sequence[StreamShape], events: int
-) -> Mapping[PartId, Sequence[Entry]]:
-    """Events spread over all parts, with many equal timestamps; every point is another."""
-    parts = [(shape, rank, part) for rank, shape in enumerate(shapes) for part in range(shape.parts)]
-    made: dict[PartId, list[Entry]] = {(shape.name, part): [] for shape, _, part in parts}
-    weights = [random.choice((1, 1, 4)) for _ in parts]
-    clock = 0
-    for seq in range(events):
-        clock += random.choice((0, 0, 1, 2))
-        shape, rank, part = random.choices(parts, weights)[0]
-        tag = definition.tags[random.choice(shape.tags.tags)]
-        choices = Choices(random.randbytes(8))
-        columns = {f.name: value(choices, f, definition.examples.get(f.name)) for f in tag.columns.fields}
-        if tag.key is not None:
-            columns[tag.key.name] = random.choice(_keys(tag))
-        event = tag.event(ts=clock, stream=shape.name, seq=seq, **columns)
-        made[shape.name, part].append((Point(clock, rank, seq), event))
-    for entries in made.values():
-        entries.sort(key=lambda entry: entry[0])
-    return made

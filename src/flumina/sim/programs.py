@@ -28,17 +28,20 @@ _KINDS = (Sum, Count, Max, Min, Set, Replicated)
 def random_program(random: Random) -> type[Program]:
     """A program that keeps all laws."""
     tags = {
-        f"t{n}": Tag("v long NOT NULL", key="k long") if random.random() < 0.5 else Tag("v long NOT NULL")
+        f"t{n}": Tag("v long NOT NULL", key="k long") if random.random() < 0.7 else Tag("v long NOT NULL")
         for n in range(random.randint(2, 5))
     }
     kinds = {f"f{n}": random.choice(_KINDS) for n in range(random.randint(1, 4))}
-    per_key = {name for name in kinds if random.random() < 0.5}
+    per_key = {name for name in kinds if random.random() < 0.7}
     actions: dict[str, list[tuple[str, str]]] = {name: [] for name in tags}
     for field, kind in kinds.items():
-        for name in tags:
-            allowed = [READ, SET] if kind is Replicated else [READ, SET, ADD, ADD, ADD]
-            if random.random() < 0.6:
-                actions[name].append((random.choice(allowed), field))
+        adds = [READ, SET] if kind is Replicated else [READ, SET, ADD, ADD, ADD]
+        others = [name for name in tags if random.random() < 0.45]
+        for name in others:
+            actions[name].append((random.choice(adds), field))
+        # Something is always seen: without a reader nothing can go wrong.
+        if all((READ, field) not in does for does in actions.values()):
+            actions[random.choice(list(tags))].append((READ, field))
     fields = {name: _field(name, kind, per_key, tags, actions) for name, kind in kinds.items()}
     pairs, always = _needed(tags, fields, actions)
     for pair in combinations_with_replacement(tags.values(), 2):

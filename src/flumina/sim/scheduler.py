@@ -1,50 +1,58 @@
-"""One simulated run: a seeded choice at every step of what happens next, with everything checked as it goes."""
+"""One simulated run: a choice at every step of what happens next, with everything checked as it goes."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
+from flumina.emit import Chunk, Row
 from flumina.order import END, START, Point, heartbeat
 from flumina.runtime.build import workers as build
 from flumina.runtime.coordinator import Coordinator, Snapshot
-from flumina.runtime.messages import Credit, PartId
+from flumina.runtime.messages import Credit, Data, Message, PartId
 from flumina.runtime.stats import WorkerStats
 from flumina.runtime.topology import COORDINATOR, Options
 from flumina.runtime.worker import Address, Effects, Worker
 from flumina.sim.case import Case, OutputKey, output_keys
+from flumina.sim.draw import Draw
+from flumina.sim.ledger import Ledger, SimulationError
 from flumina.sim.network import Cut, Network, Source
-from flumina.state import same
+from flumina.sim.weather import CALM, Weather
+from flumina.state import copied, same
 
 Build = Callable[..., Mapping[str, Worker]]
 
+_PATIENCE = 3
+"""How often another message is preferred to one for a slow worker."""
 
-class SimulationError(Exception):
-    """Something that must never happen has happened."""
+_MOST_STEPS = 1_000_000
+
+
+class Witness(Protocol):
+    """Somebody who is told of every message that arrives and of what it led to."""
+
+    def saw(self, sender: Address, receiver: Address, message: Message, effects: Effects) -> None:
+        """A message was handled."""
 
 
 @dataclass(frozen=True)
 class Outcome:
     """What a simulated run did."""
 
-    outputs: Counter[OutputKey]
+    rows: Sequence[Row | Chunk]
     snapshots: Sequence[Snapshot]
     state: Any
     stats: Mapping[str, WorkerStats]
     steps: int
 
-
-@dataclass(frozen=True)
-class Weather:
-    """How a run is disturbed: sizes of sends, heartbeats, credits, and workers that are slow."""
-
-    most_events: int = 4
-    heartbeats: float = 0.5
-    credits: int = 1_000_000
-    slow: frozenset[str] = frozenset()
+    @cached_property
+    def outputs(self) -> Counter[OutputKey]:
+        """The outputs as a multiset."""
+        return output_keys(self.rows)
 
 
 class Simulation:
@@ -53,23 +61,27 @@ class Simulation:
     def __init__(
         self,
         case: Case,
-        random: Random,
+        random: Random | Draw,
         *,
         options: Options | None = None,
         weather: Weather | None = None,
         snapshots: Sequence[Point] = (),
         resume: Snapshot | None = None,
         build_workers: Build = build,
+        witness: Witness | None = None,
     ) -> None:
-        self.case, self.random = case, random
-        self.weather = Weather() if weather is None else weather
+        self.case, self.witness = case, witness
+        self.draw = random if isinstance(random, Draw) else Draw(random)
+        self.weather = CALM if weather is None else weather
         self.workers = dict(build_workers(case.plan, case.definition, options))
-        state = case.definition.init() if resume is None else resume.state
+        state = case.definition.init() if resume is None else copied(resume.state)
         self.start = START if resume is None else resume.point
         self.coordinator = Coordinator(case.plan.root.id, state, snapshots, self.start)
         self.network = Network()
+        self.ledger = Ledger(self.workers)
         self.sources = {part: self._source(part) for part in case.parts}
-        self.outputs: Counter[OutputKey] = Counter()
+        self.ready = [part for part, source in self.sources.items() if source.ready()]
+        self.rows: list[Row | Chunk] = []
         self.steps = 0
         self.perform(COORDINATOR, self.coordinator.begin())
 
@@ -80,61 +92,101 @@ class Simulation:
 
     def perform(self, sender: Address, effects: Effects) -> None:
         """Put messages on their way and collect outputs."""
-        self.outputs.update(output_keys(effects.outputs))
+        self.rows += effects.outputs
         for receiver, message in effects.sends:
-            if isinstance(message, Credit):
-                assert isinstance(sender, str)
-                self.sources[message.part].credit(sender, message)
-            else:
+            if not isinstance(message, Credit):
+                self.ledger.sent(sender, receiver, message)
                 self.network.send(sender, receiver, message)
-
-    def choices(self) -> tuple[list[PartId], int]:
-        """The sources that can send, and how many links have a message to deliver."""
-        return [part for part, source in self.sources.items() if source.ready()], len(self.network.busy)
+                continue
+            self.ledger.credited(message.part, str(sender), message.events)
+            source = self.sources[message.part]
+            if source.limited:
+                self.network.send(sender, receiver, message)
+            else:  # nobody waits for it
+                source.credits[str(sender)] += message.events
 
     def step(self) -> bool:
         """Let one thing happen; False when nothing can."""
-        sources, links = self.choices()
-        if not sources and not links:
+        choices = len(self.ready) + len(self.network.busy)
+        if not choices:
             return False
         self.steps += 1
-        which = self.random.randrange(len(sources) + links)
-        if which < len(sources):
-            self.feed(self.sources[sources[which]])
+        which = self.draw.below(choices)
+        if self.weather.slow:
+            which = self.rather(which, choices)
+        if which < len(self.network.busy):
+            self.deliver(which)
         else:
-            self.deliver(which - len(sources))
+            self.feed(self.ready[which - len(self.network.busy)])
+        if not self.network.busy:
+            self.check_prompt()
         return True
+
+    def rather(self, which: int, choices: int) -> int:
+        """Another choice, if this one would be for a slow worker."""
+        for _ in range(_PATIENCE):
+            if which >= len(self.network.busy) or self.network.busy[which][1] not in self.weather.slow:
+                break
+            which = self.draw.below(choices)
+        return which
 
     def deliver(self, which: int) -> None:
         """Deliver the next message of one link."""
         sender, receiver, message = self.network.deliver(which)
-        if receiver == COORDINATOR:
-            self.perform(COORDINATOR, self.coordinator.handle(sender, message))
+        if isinstance(message, Credit):
+            self.refill(message, str(sender))
             return
-        assert isinstance(receiver, str)
-        self.perform(receiver, self.workers[receiver].handle(sender, message))
-        if not self.network.busy:
-            self.check_prompt()
+        if receiver == COORDINATOR:
+            self.ledger.delivered(sender, receiver, message)
+            effects = self.coordinator.handle(sender, message)
+        else:
+            worker = self.workers[receiver]  # type: ignore[index]
+            if isinstance(message, Data):
+                self.ledger.arrived(message.part, worker.id, len(message.run))
+            else:
+                self.ledger.delivered(sender, receiver, message)
+            effects = worker.handle(sender, message)
+        if self.witness is not None:
+            self.witness.saw(sender, receiver, message, effects)
+        self.perform(receiver, effects)
+        if receiver != COORDINATOR:
+            self.ledger.check(worker)
 
-    def feed(self, source: Source) -> None:
+    def refill(self, message: Credit, sender: str) -> None:
+        """Give a source its credits back."""
+        source = self.sources[message.part]
+        source.credits[sender] += message.events
+        if source.credits[sender] > self.weather.credits:
+            raise SimulationError(f"{message.part} has {source.credits[sender]} credits for {sender}")
+        if message.part not in self.ready and source.ready():
+            self.ready.append(message.part)
+
+    def feed(self, part: PartId) -> None:
         """Let one source send some events, a heartbeat, or its end."""
-        events = min(source.room(), self.random.randint(0, self.weather.most_events))
+        source, draw = self.sources[part], self.draw
+        most = self.weather.most_events
+        events = source.room(most - draw.below(most + 1 if self.weather.heartbeats else most))
         beat = None
-        left = source.entries[source.next + events :]
-        if self.random.random() < self.weather.heartbeats or not events:
-            beat = END if not left else self.beat_before(source, left[0][0], events)
+        if not source.left - events:
+            beat = END if not events or draw.chance(self.weather.heartbeats) else None
+        elif not events or draw.chance(self.weather.heartbeats):
+            beat = self.beat(source, events)
+            if beat is None and not events:
+                events = source.room(1)
         for receiver, data in source.advance(Cut(events, beat)):
-            self.network.send(source.part, receiver, data)
-        if not self.network.busy:
-            self.check_prompt()
+            if source.credits[receiver] < 0:
+                raise SimulationError(f"{part} sent {receiver} more than it has credits for")
+            self.network.send(part, receiver, data)
+        if not source.ready():
+            self.ready.remove(part)
 
-    def beat_before(self, source: Source, following: Point, events: int) -> Point | None:
+    def beat(self, source: Source, events: int) -> Point | None:
         """A heartbeat that the next event allows."""
+        following = source.entries[source.next + events][0]
         floor = source.entries[source.next + events - 1][0] if events else source.frontier
-        rank = [shape.name for shape in self.case.plan.streams].index(source.part[0])
         low = max(floor.ts, self.case.in_order[0][0].ts - 1)
-        ts = self.random.randint(low, max(low, following.ts - 1)) if following.ts > low else low
-        beat = heartbeat(ts, rank)
+        ts = low + self.draw.below(following.ts - low) if following.ts > low else low
+        beat = heartbeat(ts, self.case.ranks[source.part[0]])
         return beat if floor <= beat < following else None
 
     def check_prompt(self) -> None:
@@ -148,37 +200,57 @@ class Simulation:
 
     def run(self) -> Outcome:
         """Run to the end."""
+        self.ready = [part for part, source in self.sources.items() if source.ready()]
         while self.step():
-            pass
+            if self.steps > _MOST_STEPS:
+                raise SimulationError(f"the run does not end within {_MOST_STEPS} steps")
         if not self.coordinator.finished:
             stalls = [str(w.stall()) for w in self.workers.values() if w.stall() is not None]
             raise SimulationError("the run stands still: " + "; ".join(stalls))
         for worker in self.workers.values():
             if worker.waiting or not worker.stopped:
                 raise SimulationError(f"{worker.id} is left with {worker.waiting} events, stopped: {worker.stopped}")
+        self.ledger.check_end()
+        for source in self.sources.values():
+            if set(source.credits.values()) != {self.weather.credits} and source.credits:
+                raise SimulationError(f"{source.part} has not all its credits back: {source.credits}")
+        return self.outcome()
+
+    def outcome(self) -> Outcome:
+        """What has been done so far."""
         stats = {name: worker.stats for name, worker in self.workers.items()}
-        return Outcome(self.outputs, self.coordinator.snapshots, self.coordinator.final, stats, self.steps)
+        return Outcome(self.rows, self.coordinator.snapshots, self.coordinator.final, stats, self.steps)
 
 
 def judge(case: Case, outcome: Outcome, after: Snapshot | None = None) -> None:
     """Compare a run with the oracle: outputs in both directions, the final state, the state of every snapshot."""
-    start = START if after is None else after.point
-    _, before = case.fold(until=start)
-    state, everything = case.fold()
-    expected = everything - before
-    missing, surplus = expected - outcome.outputs, outcome.outputs - expected
-    if missing or surplus:
-        raise SimulationError(f"outputs differ: missing {_few(missing)}; surplus {_few(surplus)}")
-    tolerance = case.definition.tolerance
-    if not same(outcome.state, state, tolerance):
-        raise SimulationError(f"the final state is {outcome.state!r}, not {state!r}")
+    compare(case.outputs(after=START if after is None else after.point), outcome.outputs)
+    same_state(case, outcome.state, END, "the final state")
     for snapshot in outcome.snapshots:
-        wanted, _ = case.fold(until=snapshot.point)
-        if not same(snapshot.state, wanted, tolerance):
-            raise SimulationError(f"the snapshot at {tuple(snapshot.point)} is {snapshot.state!r}, not {wanted!r}")
+        same_state(case, snapshot.state, snapshot.point, f"the snapshot at {tuple(snapshot.point)}")
+
+
+def compare(expected: Counter[OutputKey], outputs: Counter[OutputKey]) -> None:
+    """Raise if outputs are missing or surplus."""
+    if expected != outputs:
+        missing, surplus = expected - outputs, outputs - expected
+        raise SimulationError(f"outputs differ: missing {_few(missing)}; surplus {_few(surplus)}")
+
+
+def same_state(case: Case, state: Any, until: Point, what: str) -> None:  # noqa: ANN401
+    """Raise if a state is not the oracle's at this point."""
+    wanted = case.state(until)
+    if not same(state, wanted, case.definition.tolerance):
+        raise SimulationError(f"{what} is {state!r}, not {wanted!r}")
 
 
 def _few(outputs: Counter[OutputKey], most: int = 3) -> str:
-    shown = [f"{name}{values} by {event}" for name, values, event in sorted(outputs.elements())[:most]]
+    shown = [
+        f"{name}{values} by {tag}@{ts} {stream}#{seq}"
+        for name, values, (tag, ts, stream, seq) in sorted(outputs.elements())[:most]
+    ]
     more = outputs.total() - most
     return "nothing" if not shown else ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+
+
+__all__ = ["Outcome", "Simulation", "SimulationError", "Weather", "Witness", "compare", "judge", "same_state"]

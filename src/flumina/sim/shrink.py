@@ -1,0 +1,117 @@
+"""From a failing run to a short one: fewer faults, fewer events, simpler and fewer choices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import TypeVar
+
+from flumina.runtime.build import workers as build
+from flumina.runtime.topology import Options
+from flumina.sim.draw import Draw
+from flumina.sim.scheduler import Build
+from flumina.sim.trial import Trial
+from flumina.sim.weather import CALM
+
+Item = TypeVar("Item")
+
+_SCHEDULES = 12
+"""With other events the old choices mean something else, so that some random schedules are tried too."""
+
+_SIMPLER: tuple[Callable[[Trial], Trial], ...] = (
+    lambda trial: replace(trial, crashes=()),
+    lambda trial: replace(trial, crashes=trial.crashes[:1]),
+    lambda trial: replace(trial, snapshots=(), crashes=()),
+    lambda trial: replace(trial, weather=CALM),
+    lambda trial: replace(trial, weather=replace(trial.weather, slow=frozenset())),
+    lambda trial: replace(trial, options=Options(coalesce=False, pipeline=False, hand_over=False)),
+    lambda trial: replace(trial, options=replace(trial.options, hand_over=False)),
+    lambda trial: replace(trial, options=replace(trial.options, pipeline=False)),
+    lambda trial: replace(trial, options=replace(trial.options, coalesce=False)),
+)
+
+
+@dataclass(frozen=True)
+class Failing:
+    """A trial, the choices under which it fails, and how."""
+
+    trial: Trial
+    choices: tuple[int, ...]
+    error: Exception
+
+
+class Shrinker:
+    """Tries simpler runs as long as the budget lasts."""
+
+    def __init__(self, build_workers: Build = build, budget: int = 3000) -> None:
+        self.build, self.budget = build_workers, budget
+
+    def attempt(self, trial: Trial, draw: Draw | None = None) -> Failing | None:
+        """The failure of a run, if it fails."""
+        self.budget -= 1
+        chosen = trial.draw() if draw is None else draw
+        try:
+            trial.run(chosen, self.build)
+        except Exception as error:  # noqa: BLE001 -- whatever goes wrong is what we look for
+            return Failing(trial, tuple(chosen.made), error)
+        return None
+
+    def shrink(self, failing: Failing) -> Failing:
+        """The shortest failing run that is found."""
+        failing = self._simpler_trial(failing)
+        failing = self._fewer_events(failing)
+        return self._fewer_choices(failing)
+
+    def _any_schedule(self, trial: Trial, choices: Sequence[int]) -> Failing | None:
+        draws = [Draw(Random(0), choices), *(Draw(Random(seed)) for seed in range(_SCHEDULES))]
+        return next((found for draw in draws if (found := self.attempt(trial, draw))), None)
+
+    def _simpler_trial(self, failing: Failing) -> Failing:
+        for simplify in _SIMPLER:
+            simple = simplify(failing.trial)
+            if simple != failing.trial:
+                failing = self._any_schedule(simple, failing.choices) or failing
+        return failing
+
+    def _fewer_events(self, failing: Failing) -> Failing:
+        points = [point for point, _ in failing.trial.case.in_order]
+
+        def fails(kept: Sequence[object]) -> bool:
+            nonlocal failing
+            case = failing.trial.case.only(p for p in points if p in set(kept))
+            found = self._any_schedule(replace(failing.trial, case=case), failing.choices)
+            failing = found or failing
+            return found is not None
+
+        self._minimise(points, fails)
+        return failing
+
+    def _fewer_choices(self, failing: Failing) -> Failing:
+        def fails(kept: Sequence[int]) -> bool:
+            nonlocal failing
+            found = self.attempt(failing.trial, Draw(given=kept))
+            if found is not None and len(found.choices) <= len(failing.choices):
+                failing = found
+            return found is not None
+
+        self._minimise(list(failing.choices), fails)
+        return failing
+
+    def _minimise(self, items: Sequence[Item], fails: Callable[[Sequence[Item]], bool]) -> None:
+        """Delta debugging: leave out ever smaller pieces as long as it still fails."""
+        size = max(1, len(items) // 2)
+        kept = list(items)
+        while self.budget > 0:
+            for start in _starts(len(kept), size):
+                fewer = kept[:start] + kept[start + size :]
+                if len(fewer) < len(kept) and self.budget > 0 and fails(fewer):
+                    kept = fewer
+            if size == 1:
+                return
+            size //= 2
+
+
+def _starts(length: int, size: int) -> Iterator[int]:
+    """From the end to the start, so that what was left out does not move what is still to try."""
+    return iter(range((length - 1) // size * size, -1, -size))

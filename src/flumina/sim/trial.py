@@ -1,0 +1,127 @@
+"""From a seed to a run: program, plan, input, switches of the protocol, weather, snapshots, crashes and schedule.
+
+Neighbouring seeds share what is slow to make: 32 of them a program, 4 of them a plan and its input.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from functools import lru_cache
+from random import Random
+
+from flumina.definition import Definition
+from flumina.order import Point, heartbeat
+from flumina.program import define
+from flumina.runtime.build import workers as build
+from flumina.runtime.topology import Options
+from flumina.sim.case import Case
+from flumina.sim.draw import Draw
+from flumina.sim.faults import Crash, run
+from flumina.sim.plans import random_case, random_plan
+from flumina.sim.programs import random_program
+from flumina.sim.scheduler import Build, Outcome, Witness
+from flumina.sim.weather import Weather, random_weather
+
+_SEEDS_A_PROGRAM = 32
+_SEEDS_A_CASE = 4
+_APPS = "flumina.apps"
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """What all trials have in common: the program (None for random ones and the apps), input, and fixed switches."""
+
+    program: Definition | None = None
+    events: int = 60
+    options: Options | None = None
+    faults: bool = True
+    """Whether some runs crash."""
+
+
+DEFAULT = Setting()
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run that can be repeated."""
+
+    seed: int
+    case: Case
+    options: Options
+    weather: Weather
+    snapshots: tuple[Point, ...] = ()
+    crashes: tuple[Crash, ...] = ()
+
+    def draw(self) -> Draw:
+        """The schedule that belongs to the seed."""
+        return Draw(Random(f"schedule {self.seed}"))
+
+    def run(self, draw: Draw | None = None, build_workers: Build = build, witness: Witness | None = None) -> Outcome:
+        """Run and judge; whatever goes wrong is raised."""
+        return run(
+            self.case,
+            self.draw() if draw is None else draw,
+            self.crashes,
+            options=self.options,
+            weather=self.weather,
+            snapshots=self.snapshots,
+            build_workers=build_workers,
+            witness=witness,
+        )
+
+
+def trial(seed: int, setting: Setting = DEFAULT) -> Trial:
+    """The trial of a seed."""
+    case = _case(seed // _SEEDS_A_CASE, setting)
+    random = Random(f"trial {seed}")
+    options = setting.options or _options(random)
+    weather = random_weather(random, [worker.id for worker in case.plan.workers])
+    snapshots = _snapshots(random, case)
+    crashes: tuple[Crash, ...] = ()
+    if setting.faults and snapshots and random.random() < 0.4:
+        crashes = tuple(_crash(random, case) for _ in range(random.randint(1, 2)))
+    return Trial(seed, case, options, weather, snapshots, crashes)
+
+
+@lru_cache(maxsize=16)
+def _case(number: int, setting: Setting) -> Case:
+    group = number * _SEEDS_A_CASE // _SEEDS_A_PROGRAM
+    definition = _definition(group) if setting.program is None else setting.program
+    return random_case(Random(f"case {number}"), definition, setting.events)
+
+
+@lru_cache(maxsize=16)
+def _definition(group: int) -> Definition:
+    """Two random programs, then one of the apps, and so on."""
+    if group % 3 < 2:
+        return define(random_program(Random(f"program {group}")))
+    apps = importlib.import_module(_APPS)  # by name: they stand above the simulator
+    names = sorted(apps.__all__)
+    return define(getattr(apps, names[group // 3 % len(names)]))
+
+
+def _options(random: Random) -> Options:
+    """Everything on in half of the runs, else any switches."""
+    if random.random() < 0.5:
+        return Options()
+    coalesce, pipeline, hand_over, by_key = (random.random() < 0.5 for _ in range(4))
+    return Options(coalesce, pipeline, hand_over, by_key)
+
+
+def _snapshots(random: Random, case: Case) -> tuple[Point, ...]:
+    """In half of the runs up to three points: at an event, or behind all of a timestamp (of all streams, or some)."""
+    entries = case.in_order
+    if not entries or random.random() < 0.5:
+        return ()
+    chosen = [random.choice(entries)[0] for _ in range(random.randint(1, 3))]
+    behind = len(case.plan.streams)
+    return tuple(sorted({p if random.random() < 0.5 else heartbeat(p.ts, random.randint(0, behind)) for p in chosen}))
+
+
+def _crash(random: Random, case: Case) -> Crash:
+    """At any moment of a run of usual length; on with the same plan or another."""
+    after = random.randint(1, 3 * sum(map(len, case.parts.values())) + 10)
+    if random.random() < 0.5:
+        return Crash(after, case.plan)
+    return Crash(after, random_plan(random, case.definition, case.plan.streams))

@@ -1,0 +1,68 @@
+"""Two thousand runs over all apps and random programs, faults included, and what a seed means."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from flumina.apps import ValueBarrier
+from flumina.program import define
+from flumina.runtime.topology import Options
+from flumina.sim.draw import Draw
+from flumina.sim.trial import Setting, trial
+
+SCHEDULES, PIECES = 2000, 8
+
+
+@pytest.mark.parametrize("piece", range(PIECES))
+def test_every_run_gives_the_outputs_of_the_oracle(piece: int) -> None:
+    setting = Setting(events=30)
+    for seed in range(piece * SCHEDULES // PIECES, (piece + 1) * SCHEDULES // PIECES):
+        trial(seed, setting).run()
+
+
+def test_a_seed_is_one_run() -> None:
+    for seed in range(0, 400, 37):
+        one, draw = trial(seed), trial(seed).draw()
+        first = one.run(draw)
+        again = trial(seed, Setting(program=one.case.definition))
+        assert (again.options, again.weather, again.snapshots) == (one.options, one.weather, one.snapshots)
+        second = trial(seed).run(Draw(given=draw.made))
+        assert (second.steps, second.outputs) == (first.steps, first.outputs)
+
+
+def test_seeds_differ_in_everything() -> None:
+    trials = [trial(seed) for seed in range(640)]
+    assert len({one.options for one in trials}) == 16
+    assert len({one.weather for one in trials}) > 200
+    assert any(one.crashes for one in trials)
+    assert any(crash.plan != one.case.plan for one in trials for crash in one.crashes)
+    assert any(one.weather.slow for one in trials)
+    assert any(one.weather.heartbeats == 0 for one in trials)
+    assert any(one.weather.credits == 1 for one in trials)
+    programs = {one.case.definition.name for one in trials}
+    assert {"RandomProgram", "ValueBarrier", "PageViews"} & programs >= {"RandomProgram"}
+    assert len({id(one.case.definition) for one in trials}) == 20
+
+
+def test_all_apps_have_their_turn() -> None:
+    names = {trial(seed).case.definition.name for seed in range(64, 32 * 3 * 9, 96)}
+    assert {"Fraud", "KeyCounter", "PageViews", "ValueBarrier", "ValueBarrierByHand"} <= names
+
+
+def test_settings_are_kept() -> None:
+    options = Options(coalesce=False)
+    setting = Setting(define(ValueBarrier), 25, options, faults=False)
+    for seed in range(40):
+        one = trial(seed, setting)
+        assert one.case.definition.name == "ValueBarrier"
+        assert len(one.case.in_order) == 25
+        assert one.options == options
+        assert not one.crashes
+
+
+def test_no_events_at_all() -> None:
+    for seed in range(20):
+        outcome = trial(seed, Setting(events=0)).run(Draw(Random(seed)))
+        assert not outcome.rows
