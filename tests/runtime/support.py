@@ -131,17 +131,20 @@ class ColumnSource(Source):
 
 
 class ColumnSimulation(Simulation):
-    """A run whose sources send columns; every third part sends lists, so that both meet."""
-
-    lists_too = False
+    """A run whose sources send columns."""
 
     def _source(self, part: PartId) -> Source:
         plain = super()._source(part)
-        if self.lists_too and part[1] % 3 == 1:
-            return plain
         source = ColumnSource(part, plain.entries, plain.routes, plain.receivers, self.weather.credits)
         source.names = [shape.name for shape in self.case.plan.streams]
         return source
+
+
+class MixedSimulation(ColumnSimulation):
+    """A run in which some parts send lists and others columns, so that both meet."""
+
+    def _source(self, part: PartId) -> Source:
+        return Simulation._source(self, part) if part[1] % 2 else super()._source(part)
 
 
 def in_columns(run: Run, names: Sequence[str]) -> Run:

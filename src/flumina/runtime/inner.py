@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Mapping
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Any
 
 from flumina.events import Event
@@ -211,8 +211,10 @@ class Inner(Worker):
         point = self.sequence[0][0].point
         if point == self.served:
             return True
-        if not self.options.coalesce or any(child.shape.hands_over for child in self.children):
+        if not self.options.coalesce:
             return False
+        # A child that hands over has sent all that lies up to ``clear`` with its last answer; what it answers to the
+        # request for this point, which it has been sent, holds nothing that this depends on.
         causes = [EVERYTHING if event is None else item.cause for item, event in self.first_group()]
         return all(child.clear.get(cause, START) >= point for child in self.children for cause in causes)
 
@@ -247,12 +249,8 @@ class Inner(Worker):
 
     def clear(self) -> dict[Cause, Point]:
         """What the parent may rely on while it has the state."""
-        own = self.known
-        pending = [queue.first for queue in self.queues.values() if queue.first is not None]
-        if self.origins:
-            pending.append(next(item.point for item, event in self.sequence if event is not None))
-        if pending:
-            own = min(own, before(min(pending)))
+        first = self.first_waiting
+        own = self.known if first is None else min(self.known, before(first))
         return {
             cause: min(own, *(child.clear.get(cause, START) for child in self.children)) for cause in self.shape.causes
         }
@@ -265,12 +263,12 @@ class Inner(Worker):
 
     @property
     def first_waiting(self) -> Point | None:
-        points = [queue.first for queue in self.queues.values() if queue.first is not None]
-        points += [item.point for item, event in self.sequence if event is not None]
-        return min(points, default=None)
+        if self.origins:  # before all that is still in the queues
+            return next(item.point for item, event in self.sequence if event is not None)
+        return min((queue.first for queue in self.queues.values() if queue.first is not None), default=None)
 
     def wanted(self) -> list[Point]:
-        return [item.point for item, _ in self.sequence] + [item.point for item in self.requests]
+        return [item.point for item, _ in islice(self.sequence, 1)] + [item.point for item in islice(self.requests, 1)]
 
     def absent(self) -> str | None:
         return "its state" if self.away else None

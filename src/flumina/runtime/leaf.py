@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Any
 
 from flumina.order import END, Point
@@ -110,13 +111,16 @@ class Leaf(Worker):
         return min((c.first for c in self.components if c.first is not None), default=None)
 
     def wanted(self) -> list[Point]:
-        return [item.point for item in self.requests]
+        return [item.point for item in islice(self.requests, 1)]
 
     def absent(self) -> str | None:
         return "its state" if self.state is _NOTHING else None
 
     def fed_by(self) -> list[tuple[PartId, Queue]]:
-        return [entry for component in self.components for entry in component.queues.items()]
+        first, wanted = self.first_waiting, self.wanted()
+        for_event = first is not None and not (wanted and wanted[0] <= first)
+        concerned = [c for c in self.components if c.first == first] if for_event else self.components
+        return [entry for component in concerned for entry in component.queues.items()]
 
     def holdings(self) -> list[Any]:
         return [] if self.state is _NOTHING else [self.state]

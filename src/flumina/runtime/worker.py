@@ -182,7 +182,7 @@ class Worker(ABC):
 
     @abstractmethod
     def wanted(self) -> list[Point]:
-        """The points of requests that were not served."""
+        """The points of requests that were not served, the first at least."""
 
     @abstractmethod
     def absent(self) -> str | None:
@@ -190,7 +190,7 @@ class Worker(ABC):
 
     @abstractmethod
     def fed_by(self) -> Iterable[tuple[PartId, Queue]]:
-        """The parts that this worker gets events from, and their buffers."""
+        """The parts whose events can be missing for what comes next, and their buffers."""
 
     @abstractmethod
     def holdings(self) -> list[Any]:

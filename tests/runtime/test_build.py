@@ -1,0 +1,21 @@
+"""The workers made from a plan are those of the plan."""
+
+from __future__ import annotations
+
+from random import Random
+
+from flumina.program import define
+from flumina.runtime.build import workers
+from flumina.runtime.inner import Inner
+from flumina.runtime.leaf import Leaf
+from flumina.sim.plans import random_case
+from flumina.sim.programs import random_program
+
+
+def test_workers_are_built_in_the_order_of_the_plan() -> None:
+    for seed in range(10):
+        random = Random(seed)
+        case = random_case(random, define(random_program(random)), 0)
+        made = workers(case.plan, case.definition)
+        assert list(made) == [worker.id for worker in case.plan.workers]
+        assert all(isinstance(made[w.id], Inner if w.children else Leaf) for w in case.plan.workers)

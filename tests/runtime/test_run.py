@@ -1,0 +1,113 @@
+"""Runs: as lists and as columns they mean the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flumina.apps.fraud import Fraud
+from flumina.batch import Batch
+from flumina.emit import Emit, rows
+from flumina.events import Event
+from flumina.order import END, START, Point
+from flumina.program import define
+from flumina.runtime.run import EMPTY, Run, merged
+from flumina.tagsets import TagSet
+from tests.runtime.support import in_columns
+
+DEFINITION = define(Fraud)
+KIND = DEFINITION.kinds[DEFINITION.initial]
+TAGS = DEFINITION.tags
+NAMES = ("one", "two", "three")
+
+
+@st.composite
+def listed(draw: st.DrawFn, at_least: int = 0, ranks: Sequence[int] = (0, 1, 2)) -> Run:
+    """A run of transactions and rules of some streams, as a list."""
+    points = draw(
+        st.lists(
+            st.builds(Point, st.integers(0, 6), st.sampled_from(ranks), st.integers(0, 3)),
+            min_size=at_least,
+            max_size=12,
+            unique=True,
+        )
+    )
+    events = []
+    for point in sorted(points):
+        tag, column = draw(st.sampled_from([("transaction", "v"), ("rule", "r")]))
+        value = draw(st.integers(0, 2))
+        events.append(TAGS[tag].event(ts=point.ts, stream=NAMES[point.rank], seq=point.seq, **{column: value}))
+    return Run(sorted(points), events)
+
+
+BOUNDS = st.builds(Point, st.integers(-1, 7), st.integers(0, 2), st.integers(-1, 4)) | st.sampled_from([START, END])
+
+
+def same(one: Run, other: Run) -> bool:
+    return list(one) == list(other) and len(one) == len(other) and bool(one) == bool(other)
+
+
+@given(listed(), BOUNDS)
+def test_cut(run: Run, bound: Point) -> None:
+    for form in (run, in_columns(run, NAMES)):
+        head, rest = form.cut(bound)
+        assert [*head, *rest] == list(run)
+        assert list(head) == [(point, event) for point, event in run if point <= bound]
+
+
+@given(listed(at_least=1))
+def test_first_and_last(run: Run) -> None:
+    columns = in_columns(run, NAMES)
+    assert (columns.first, columns.last) == (run.first, run.last) == (run.points[0], run.points[-1])
+
+
+@given(st.lists(listed(), max_size=4), st.lists(st.booleans(), min_size=4, max_size=4))
+def test_merged_is_all_in_order_whatever_the_form(runs: list[Run], forms: list[bool]) -> None:
+    seen: set[Point] = set()
+    apart = []
+    for run in runs:  # points are unique across runs, so that there is one right order
+        kept = [(point, event) for point, event in run if point not in seen]
+        seen |= {point for point, _ in kept}
+        apart.append(Run([point for point, _ in kept], [event for _, event in kept]))
+    mixed = [in_columns(run, NAMES) if columns else run for run, columns in zip(apart, forms, strict=False)]
+    wanted = sorted((pair for run in apart for pair in run), key=lambda pair: pair[0])
+    assert list(merged(mixed)) == wanted
+    assert list(merged(apart)) == wanted
+
+
+@pytest.mark.parametrize("names", [("transaction",), ("rule",), ("transaction", "rule"), ()])
+@given(run=listed())
+def test_only(names: tuple[str, ...], run: Run) -> None:
+    tags = TagSet.all_of(TAGS[name] for name in names)
+    wanted = [(point, event) for point, event in run if event.tag.name in names]
+    assert list(run.only(tags)) == wanted
+    assert same(in_columns(run, NAMES).only(tags), run.only(tags))
+
+
+@given(listed())
+def test_fold(run: Run) -> None:
+    """``update_batch`` on columns and ``update`` on lists: the same state, the same outputs by the same events."""
+    results = []
+    for form in (run, in_columns(run, NAMES)):
+        emit = Emit(DEFINITION.outputs)
+        state = form.fold(KIND, DEFINITION.init(), emit)
+        results.append((state, sorted(map(repr, rows(emit.drain())))))
+    assert results[0] == results[1]
+
+
+def test_nothing() -> None:
+    assert not EMPTY
+    assert merged([]) is merged([EMPTY, EMPTY]) is EMPTY
+    assert EMPTY.cut(END) == (EMPTY, EMPTY)
+
+
+def test_a_whole_run_is_kept_as_it_is() -> None:
+    events: list[Event] = [TAGS["rule"].event(ts=ts, stream="one", r=1) for ts in range(3)]
+    for run in (Run([Point(ts, 0, 0) for ts in range(3)], events), Run(batch=Batch.of_events(events, NAMES))):
+        assert run.cut(END)[0] is run
+        assert run.cut(START)[1] is run
+        assert run.only(TagSet.all_of(TAGS.values())) is run
+        assert merged([EMPTY, run]) is run

@@ -1,0 +1,125 @@
+"""What holds for all workers: effects follow from messages, in columns as in lists; statistics add up."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from flumina.apps import KeyCounter, PageViews, ValueBarrier
+from flumina.apps.fraud import Fraud, FraudByHand
+from flumina.order import START, heartbeat
+from flumina.program import AnyProgram, define
+from flumina.runtime.build import workers
+from flumina.runtime.messages import Credit, Message, Request
+from flumina.runtime.stats import WorkerStats
+from flumina.runtime.topology import Options
+from flumina.runtime.worker import Address, Effects, Worker
+from flumina.sim.case import Case
+from flumina.sim.plans import random_case
+from flumina.sim.programs import random_program
+from flumina.sim.scheduler import Simulation, judge
+from flumina.state import copied, same
+from tests.runtime.support import COALESCED, PIPELINED, PLAIN, ColumnSimulation, MixedSimulation, with_ties
+
+ALL_OPTIONS = [PLAIN, COALESCED, PIPELINED, Options()]
+APPS: list[AnyProgram] = [ValueBarrier, Fraud, FraudByHand, KeyCounter, PageViews]
+
+
+def a_case(seed: int) -> Case:
+    random = Random(seed)
+    return with_ties(random_case(random, define(random_program(random)), 40))
+
+
+class Recording:
+    """Passes messages on to a worker, and keeps what went in and what came out; both as they were at the time."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+        self.received: list[tuple[Address, Message]] = []
+        self.effects: list[Effects] = []
+
+    def handle(self, sender: Address, message: Message) -> Effects:
+        self.received.append((sender, copied(message)))
+        effects = self.worker.handle(sender, message)
+        self.effects.append(copied(effects))
+        return effects
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.worker, name)
+
+
+@pytest.mark.parametrize("options", ALL_OPTIONS, ids=str)
+def test_the_same_messages_in_the_same_order_give_the_same_effects(options: Options) -> None:
+    for seed in range(8):
+        case = a_case(seed)
+        made = {name: Recording(w) for name, w in workers(case.plan, case.definition, options).items()}
+        run = Simulation(case, Random(seed), build_workers=lambda *_, made=made: made)
+        judge(case, run.run())
+        again = workers(case.plan, case.definition, options)
+        for name, recording in made.items():
+            for received, effects in zip(copied(recording.received), recording.effects, strict=True):
+                once_more = again[name].handle(*received)
+                assert same(once_more.sends, effects.sends)
+                assert repr(once_more.outputs) == repr(effects.outputs)
+            assert again[name].stats == recording.worker.stats
+
+
+@pytest.mark.parametrize("simulation", [ColumnSimulation, MixedSimulation])
+@pytest.mark.parametrize("program", APPS, ids=lambda program: program.__name__)
+def test_columns_give_the_outputs_of_the_oracle(program: AnyProgram, simulation: type[Simulation]) -> None:
+    for seed in range(12):
+        random = Random(seed)
+        case = random_case(random, define(program), 40)
+        judge(case, simulation(case, random, options=ALL_OPTIONS[seed % 4]).run())
+
+
+def test_random_programs_in_columns() -> None:
+    for seed in range(25):
+        case = a_case(seed)
+        judge(case, ColumnSimulation(case, Random(seed), options=ALL_OPTIONS[seed % 4]).run())
+
+
+def test_a_run_can_be_taken_up_from_any_snapshot() -> None:
+    for seed in range(25):
+        case = a_case(seed)
+        random = Random(seed)
+        points = {random.choice(case.in_order)[0] for _ in range(3)}
+        whole = Simulation(case, random, snapshots=sorted(points | {heartbeat(3, 0)})).run()
+        judge(case, whole)
+        for snapshot in whole.snapshots:
+            judge(case, Simulation(case, Random(seed), resume=snapshot).run(), snapshot)
+
+
+def test_statistics_add_up() -> None:
+    for seed in range(12):
+        case = a_case(seed)
+        outcome = Simulation(case, Random(seed), options=ALL_OPTIONS[seed % 4]).run()
+        total = sum(outcome.stats.values(), WorkerStats())
+        inner = [worker.id for worker in case.plan.workers if worker.children]
+        assert total.events == len(case.in_order)
+        assert total.joins == sum(outcome.stats[name].joins for name in inner)
+        assert total.forks >= len(inner), "each is given its first state"
+        assert total.buffered == max(stats.buffered for stats in outcome.stats.values())
+        for worker in case.plan.workers:
+            stats = outcome.stats[worker.id]
+            routed = sum(routes.count(worker.id) for routes in case.routes.values())
+            assert stats.events == routed
+            assert stats.runs <= stats.events
+            assert stats.buffered <= routed
+
+
+def test_a_worker_refuses_what_is_not_for_it() -> None:
+    case = a_case(0)
+    for worker in workers(case.plan, case.definition).values():
+        with pytest.raises(AssertionError, match="got Credit"):
+            worker.handle("?", Credit(("s0", 0), 1))
+
+
+def test_a_parent_frontier_never_goes_back() -> None:
+    case = a_case(0)
+    for worker in workers(case.plan, case.definition).values():
+        worker.handle("?", Request((), heartbeat(3, 0), START))
+        with pytest.raises(AssertionError, match="never goes back"):
+            worker.handle("?", Request((), heartbeat(2, 0), START))
