@@ -1,4 +1,4 @@
-# ruff: noqa: INP001 -- a script
+# ruff: noqa: INP001, T201 -- a script, which prints
 """How many random schedules a second the simulator runs, with every check on, in one process.
 
 The target is 300 a second for 3 workers and 60 events on a quiet core. Time is that of the process, since machines are

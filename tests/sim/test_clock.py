@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import permutations
 
 import pytest
 
@@ -41,15 +42,15 @@ def test_more_workers_are_faster_but_not_for_free() -> None:
 
 @pytest.mark.parametrize("program", [ValueBarrier, Fraud])
 def test_plans_are_in_the_same_order_as_in_the_optimisers_model(program: AnyProgram) -> None:
-    for barriers in (10.0, 500.0):
+    """Where that model sees a clear difference: messages that workers at one place send to others are not all in it."""
+    for barriers in (10.0, 100.0, 2000.0):
         sources = streams(8, barriers=barriers, fraud=program is Fraud)
         inputs = bind(program, sources)
         plans = [make_plan(program, sources, workers=n, optimiser="greedy") for n in (1, 2, 4, 8)]
-        plans = list({len(plan): plan for plan in plans}.values())
-        analytic = sorted(plans, key=lambda plan: evaluate(plan, inputs).load)
-        simulated = sorted(plans, key=lambda plan: Clock(plan, inputs).run(0.2).elapsed)
-        assert [len(plan) for plan in simulated] == [len(plan) for plan in analytic]
-        assert len(plans) > 2
+        assert len({len(plan) for plan in plans}) == 4
+        both = [(evaluate(plan, inputs).load, Clock(plan, inputs).run(0.1).elapsed) for plan in plans]
+        for (load, elapsed), (other_load, other_elapsed) in permutations(both, 2):
+            assert load * 1.2 > other_load or elapsed < other_elapsed
 
 
 def test_one_processor_for_all_is_no_faster_than_one_worker() -> None:
