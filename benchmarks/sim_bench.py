@@ -14,6 +14,7 @@ from random import Random
 from flumina.sim.case import Case
 from flumina.sim.scheduler import Simulation, judge
 from flumina.sim.trial import Setting, trial
+from flumina.sim.weather import Weather
 
 CASES, ROUNDS, WORKERS, EVENTS = 40, 5, 3, 60
 
@@ -41,21 +42,25 @@ def bare_loop() -> float:
     return time.process_time() - start
 
 
+def measured(made: list[Case], weather: Weather) -> str:
+    """One line: how fast runs under this weather are."""
+    steps, start = 0, time.process_time()
+    for seed in range(ROUNDS):
+        for number, case in enumerate(made):
+            outcome = Simulation(case, Random(seed * CASES + number), weather=weather).run()
+            judge(case, outcome)
+            steps += outcome.steps
+    spent, runs = time.process_time() - start, CASES * ROUNDS
+    return f"{runs / spent:>12.0f}{steps / runs:>8.0f}{spent / steps * 1e6:>10.1f}"
+
+
 def main() -> int:
     """Measure, and print."""
     made = cases()
-    loop, steps, start = bare_loop(), 0, time.process_time()
-    for seed in range(ROUNDS):
-        for number, case in enumerate(made):
-            outcome = Simulation(case, Random(seed * CASES + number)).run()
-            judge(case, outcome)
-            steps += outcome.steps
-    spent = time.process_time() - start
-    runs = CASES * ROUNDS
-    print(
-        f"{runs / spent:.0f} schedules a second of {WORKERS} workers and {EVENTS} events, {steps / runs:.0f} steps each"
-    )
-    print(f"{spent / steps * 1e6:.1f} us a step; 1000 turns of a bare loop take {loop / 2000 * 1e6:.1f} us")
+    print(f"{WORKERS} workers, {EVENTS} events; 1000 turns of a bare loop take {bare_loop() / 2000 * 1e6:.1f} us")
+    print("events a send   schedules/s   steps   us/step")
+    for most in (4, 12, 30):
+        print(f"up to {most:>2}      {measured(made, Weather(most_events=most))}")
     return 0
 
 
