@@ -179,6 +179,8 @@ def test_an_answer_for_another_point_is_refused() -> None:
     answer(made, "leaf x", at(1), 1)
     with pytest.raises(AssertionError, match="answered"):
         answer(made, "leaf z", at(2), 1)
+    with pytest.raises(AssertionError, match="answered"):
+        answer(made, "leaf z", Point(1, 0, 0), 1)
 
 
 def test_a_state_is_not_given_twice() -> None:
@@ -213,6 +215,14 @@ def test_the_end_is_passed_on_and_late_answers_of_children_that_hand_over_are_ta
                 answer(made, "leaf x", at(1), 1)
         with pytest.raises(AssertionError, match="was stopped"):
             own(made, 1, frontier=1)
+
+
+def test_late_answers_of_a_child_that_waits_are_refused() -> None:
+    made = workers(PLAN, DEFINITION)["root"]
+    made.handle(COORDINATOR, Stop())
+    assert made.handle("leaf y", Response(END, None, {})).sends == []
+    with pytest.raises(AssertionError, match="was stopped"):
+        made.handle("middle", Response(END, None, {}))
 
 
 def test_the_root_of_a_plan_has_only_the_coordinator_above() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from flumina.batch import Batch
 from flumina.order import END, START, Point, heartbeat
 from flumina.plan.tree import Worker
 from flumina.program import define
@@ -71,6 +72,7 @@ def test_an_independent_tag_does_not_wait_for_the_parent() -> None:
     assert made.state.ys == 0
     made.handle("root", Request((), heartbeat(2, 0), END))
     assert (made.state.ys, made.waiting) == (1, 1)
+    assert (made.stats.events, made.stats.runs) == (3, 2)
 
 
 def test_a_dependent_tag_stops_at_the_request_and_the_answer_waits_for_all() -> None:
@@ -146,6 +148,26 @@ def test_stalls_name_what_blocks() -> None:
     assert answers(data(made, "y", frontier=5))
     data(made, "x", 6, frontier=6)
     assert str(made.stall()) == "leaf waits for its state from root before what is at (6, 1, 0)"
+
+
+def test_stalls_look_at_the_request_only_if_it_comes_first() -> None:
+    made = started("x", "y")
+    want(made, 5)
+    data(made, "y", 7, frontier=8)
+    assert str(made.stall()).startswith("leaf waits for x[0], which is at")
+    assert "what is at (5, 0, 0)" in str(made.stall())
+    made = started("x", "y")
+    data(made, "y", 1, frontier=8)
+    made.requests.append(Item(Point(5, 0, 0), A))
+    assert str(made.stall()).startswith("leaf waits for word from root")
+
+
+def test_stalls_of_columns() -> None:
+    made = started("x", "y")
+    tags = [DEFINITION.tags["y"].event(ts=1, stream="y")]
+    run = Run(batch=Batch.of_events(tags, made.names))  # type: ignore[attr-defined]
+    made.handle(("y", 0), Data(("y", 0), run, START))
+    assert str(made.stall()).startswith("leaf waits for y[0]")
 
 
 def test_after_the_end_a_leaf_takes_nothing() -> None:
