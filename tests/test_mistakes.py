@@ -416,6 +416,23 @@ def examples_that_are_no_dict() -> None:
             state.total += 1
 
 
+def no_such_tag() -> None:
+    class P(fl.Program):
+        a = fl.Tag()
+        c = fl.Tag()
+        depends = fl.depends((a, a))
+        total = fl.Replicated("long")
+
+        def update(self, state: Any, event: Any, emit: Any) -> None:
+            if event.tag is self.b:  # type: ignore[attr-defined]  #: UNKNOWN_TAG
+                state.total = 1
+            elif event.tag in (self.a, self.total):  #: UNKNOWN_TAG
+                state.total = 2
+            match event.tag:
+                case self.d:  # type: ignore[attr-defined]  #: UNKNOWN_TAG
+                    state.total = 3
+
+
 CASES: list[Callable[[], None]] = [
     no_tags,
     nothing_at_all,
@@ -443,6 +460,7 @@ CASES: list[Callable[[], None]] = [
     a_replicated_field_written_by_a_tag_that_does_not_depend_on_its_readers,
     no_such_field,
     several_of_all_kinds,
+    no_such_tag,
     reserved_beginnings,
     forgotten_parentheses,
     no_plain_functions,
