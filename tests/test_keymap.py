@@ -7,13 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flumina.fields import Count, Field, Set
-from flumina.keymap import KeyMap, merge
+from flumina.keymap import KeyMap, ValueSet, in_order, merge
 
 entries = st.dictionaries(st.sampled_from("abcd"), st.integers(-2, 2))
 
 
 def model(given_entries: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in given_entries.items() if value not in (0, set())}
+    """The entries that count, in the order of their keys."""
+    return {key: value for key, value in sorted(given_entries.items()) if value not in (0, set())}
 
 
 @given(entries)
@@ -99,3 +100,19 @@ def test_merge(left: dict[str, int], right: dict[str, int]) -> None:
         for key in {**left, **right}
     }
     assert dict(merged) == model(expected)
+
+
+def test_sets_are_iterated_over_in_the_order_of_their_values() -> None:
+    values = ValueSet(["z", "b", "a"])
+    assert list(values) == ["a", "b", "z"]
+    assert values == {"a", "b", "z"}
+    values |= {"c"}
+    assert isinstance(values, ValueSet)
+    assert (values.pop(), next(iter(values)), repr(values)) == ("a", "b", "{'b', 'c', 'z'}")
+    assert pickle.loads(pickle.dumps(values)) == values  # noqa: S301
+    with pytest.raises(KeyError):
+        ValueSet().pop()
+
+
+def test_values_that_can_not_be_compared_have_an_order_too() -> None:
+    assert in_order([b"x", 2, "a", 1]) == [b"x", 1, 2, "a"]

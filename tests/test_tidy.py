@@ -15,10 +15,10 @@ SOURCE = ROOT / "src"
 TESTS = ROOT / "tests"
 
 LAYERS = (
-    {"errors", "order", "schema", "hashing"},
+    {"errors", "order", "schema", "hashing", "decimals"},
     {"tagsets", "events"},
     {"state", "keymap", "depends", "batch", "emit", "fields"},
-    {"scope", "effects", "declared", "marks", "mistakes", "definition", "program", "keyed"},
+    {"scope", "effects", "declared", "marks", "hidden", "mistakes", "definition", "program", "keyed"},
     {"streams", "ties", "spec", "loading"},
     {"check", "plan"},
     {"runtime"},

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from flumina.decimals import exact_decimals
 from flumina.errors import FluminaError, UserCodeError, location
 from flumina.tagsets import TagSet
 
@@ -101,11 +102,12 @@ def fold(kind: StateKind, state: State, events: Iterable[Event], emit: Emit) -> 
     update = kind.update
     event = None
     try:
-        for event in events:
-            emit.event = event
-            result = update(state, event, emit)
-            if result is not None:
-                state = result
+        with exact_decimals():
+            for event in events:
+                emit.event = event
+                result = update(state, event, emit)
+                if result is not None:
+                    state = result
     except FluminaError as error:
         if event is not None:
             error.add_note(f"while processing {event!r}")
@@ -124,7 +126,8 @@ def fold_batch(kind: StateKind, state: State, batch: Batch, emit: Emit) -> State
     for run in batch.runs():
         emit.batch = run
         try:
-            result = kind.update_batch(state, run, emit)
+            with exact_decimals():
+                result = kind.update_batch(state, run, emit)
         except FluminaError:
             raise
         except Exception as error:

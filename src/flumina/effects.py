@@ -324,7 +324,7 @@ class _Reader:
         use: Use = "kept"
         if self.scope.is_emit(node.func) or builtin in _LOOKERS:  # outputs are copied on emission
             use = "looked at"
-        elif builtin in _COPIERS:
+        elif builtin in _COPIERS and not (builtin in (min, max) and len(node.args) > 1):  # those give one back as it is
             use = "copied"
         self.expression(node.func, live)
         for argument in _arguments(node):

@@ -37,9 +37,10 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 import pyarrow as pa
 
+from flumina.decimals import exact_decimals
 from flumina.errors import SchemaError
 from flumina.events import Tag, user_line
-from flumina.keymap import KeyMap, merge
+from flumina.keymap import KeyMap, ValueSet, merge
 from flumina.schema import Schema
 from flumina.state import same
 from flumina.tagsets import Key
@@ -190,7 +191,8 @@ class Sum(Field):
         return Decimal(0) if pa.types.is_decimal(self.type) else 0
 
     def join(self, left: Value, right: Value) -> Value:
-        return left + right
+        with exact_decimals():
+            return left + right
 
     def fork(self, value: Value, left: Observes, right: Observes) -> tuple[Value, Value]:
         """To one side whole: two sides that observe a sum depend on each other, so there is only one."""
@@ -246,15 +248,15 @@ class Set(Field):
         self.type = self._type(type_)
 
     def identity(self) -> Value:
-        return set()
+        return ValueSet()
 
     def join(self, left: Value, right: Value) -> Value:
         small, large = (left, right) if len(left) < len(right) else (right, left)
         large |= small
-        return large
+        return large if isinstance(large, ValueSet) else ValueSet(large)
 
     def copy(self, value: Value) -> Value:
-        return set(value)
+        return ValueSet(value)
 
 
 class Replicated(Field):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, ValuesView
+from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from typing import Any, Protocol
 
 from flumina.tagsets import Key
@@ -30,7 +30,8 @@ class KeyMap(dict[Key, Value]):
 
     An entry equal to the identity is no different from a missing one, however one looks at the map: forks drop such
     entries, so a program that could tell them apart would see how it was divided. Iterating goes over the entries at
-    that moment; the map may be changed meanwhile.
+    that moment, in the order of the keys, so that it does not tell which key was seen first or how the map was divided;
+    the map may be changed meanwhile.
     """
 
     __slots__ = ("field",)
@@ -46,14 +47,19 @@ class KeyMap(dict[Key, Value]):
         return value
 
     def pruned(self) -> dict[Key, Value]:
-        """The entries that differ from the identity."""
+        """The entries that differ from the identity, in no particular order."""
         return {key: value for key, value in dict.items(self) if not self.field.is_identity(value)}
+
+    def in_order(self) -> dict[Key, Value]:
+        """The same in the order of the keys."""
+        entries = self.pruned()
+        return {key: entries[key] for key in in_order(entries)}
 
     def __contains__(self, key: object) -> bool:
         return dict.__contains__(self, key) and not self.field.is_identity(dict.__getitem__(self, key))
 
     def __iter__(self) -> Iterator[Key]:
-        return iter(self.pruned())
+        return iter(self.in_order())
 
     def __len__(self) -> int:
         return len(self.pruned())
@@ -62,13 +68,13 @@ class KeyMap(dict[Key, Value]):
         return any(not self.field.is_identity(value) for value in dict.values(self))
 
     def keys(self) -> KeysView[Key]:  # type: ignore[override] # a view of the entries at this moment
-        return self.pruned().keys()
+        return self.in_order().keys()
 
     def values(self) -> ValuesView[Value]:  # type: ignore[override]
-        return self.pruned().values()
+        return self.in_order().values()
 
     def items(self) -> ItemsView[Key, Value]:  # type: ignore[override]
-        return self.pruned().items()
+        return self.in_order().items()
 
     def get(self, key: Key, default: Value = None) -> Value:
         return dict.__getitem__(self, key) if key in self else default
@@ -88,7 +94,7 @@ class KeyMap(dict[Key, Value]):
         return self[key]
 
     def popitem(self) -> tuple[Key, Value]:
-        for key in reversed(self.pruned()):
+        for key in reversed(self.in_order()):
             return key, dict.pop(self, key)
         raise KeyError("the map is empty")
 
@@ -107,7 +113,37 @@ class KeyMap(dict[Key, Value]):
         return KeyMap(self.field, copy.deepcopy(self.pruned(), memo))
 
     def __repr__(self) -> str:
-        return repr(self.pruned())
+        return repr(self.in_order())
+
+
+class ValueSet(set[Any]):
+    """A set that is iterated over in the order of its values, which does not tell how it came about."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(in_order(set.__iter__(self)))
+
+    def pop(self) -> Any:  # noqa: ANN401
+        """Remove and return the first value."""
+        for value in self:
+            self.discard(value)
+            return value
+        raise KeyError("the set is empty")
+
+    def __repr__(self) -> str:
+        return f"{{{', '.join(map(repr, self))}}}" if self else "set()"
+
+
+def in_order(values: Iterable[Any]) -> list[Any]:
+    """Values sorted; those that can't be compared by type and text.
+
+    >>> in_order({"b", "a"}), in_order([2, "b", 1])
+    (['a', 'b'], [1, 2, 'b'])
+    """
+    listed = list(values)
+    try:
+        return sorted(listed)
+    except TypeError:
+        return sorted(listed, key=lambda value: (type(value).__name__, repr(value)))
 
 
 def merge(left: KeyMap, right: KeyMap, join: Callable[[Value, Value], Value]) -> KeyMap:

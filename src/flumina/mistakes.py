@@ -13,6 +13,7 @@ from flumina.emit import EVENT_COLUMNS
 from flumina.errors import Problem, SchemaError, location
 from flumina.events import Tag
 from flumina.fields import Field
+from flumina.hidden import hidden_state
 from flumina.marks import PARAMETERS, Mark, StateType, marks, state_types
 from flumina.schema import Schema, type_name
 
@@ -195,6 +196,8 @@ def _signatures(members: Members, where: str) -> Iterator[Problem]:
             shape = f"def {method.__name__}({', '.join(parameters)})"
             message = f"{method.__name__} as {role} must take {shape}: {error}"
             yield Problem("BAD_SIGNATURE", message, place(method))
+            continue
+        yield from hidden_state(role, method)
 
 
 def _state(cls: type[_ProgramClass], members: Members, where: str) -> Iterator[Problem]:

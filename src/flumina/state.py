@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields as dataclass_fields
 from dataclasses import is_dataclass
 from decimal import Decimal
@@ -45,6 +45,36 @@ def copied(state: Any) -> Any:  # noqa: ANN401
     return copy.deepcopy(state)
 
 
+class _Backwards(set[Any]):
+    """A set that is iterated over in the opposite of its usual order."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(list(set.__iter__(self))[::-1])
+
+
+def rearranged(state: Any) -> Any:  # noqa: ANN401
+    """An equal state whose dicts and plain sets are iterated over in another order; may consume the one given.
+
+    >>> list(rearranged({"a": 1, "b": [{"x": 1, "y": 2}]}))
+    ['b', 'a']
+    """
+    if type(state) is set:
+        return _Backwards(state)
+    if isinstance(state, dict):
+        entries = [(key, rearranged(value)) for key, value in reversed(list(dict.items(state)))]
+        state.clear()
+        for key, value in entries:
+            state[key] = value
+    elif isinstance(state, list):
+        state[:] = [rearranged(value) for value in state]
+    elif type(state) is tuple:
+        return tuple(rearranged(value) for value in state)
+    elif isinstance(state, Record) or (is_dataclass(state) and not isinstance(state, type)):
+        for name, value in list(vars(state).items()) if hasattr(state, "__dict__") else ():
+            state.__dict__[name] = rearranged(value)
+    return state
+
+
 _PLAIN = frozenset({int, str, bytes, bool, type(None)})
 
 
@@ -61,7 +91,8 @@ def same(left: Any, right: Any, tolerance: float = 0.0) -> bool:  # noqa: ANN401
     if isinstance(left, float) or isinstance(right, float):
         return _same_number(left, right, tolerance)
     if type(left) is not type(right):
-        return _is_number(left) and _is_number(right) and bool(left == right)
+        alike = (isinstance(left, set) and isinstance(right, set)) or (_is_number(left) and _is_number(right))
+        return alike and bool(left == right)
     if isinstance(left, np.ndarray):
         return _same_array(left, right, tolerance)
     if isinstance(left, pa.Array | pa.ChunkedArray | pa.Table | pa.RecordBatch):

@@ -543,3 +543,59 @@ class KeyStartsFromFive(fl.KeyedProgram):
 
     def join(self, left: Any, right: Any) -> Any:
         return left + right
+
+
+@breaks("order")
+class FirstOfADict(fl.Program):
+    """Of two customers with the same total, the one that was seen first wins: but first where?"""
+
+    sale = fl.Tag("cents long NOT NULL", key="customer string")
+    close = fl.Tag()
+    depends = fl.depends((close, close), (close, sale))
+    output = "customer string, cents long"
+
+    def init(self) -> Any:
+        return {}
+
+    def update(self, state: Any, event: fl.Event, emit: fl.Emit) -> None:
+        if event.tag is self.sale:
+            state[event.key] = state.get(event.key, 0) + event.cents
+        elif state:
+            best = max(state, key=state.get)
+            emit(best, state[best])
+
+    def fork(self, state: Any, left: fl.TagSet, right: fl.TagSet) -> Any:
+        return ({}, state) if right.has(self.close) else (state, {})
+
+    def join(self, left: Any, right: Any) -> Any:
+        return {k: left.get(k, 0) + right.get(k, 0) for k in [*left, *(k for k in right if k not in left)]}
+
+
+@breaks("defined")
+class EmitsTextAsNumber(Barrier):
+    def update(self, state: Any, event: fl.Event, emit: fl.Emit) -> Any:
+        emit("ten")
+        return state
+
+
+@breaks("C3")
+class ChangesItsMindAtAWord(fl.Program):
+    """Only a word that stands in the program itself shows what is wrong with it."""
+
+    move = fl.Tag("kind string, cents long NOT NULL")
+    depends = fl.depends()
+    output = "balance long"
+
+    def init(self) -> Any:
+        return 0
+
+    def update(self, state: Any, event: fl.Event, emit: fl.Emit) -> Any:
+        if event.kind == "refund":
+            emit(state)
+        return state + event.cents
+
+    def fork(self, state: Any, left: fl.TagSet, right: fl.TagSet) -> Any:
+        return state, 0
+
+    def join(self, left: Any, right: Any) -> Any:
+        return left + right

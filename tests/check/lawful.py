@@ -204,7 +204,27 @@ class RegionalDependence(fl.Program):
         return {r: t for r in {*left, *right} if (t := left.get(r, 0) + right.get(r, 0)) or r in left or r in right}
 
 
+class Winner(fl.Program):
+    """Iterating over declared maps and sets gives an order of their own, however the state was divided."""
+
+    sale = fl.Tag("cents long NOT NULL", key="customer string")
+    close = fl.Tag()
+    depends = fl.depends((close, close), (close, sale))
+    output = "customer string, first long"
+    total = fl.PerKey(fl.Sum("long"))
+    amounts = fl.Set("long")
+
+    def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+        if event.tag is self.sale:
+            state.total[event.key] += event.cents
+            state.amounts.add(event.cents)
+        elif state.amounts:
+            best = max(state.total, key=state.total.get, default=None)
+            emit(best, next(iter(state.amounts)))
+
+
 LAWFUL = (
+    Winner,
     TwoStateTypes,
     SetUnion,
     TopTwo,

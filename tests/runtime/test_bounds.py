@@ -16,12 +16,13 @@ from flumina.order import Point
 from flumina.plan.tree import Plan, Worker
 from flumina.program import define
 from flumina.runtime.inner import Inner
+from flumina.runtime.leaf import Leaf
 from flumina.runtime.mailbox import Queue
 from flumina.runtime.messages import Data
 from flumina.runtime.run import Run
 from flumina.runtime.topology import Options
 from tests.runtime.bulk import Bulk, column_part
-from tests.runtime.support import PLAIN, itag, leaf, plan_of, streams
+from tests.runtime.support import PLAIN, Chain, chain_plan, itag, leaf, plan_of, streams
 
 PROGRAM = define(ValueBarrier)
 VALUE, BARRIER = PROGRAM.tags["value"], PROGRAM.tags["barrier"]
@@ -119,3 +120,24 @@ def test_a_queue_cuts_columns_by_binary_search(points_read: mock.Mock) -> None:
         assert len(queue.take(Point(cut * 1_000, 1, 0))) == 1_000
     assert points_read.call_count <= 100 * 10
     assert queue.length == 0
+
+
+def test_a_leaf_does_not_look_through_requests_that_do_not_concern_it() -> None:
+    """The leaf of x is independent of a, which asks 400 times."""
+    definition = define(Chain)
+    names = [shape.name for shape in chain_plan().streams]
+    spans = {"a": (1, 400), "c": (500, 500), "x": (1, 400), "y": (1, 1), "z": (1, 1)}
+    owners = {"a": "root", "c": "middle"}
+    parts = {
+        (tag, 0): (column_part(definition.tags[tag], names, *span), owners.get(tag, f"leaf {tag}"))
+        for tag, span in spans.items()
+    }
+    looked_at = {}
+    for window in (50, 400):
+        run = Bulk(definition, chain_plan(), parts, window, Options(hand_over=False))
+        leaf_x = run.workers["leaf x"]
+        assert isinstance(leaf_x, Leaf)
+        leaf_x.requests = counted = _Counted()
+        run.run()
+        looked_at[window] = counted.reads
+    assert looked_at[400] < 2 * looked_at[50]

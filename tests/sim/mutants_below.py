@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from heapq import merge
 
 from flumina.order import END, Point
@@ -19,34 +19,30 @@ from tests.sim.mutant import mutant
 
 
 @mutant((Leaf, "bound"))
-def no_parent_frontier(self: Leaf, component: Component) -> Point:
+def no_parent_frontier(self: Leaf, component: Component, stops: Sequence[Point]) -> Point:
     """A leaf goes on before it knows that no request is on its way."""
-    points = [item.point for item in self.requests if item.cause in component.shape.causes]
-    return min([self.calm, *points])
+    return min([self.calm, *stops])
 
 
 @mutant((Leaf, "bound"))
-def past_the_request(self: Leaf, component: Component) -> Point:
+def past_the_request(self: Leaf, component: Component, stops: Sequence[Point]) -> Point:
     """A leaf goes on past the first request that waits, up to the last."""
     bound = self.calm if component.shape.free else min(self.calm, self.parent_frontier)
-    points = [item.point for item in self.requests if item.cause in component.shape.causes]
-    return min([bound, *points[-1:]])
+    return min(bound, stops[-1]) if stops else bound
 
 
 @mutant((Leaf, "bound"))
-def stops_before_the_point(self: Leaf, component: Component) -> Point:
+def stops_before_the_point(self: Leaf, component: Component, stops: Sequence[Point]) -> Point:
     """A leaf does not process the independent event at the very point of a request, and so never answers."""
     bound = self.calm if component.shape.free else min(self.calm, self.parent_frontier)
-    points = [item.point for item in self.requests if item.cause in component.shape.causes]
-    return min([bound, *(before(point) for point in points[:1])])
+    return min(bound, before(stops[0])) if stops else bound
 
 
 @mutant((Leaf, "bound"), seed=104)
-def calm_ignored(self: Leaf, component: Component) -> Point:
+def calm_ignored(self: Leaf, component: Component, stops: Sequence[Point]) -> Point:
     """A component on which no ancestor's tag depends runs past a snapshot that is still to come."""
     bound = END if component.shape.free else self.parent_frontier
-    points = [item.point for item in self.requests if item.cause in component.shape.causes]
-    return min([bound, *points[:1]])
+    return min(bound, stops[0]) if stops else bound
 
 
 @mutant((Leaf, "caught_up"))

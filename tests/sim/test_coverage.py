@@ -17,11 +17,11 @@ from tests.sim.plans import two_leaves
 @pytest.fixture(scope="module")
 def coverage() -> Coverage:
     seen = Coverage()
-    setting = Setting(events=30, faults=False)
+    setting = Setting(events=20, faults=False)
     for seed in range(0, 4000, 4):  # the first seed of each case
         one = trial(seed, setting)
         seen.add_plan(one.case.plan, one.case.definition)
-        if seed % 16 == 0:
+        if seed % 32 == 0:
             outcome = one.run()
             seen.add_run(one.case.plan, len(outcome.rows), outcome.stats, outcome.steps)
     return seen

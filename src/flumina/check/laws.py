@@ -18,9 +18,9 @@ from flumina.batch import Batch
 from flumina.check.report import Counterexample
 from flumina.check.scenario import REST, Scenario, Wire
 from flumina.definition import fold
-from flumina.emit import Emit, Row, rows
+from flumina.emit import Emit, Row, rows, table
 from flumina.errors import FluminaError
-from flumina.state import copied, same
+from flumina.state import copied, rearranged, same
 
 Sides = list[tuple[str, Any, Any]]
 """(what is compared, the value on the left of the equation, the value on the right)."""
@@ -211,12 +211,30 @@ def _deterministic(scenario: Scenario, law: Law, wire: Wire) -> bool | None:
     if event is None:
         return None
     (a, out_1), (b, out_2) = scenario.update(wire, event), scenario.update(wire, event)
+    for name, schema in scenario.definition.outputs.items():
+        table(schema, [row for row in out_1 if row.output == name])  # raises if a value does not fit its column
     sides: Sides = [("state", a.state, b.state), ("outputs", _outputs(out_1), _outputs(out_2))]
+    return law.compare(scenario, wire, [("s", wire.state), ("e", event)], sides)
+
+
+def _order(scenario: Scenario, law: Law, wire: Wire) -> bool | None:
+    event = scenario.event(wire.atoms)
+    if event is None:
+        return None
+    after, out_1 = scenario.update(wire, event)
+    other, out_2 = scenario.update(replace(wire, state=rearranged(copied(wire.state))), event)
+    sides: Sides = [("state", other.state, after.state), ("outputs", _outputs(out_2), _outputs(out_1))]
     return law.compare(scenario, wire, [("s", wire.state), ("e", event)], sides)
 
 
 LAWS: tuple[Law, ...] = (
     Law("determinism", "update(s, e) = update(s, e)", "the same event in the same state does the same", _deterministic),
+    Law(
+        "order",
+        "update(s with its dicts and sets in another order, e) = update(s, e)",
+        "what a dict or a set gives first depends on how the state was divided",
+        _order,
+    ),
     Law("fresh-init", "init() = init(), whatever was done to the first", "every initial state is a new one", _fresh),
     Law("C3", "update(update(s, e1), e2) = update(update(s, e2), e1)", "independent events commute", _c3),
     Law("C2", "join(fork(s, p1, p2)) = s", "a fork that is joined at once changes nothing", _c2),

@@ -130,14 +130,30 @@ def _attempt(
                         break
         except Undefined as undefined:
             raise Broken(_undefined(undefined.what, undefined.trace)) from undefined
+        except Broken:
+            raise
         except FluminaError as error:
-            raise Broken(_undefined(error.message, ())) from error
+            raise Broken(_undefined(str(error), ())) from error
+        except (Exception, SystemExit) as error:
+            # From copying, comparing or showing what the program keeps as its state.
+            raise Broken(_undefined(f"the state can't be handled: {type(error).__name__}: {error}", ())) from error
 
     try:
         attempt()
     except Broken as broken:
         return broken.counterexample
+    except hypothesis.errors.Flaky:  # the same situation, and another outcome
+        return _RESTLESS
     return None
+
+
+_RESTLESS = Counterexample(
+    law="determinism",
+    equation="update(s, e) = update(s, e)",
+    meaning="the same event in the same state does the same",
+    hint="a law was broken in one situation, and held when the same was tried again: the program remembers something "
+    "outside its state, or uses a clock or random numbers",
+)
 
 
 def _undefined(what: str, trace: tuple[object, ...]) -> Counterexample:
@@ -146,5 +162,5 @@ def _undefined(what: str, trace: tuple[object, ...]) -> Counterexample:
         equation=what,
         meaning="update, fork and join are defined in every reachable situation",
         trace=tuple(map(str, trace)),
-        hint="null values are tried in columns that are not declared NOT NULL",
+        hint="null values are tried in columns that are not declared NOT NULL" if "None" in what else None,
     )

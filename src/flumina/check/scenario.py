@@ -13,6 +13,7 @@ from itertools import product
 from typing import Any
 
 from flumina.check.choices import Choices
+from flumina.check.constants import constants
 from flumina.check.values import KEYS, value
 from flumina.definition import Definition, Fork, StateKind, fold
 from flumina.depends import FunctionDependence
@@ -92,6 +93,7 @@ class Universe:
 
     def __init__(self, definition: Definition) -> None:
         self.definition = definition
+        self.constants = constants(definition)
         self.keys = {
             name: (None,) if tag.key is None else tuple(sorted(tag.finite_keys or KEYS[tag.key.type], key=repr)[:3])
             for name, tag in definition.tags.items()
@@ -142,7 +144,8 @@ class Scenario:
         self.clock += self.choices.below(2)
         self.count += 1
         given = self.definition.examples
-        columns = {f.name: value(self.choices, f, given.get(f.name)) for f in tag.columns.fields}
+        named = self.universe.constants
+        columns = {f.name: value(self.choices, f, given.get(f.name), named) for f in tag.columns.fields}
         if tag.key is not None:
             columns[tag.key.name] = key
         return tag.event(ts=self.clock, stream=name, seq=self.count, **columns)

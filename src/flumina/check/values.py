@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -40,13 +40,36 @@ KEYS: dict[pa.DataType, Sequence[Any]] = {
 """Keys to try: few enough that events meet."""
 
 
-def value(choices: Choices, field: pa.Field, given: Sequence[Any] | None = None) -> Any:  # noqa: ANN401
-    """A value for one column; ``given`` replaces the pool of its type. A nullable column is sometimes null."""
+def value(
+    choices: Choices,
+    field: pa.Field,
+    given: Sequence[Any] | None = None,
+    constants: Mapping[type, Sequence[Any]] | None = None,
+) -> Any:  # noqa: ANN401
+    """A value for one column; ``given`` replaces the pool of its type. A nullable column is sometimes null.
+
+    ``constants`` are values that the program itself names; they are tried now and then.
+    """
     if given is not None:
         return choices.pick(given)
     if field.nullable and choices.chance(10):
         return None
+    named = _fitting(field.type, constants or {})
+    if named and choices.chance(4):
+        return choices.pick(named)
     return _of_type(choices, field.type)
+
+
+def _fitting(type_: pa.DataType, constants: Mapping[type, Sequence[Any]]) -> list[Any]:
+    """The constants that a column of this type can hold."""
+    if pa.types.is_integer(type_):
+        most = 2 ** (type_.bit_width - 1)
+        return [value for value in constants.get(int, ()) if -most <= value < most]
+    if pa.types.is_floating(type_):
+        return [*constants.get(float, ()), *map(float, constants.get(int, ()))]
+    return list(
+        constants.get(str, ()) if type_ == pa.string() else constants.get(bytes, ()) if type_ == pa.binary() else ()
+    )
 
 
 def _of_type(choices: Choices, type_: pa.DataType) -> Any:  # noqa: ANN401

@@ -34,6 +34,8 @@ class Leaf(Worker):
         super().__init__(shape, outputs)
         self.components = [Component(component) for component in shape.components]
         self.requests: deque[Item] = deque()
+        self.stops: list[deque[Point]] = [deque() for _ in self.components]
+        """For each component the points of the requests that it depends on."""
         self.state: Any = _NOTHING
         self.identity = identity
 
@@ -44,24 +46,34 @@ class Leaf(Worker):
 
     def on_request(self, message: Request) -> None:
         self.requests.extend(message.items)
+        for component, stops in zip(self.components, self.stops, strict=True):
+            stops.extend(item.point for item in message.items if item.cause in component.shape.causes)
 
     def on_handback(self, message: Handback) -> None:
         assert self.state is _NOTHING, f"{self.id} was given a state while it has one"
         self.state = message.state
         while self.requests and self.requests[0].point <= message.served:
-            self.requests.popleft()
+            self.next_request()
 
     def progress(self) -> None:
         while self.state is not _NOTHING:
-            for component in self.components:
-                self.release(component)
+            for component, stops in zip(self.components, self.stops, strict=True):
+                self.release(component, self.bound(component, stops))
             if not (self.requests and self.caught_up(self.requests[0].point)):
                 return
-            self.answer(self.requests.popleft())
+            self.answer(self.next_request())
 
-    def release(self, component: Component) -> None:
-        """Process what a component may process now."""
-        runs = component.take(self.bound(component))
+    def next_request(self) -> Item:
+        """Remove the first request."""
+        item = self.requests.popleft()
+        for component, stops in zip(self.components, self.stops, strict=True):
+            if item.cause in component.shape.causes:
+                stops.popleft()
+        return item
+
+    def release(self, component: Component, bound: Point) -> None:
+        """Process what a component has up to a point."""
+        runs = component.take(bound)
         if runs:
             run = merged(runs.values())
             self.state = run.fold(self.shape.kind, self.state, self.emit)
@@ -71,13 +83,10 @@ class Leaf(Worker):
             for queue in component.queues.values():
                 self.taken(queue)
 
-    def bound(self, component: Component) -> Point:
-        """How far a component may go, its own frontiers aside."""
+    def bound(self, component: Component, stops: deque[Point]) -> Point:
+        """How far a component may go, its own frontiers aside; events at a request's very point are independent."""
         bound = self.calm if component.shape.free else min(self.calm, self.parent_frontier)
-        for item in self.requests:
-            if item.cause in component.shape.causes:
-                return min(bound, item.point)  # an event at that very point does not depend on the request
-        return bound
+        return min(bound, stops[0]) if stops else bound
 
     def caught_up(self, point: Point) -> bool:
         """Whether everything up to a point has come and has been processed."""

@@ -91,8 +91,15 @@ class Case:
         return self._states[until]
 
     def outputs(self, until: Point = END, after: Point = START) -> Counter[OutputKey]:
-        """The outputs of the events in (after, until]."""
-        return output_keys(row for row in self._oracle[1] if after < self.point(row.event) <= until)
+        """The outputs of the events in (after, until]; not to be changed."""
+        if (after, until) not in self._expected:
+            rows_ = (row for row in self._oracle[1] if after < self.point(row.event) <= until)
+            self._expected[after, until] = output_keys(rows_)
+        return self._expected[after, until]
+
+    @cached_property
+    def _expected(self) -> dict[tuple[Point, Point], Counter[OutputKey]]:
+        return {}
 
     def point(self, event: Event) -> Point:
         """The place of an event in O."""

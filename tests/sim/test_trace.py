@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from flumina.events import Tag
+from flumina.order import END, START, Point, heartbeat
+from flumina.runtime.messages import EVERYTHING, Credit, Data, Handback, Item, Request, Response, Stop
+from flumina.runtime.run import EMPTY, Run
+from flumina.runtime.worker import Effects
+from flumina.sim.trace import Trace, address, place, told
+
+P = Point(3, 0, 7)
+
+
+def test_messages_in_words() -> None:
+    tag = Tag()
+    tag.name = "tick"
+    run = Run([P], [tag.event(ts=3, stream="s", seq=7)])
+    assert told(Data(("s", 0), run, P)) == "tick()@3 s#7; frontier 3/0/7"
+    assert told(Data(("s", 0), EMPTY, END)) == "nothing; frontier END"
+    asked = Request((Item(P, ("w1", "tick")), Item(END, EVERYTHING)), P, START)
+    assert told(asked) == "request 3/0/7 for w1.tick, END for *.*; frontier 3/0/7, calm START"
+    assert told(Response(P, {}, {EVERYTHING: P})) == "response at 3/0/7 with {}; clear *.*: 3/0/7"
+    assert told(Handback(1, P)) == "hand back 1; served 3/0/7"
+    assert (told(Stop()), told(Credit(("s", 0), 2))) == ("stop", "credit for 2")
+    assert place(heartbeat(4, 1)) == "4/1/*"
+    assert (address("w1"), address(("s", 2))) == ("w1", "s[2]")
+
+
+def test_long_stories_keep_their_end() -> None:
+    trace = Trace(most=3)
+    for _ in range(5):
+        trace.saw("w1", "w2", Stop(), Effects([("w3", Stop()), (("s", 0), Credit(("s", 0), 1))]))
+    assert str(trace).splitlines() == [
+        "... 7 lines",
+        "       sends w3 stop",
+        "   5 w1 -> w2: stop",
+        "       sends w3 stop",
+    ]
