@@ -96,7 +96,7 @@ def test_only_spark_imports_pyspark(name: str) -> None:
 def test_no_module_is_dead() -> None:
     used = {module for name, path in MODULES.items() for module in imports(path) if module != name}
     packages = {name for name, path in MODULES.items() if path.name == "__init__.py"}
-    dead = {name for name in set(MODULES) - used - ENTRY_POINTS}
+    dead = set(MODULES) - used - ENTRY_POINTS
     # A package is used where one of its modules is.
     assert {name for name in dead if not (name in packages and any(m.startswith(f"{name}.") for m in used))} == set()
 
