@@ -14,7 +14,7 @@ run: ## Run the demo
 	@$(ENV) flumina demo $(ARGS)
 
 test: lint ## Check style and types, then run the tests
-	@$(ENV) pytest $(ARGS)
+	@$(ENV) pytest -n auto $(ARGS)
 
 soak: ## Run the long searches, which test leaves out: 200,000 simulated schedules among them
 	@$(ENV) pytest -m soak $(ARGS)
@@ -27,6 +27,7 @@ lint: ## Check style and types only
 
 bench: ## Measure how fast things are, as ratios
 	@$(ENV) python benchmarks/plan_bench.py
+	@$(ENV) python benchmarks/sim_bench.py
 
 format: ## Put the code into the common format
 	@$(ENV) ruff check --fix-only

@@ -2,6 +2,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,3 +69,36 @@ def test_python_m_flumina_is_the_same_command() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "all laws hold" in done.stdout
+
+
+def _flumina(*arguments: str, stdout: Any = subprocess.PIPE, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, "-m", "flumina", *arguments],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), **environment},
+        check=False,
+    )
+
+
+PLAN = ("plan", "flumina.apps:ValueBarrier", "--streams", "values:value@5,barriers:barrier@1")
+
+
+def test_what_a_terminal_cannot_write_is_replaced() -> None:
+    shown = _flumina(*PLAN, PYTHONIOENCODING="ascii")
+    assert shown.returncode == 0, shown.stderr
+    assert b"value ? values" in shown.stdout
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device")
+def test_output_that_cannot_be_written_is_one_line() -> None:
+    with Path("/dev/full").open("wb") as full:
+        shown = _flumina(*PLAN, stdout=full)
+    assert shown.returncode == 2
+    assert len(shown.stderr.splitlines()) == 1
+    assert b"the output can't be written" in shown.stderr
+
+
+def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*PLAN, "--out", str(tmp_path)]) == 2
+    assert "can't be written" in capsys.readouterr().err

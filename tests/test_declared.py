@@ -251,3 +251,38 @@ class TestOneKey:
             def update_all(self, states: Any, event: fl.Event, emit: fl.Emit) -> None: ...
 
         assert declared(P).observers == {"total": ()}
+
+
+class TestHints:
+    def test_tags_without_keys_are_told_nothing_of_keys(self) -> None:
+        def body() -> None:
+            class P(fl.Program):
+                a = fl.Tag("v long")
+                b = fl.Tag()
+                depends = fl.depends((b, b))
+                best = fl.Max("long")
+
+                def update(self, state: Any, event: Any, emit: Any) -> None:
+                    if event.tag is self.a:
+                        state.best = max(state.best, event.v)
+
+        (told,) = unsafe(body)
+        assert "key" not in told
+        assert "always=" not in told
+        assert "state.best = fl.greatest(state.best, x)" in told
+
+    def test_the_entry_of_the_own_key_is_written_with_brackets(self) -> None:
+        def body() -> None:
+            class P(fl.Program):
+                a = fl.Tag("v long", key="k long")
+                depends = fl.depends((a, a))
+                low = fl.PerKey(fl.Min("long"))
+
+                def update(self, state: Any, event: Any, emit: Any) -> None:
+                    if event.key in state.low and state.low.get(event.key) > event.v:
+                        state.low[event.key] = event.v
+
+        (told,) = unsafe(body)
+        assert "for all keys" in told
+        assert "under always=" in told
+        assert "write state.low[event.key] if only" in told

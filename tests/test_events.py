@@ -123,3 +123,7 @@ class TestEvent:
 
 def test_schema_types() -> None:
     assert Tags.view.schema.types == [pa.string(), pa.int64(), pa.string()]
+
+
+def test_a_column_may_be_called_self() -> None:
+    assert Tag("self long").event(self=3)["self"] == 3

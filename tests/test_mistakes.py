@@ -352,6 +352,87 @@ def several_of_all_kinds() -> None:
         def join(self, left: Any) -> None: ...  #: BAD_SIGNATURE
 
 
+def reserved_beginnings() -> None:
+    class P(fl.Program):
+        _a = fl.Tag()  #: RESERVED_NAME
+        depends = fl.depends()
+        _define = fl.Sum()  # type: ignore[assignment]  #: RESERVED_NAME
+        __init__ = fl.Sum()  #: RESERVED_NAME
+
+        def update(self, state: Any, event: Any, emit: Any) -> None: ...
+
+
+def forgotten_parentheses() -> None:
+    class P(fl.Program):  #: NO_PARENTHESES
+        a = fl.Tag()
+        depends = fl.depends()
+        total = fl.Sum
+
+        def update(self, state: Any, event: Any, emit: Any) -> None: ...
+
+
+def no_plain_functions() -> None:
+    class P(fl.KeyedProgram):
+        a = fl.Tag(key="k long")
+        depends = fl.depends()
+
+        async def init(self) -> Any: ...  #: BAD_SIGNATURE
+
+        def update(self, state: Any, event: Any, emit: Any) -> Any:  #: BAD_SIGNATURE
+            yield event
+
+        async def update_batch(self, state: Any, batch: Any, emit: Any) -> Any:  #: BAD_SIGNATURE
+            yield batch
+
+        async def update_all(self, states: Any, event: Any, emit: Any) -> None: ...  #: BAD_SIGNATURE
+
+        def fork(self, state: Any, left: Any, right: Any) -> Any:  #: BAD_SIGNATURE
+            yield state
+
+        async def join(self, left: Any, right: Any) -> None: ...  #: BAD_SIGNATURE
+
+
+def bad_tolerance_and_examples() -> None:
+    class P(fl.Program):  #: BAD_TOLERANCE, BAD_EXAMPLES, BAD_EXAMPLES, BAD_EXAMPLES
+        a = fl.Tag("n long, m long")
+        depends = fl.depends((a, a))
+        total = fl.Sum()
+        tolerance = float("nan")
+        examples: ClassVar[Any] = {"n": [], "m": "12", "o": [1]}
+
+        def update(self, state: Any, event: Any, emit: Any) -> None:
+            state.total += 1
+
+
+def examples_that_are_no_dict() -> None:
+    class P(fl.Program):  #: BAD_TOLERANCE, BAD_EXAMPLES
+        a = fl.Tag("n long")
+        depends = fl.depends((a, a))
+        total = fl.Sum()
+        tolerance = -1
+        examples: ClassVar[Any] = [1, 2]
+
+        def update(self, state: Any, event: Any, emit: Any) -> None:
+            state.total += 1
+
+
+def no_such_tag() -> None:
+    class P(fl.Program):
+        a = fl.Tag()
+        c = fl.Tag()
+        depends = fl.depends((a, a))
+        total = fl.Replicated("long")
+
+        def update(self, state: Any, event: Any, emit: Any) -> None:
+            if event.tag is self.b:  # type: ignore[attr-defined]  #: UNKNOWN_TAG
+                state.total = 1
+            elif event.tag in (self.a, self.total):  #: UNKNOWN_TAG
+                state.total = 2
+            match event.tag:
+                case self.d:  # type: ignore[attr-defined]  #: UNKNOWN_TAG
+                    state.total = 3
+
+
 CASES: list[Callable[[], None]] = [
     no_tags,
     nothing_at_all,
@@ -379,6 +460,12 @@ CASES: list[Callable[[], None]] = [
     a_replicated_field_written_by_a_tag_that_does_not_depend_on_its_readers,
     no_such_field,
     several_of_all_kinds,
+    no_such_tag,
+    reserved_beginnings,
+    forgotten_parentheses,
+    no_plain_functions,
+    bad_tolerance_and_examples,
+    examples_that_are_no_dict,
 ]
 
 
@@ -424,6 +511,11 @@ def test_hints_say_what_to_do() -> None:
         types_wired_wrongly()
     assert "mark one with @fl.join((Left, Right), Whole)" in str(caught.value)
     assert "mark one with @fl.update(Right)" in str(caught.value)
+    assert "write fl.StateType() without tags" in str(caught.value)
+    with pytest.raises(DefinitionError, match=r"write total = fl.Sum\(...\)"):
+        forgotten_parentheses()
+    with pytest.raises(DefinitionError, match="init as init must be a plain function, but is async def"):
+        no_plain_functions()
 
 
 def test_a_mistake_in_an_abstract_class_is_left_to_its_subclasses() -> None:

@@ -196,3 +196,12 @@ def test_a_subclass_inherits_and_is_analysed_anew() -> None:
     assert set(fl.define(Reader).tags) == {"value", "barrier", "peek"}
     assert Reader._declared is not None
     assert Reader._declared.observers == {"total": (("barrier", False), ("peek", False))}
+
+
+def test_a_constructor_that_raises_is_the_users_own() -> None:
+    class Failing(Declared):
+        def __init__(self) -> None:
+            raise ValueError("no configuration")
+
+    with pytest.raises(UserCodeError, match=r"__init__ raised ValueError: no configuration\n  at: .*test_program.py:"):
+        fl.define(Failing)

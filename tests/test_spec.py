@@ -177,7 +177,9 @@ class TestRefused:
             fl.spec(ValueBarrier, [fl.Stream("s", ValueBarrier.barrier, []), fl.Stream("s", ValueBarrier.value, [])])
 
     def test_a_tag_of_another_program(self) -> None:
-        with pytest.raises(fl.UsageError, match=r"UNKNOWN_TAG.*'view' that is no tag of ValueBarrier") as caught:
+        with pytest.raises(
+            fl.UsageError, match=r"UNKNOWN_TAG.*'view' made at .*, which is no tag of ValueBarrier"
+        ) as caught:
             fl.spec(ValueBarrier, [fl.Stream("s", PageViews.view, [])])
         assert "['value', 'barrier']" in str(caught.value.hint)
 
@@ -222,3 +224,23 @@ def test_a_wrong_output_says_what_and_on_which_event() -> None:
 
     with pytest.raises(fl.OutputError, match=r"column 'total': 'x' is no long, emitted by barrier\(\)@1 b#0"):
         fl.spec(Wrong, [fl.Stream("b", ValueBarrier.barrier, {"ts": [1]})])
+
+
+def test_calls_that_cannot_be_meant() -> None:
+    with pytest.raises(fl.UsageError, match=r"needs a list of fl.Stream, got 3"):
+        fl.spec(PageViews, [3])  # type: ignore[list-item]
+    with pytest.raises(fl.UsageError, match="until= is a point"):
+        fl.spec(PageViews, page_views(), until=5)  # type: ignore[arg-type]
+
+
+def test_a_tag_of_another_program_with_the_same_name() -> None:
+    class Other(fl.Program):
+        view = fl.Tag()
+        depends = fl.depends()
+        count = fl.Count()
+
+        def update(self, state: Any, event: Any, emit: Any) -> None:
+            state.count += 1
+
+    with pytest.raises(fl.UsageError, match=r"made at .*test_spec.py.*the 'view' of PageViews is another one"):
+        fl.spec(PageViews, [fl.Stream("s", Other.view, {"ts": [1]})])

@@ -511,3 +511,26 @@ def test_where_it_was_declared() -> None:
     stream, here = Stream("s", Tags.tick, []), user_line(0)
     assert stream.where == here
     assert stream.tags == (Tags.tick,)
+
+
+@pytest.mark.parametrize("options", [{"rename": None}, {"rename": {"user": 5}}, {"ts": 5}, {"ts": None}, {"seq": 5}])
+def test_options_of_no_kind(options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=f"{next(iter(options))}= is"):
+        Stream("clicks", Tags.view, view_columns(), **options)
+
+
+def test_timestamps_with_and_without_a_zone_do_not_mix() -> None:
+    aware, naive = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2)  # noqa: DTZ001 -- that is the point
+    for stamps in ([aware, aware, naive], [naive, naive, aware]):
+        for data in ([{"ts": ts} for ts in stamps], pd.DataFrame({"ts": pd.Series(stamps, dtype=object)})):
+            with pytest.raises(InputError, match="time zone") as caught:
+                parts_of(Stream("clicks", Tags.tick, data))
+            assert (caught.value.row, caught.value.column) == (2, "ts")
+
+
+def test_data_frames_as_parts() -> None:
+    frames = [pd.DataFrame(view_columns()), pd.DataFrame(view_columns())]
+    parts = parts_of(Stream("clicks", Tags.view, frames))
+    assert [len(part.batch) for part in parts] == [3, 3]
+    with pytest.raises(UsageError, match="DataFrame"):
+        Stream("clicks", Tags.view, [pd.DataFrame(view_columns()), 3]).parts()

@@ -6,8 +6,12 @@ Exit codes: 0 all is well; 1 the answer is no (a law is broken, a plan is invali
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
+import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from flumina.check import check
 from flumina.demo import demo
@@ -26,15 +30,34 @@ _EPILOG = """examples:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # not every terminal can write ≠
+            stream.reconfigure(errors="replace")
     args = _parser().parse_args(arguments)
     try:
         code: int = args.run(args)
+        sys.stdout.flush()  # what can't be written is to be known now
     except FluminaError as error:
         print(f"flumina: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader of our output has seen enough
+        _give_up_writing()
         return 0
+    except OSError as error:
+        what = "the output can't be written" if error.filename is None else error.filename
+        print(f"flumina: [OUT] {what}: {error.strerror}", file=sys.stderr)
+        _give_up_writing()
+        return 2
     return code
+
+
+def _give_up_writing() -> None:
+    """Python writes what is left when it ends; if that is going to fail, it is thrown away instead."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        with contextlib.suppress(OSError, ValueError), Path(os.devnull).open("wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -10,7 +10,7 @@ from flumina.depends import Dependence
 from flumina.effects import Access, accesses
 from flumina.errors import Problem
 from flumina.events import Tag
-from flumina.fields import ADD, READ, SET, Field, Observes, Sum
+from flumina.fields import ADD, READ, SET, Field, Max, Min, Observes, PerKey, Sum
 from flumina.state import Record
 from flumina.tagsets import TagSet
 
@@ -48,7 +48,7 @@ class DeclaredState:
             if not fields[field].declared
             for kind in (READ, SET)
         ]
-        problems += _conflicts(fields, safe + everything, depends)
+        problems += _conflicts(tags, fields, safe + everything, depends)
         found += everything
         observers = {
             # A one-key fork is given tags without keys.
@@ -85,7 +85,9 @@ def _observes(observers: Sequence[tuple[str, bool]], side: TagSet) -> Observes:
     return lambda key: any(side.has(tag, key) if own_key else side.has_any(tag) for tag, own_key in observers)
 
 
-def _conflicts(fields: Mapping[str, Field], found: Sequence[Access], depends: Dependence) -> list[Problem]:
+def _conflicts(
+    tags: Mapping[str, Tag], fields: Mapping[str, Field], found: Sequence[Access], depends: Dependence
+) -> list[Problem]:
     """Pairs of accesses to one field by tags that do not depend on each other, where they must."""
     problems: dict[tuple[str, ...], Problem] = {}
     for name, field in fields.items():
@@ -95,16 +97,24 @@ def _conflicts(fields: Mapping[str, Field], found: Sequence[Access], depends: De
             if (a.kind, b.kind) not in field.conflicts or depends.covers(a.tag, b.tag, same_key=same_key):
                 continue
             first, second = sorted((a, b), key=lambda access: (access.kind != SET, access.kind != READ))
-            problems.setdefault((name, *sorted((a.tag, b.tag))), _conflict(field, first, second, same_key=same_key))
+            across = not same_key and tags[a.tag].key is not None and tags[b.tag].key is not None
+            problems.setdefault((name, *sorted((a.tag, b.tag))), _conflict(field, first, second, across=across))
     return list(problems.values())
 
 
-def _conflict(field: Field, a: Access, b: Access, *, same_key: bool) -> Problem:
+def _conflict(field: Field, a: Access, b: Access, *, across: bool) -> Problem:
+    """``across``: both tags have keys, and they must depend on each other whatever those are."""
     kind = type(field).__name__
     whom = f"itself ({a.tag})" if a.tag == b.tag else b.tag
     second = "" if (a.kind, a.where) == (b.kind, b.where) else f" and {_VERBS[b.kind]} by {b.tag} at {b.where}"
-    keys = "" if same_key else " for all keys"
-    hint = f"add ({a.tag}, {b.tag}) to depends{'' if same_key else ' (under always= if both are keyed)'}"
+    keys = " for all keys" if across else ""
+    hint = f"add ({a.tag}, {b.tag}) to depends{' under always=' if across else ''}"
+    if isinstance(field, PerKey) and across:
+        hint += f"; or write state.{field.name}[event.key] if only the event's own key is meant"
+    value = field.inner if isinstance(field, PerKey) else field
+    if isinstance(value, Max | Min) and a.kind == SET:
+        entry = f"state.{field.name}" + ("[event.key]" if isinstance(field, PerKey) else "")
+        hint += f"; or add with {entry} = fl.{'greatest' if isinstance(value, Max) else 'least'}({entry}, x)"
     if isinstance(field, Sum) and (a.kind, b.kind) == (READ, READ):
         hint += "; a sum that independent events read must be Replicated"
     if a.kind == SET and b.kind == SET:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from flumina.errors import Problem
 from flumina.events import Tag
 from flumina.fields import ADD, READ, SET, Field, Max, Min, PerKey, Set, Sum, greatest, least
-from flumina.scope import ROLES, Place, Scope, Source, SourceMissingError, Tags, Use, event_columns
+from flumina.scope import ROLES, Place, Scope, Source, SourceMissingError, Tags, Use, compared, event_columns
 
 _LOOKERS = frozenset({len, bool, any, all, str, repr, isinstance, print})
 """Functions whose result keeps nothing of their argument."""
@@ -149,6 +149,8 @@ class _Reader:
         rest = live
         for case in node.cases:
             self.expression(case.pattern, rest)
+            if on_tag:
+                self.report_unknown(p.value for p in ast.walk(case.pattern) if isinstance(p, ast.MatchValue))
             matched = self.scope.pattern_tags(case.pattern) if on_tag else None
             inside = rest if matched is None else rest & matched
             if case.guard is not None:
@@ -241,6 +243,7 @@ class _Reader:
             yes, no = self.condition(node.operand, live)
             return no, yes
         if isinstance(node, ast.Compare) and len(node.ops) == 1 and self.scope.is_event_tag(node.left):
+            self.report_unknown(compared(node.ops[0], node.comparators[0]) or ())
             named = self.scope.compared_tags(node.ops[0], node.comparators[0])
             if named is not None:
                 self.expression(node.left, live)
@@ -248,6 +251,14 @@ class _Reader:
                 return (live & named, live - named) if same else (live - named, live & named)
         self.load(node, live, use)
         return live, live
+
+    def report_unknown(self, nodes: Iterable[ast.expr]) -> None:
+        """Tags that there are not: what is done for them would count for all tags, or for none."""
+        for node in nodes:
+            unknown = self.scope.unknown_tag(node)
+            if unknown is not None:
+                message = f"event.tag is compared with self.{unknown}, which is no tag ({', '.join(self.tags)})"
+                self.problems.append(Problem("UNKNOWN_TAG", message, self.scope.source.line(node)))
 
     # -- expressions ------------------------------------------------------------------------------------------
 

@@ -123,7 +123,7 @@ class Tag:
             members[self.key.name] = fields.key  # type: ignore[attr-defined]
         return type(self.name, (Event, fields), members)
 
-    def event(self, *, ts: int = 0, stream: str = "", seq: int = 0, **columns: object) -> Event:
+    def event(self, /, *, ts: int = 0, stream: str = "", seq: int = 0, **columns: object) -> Event:
         """One event of this tag, for trying things out and for tests.
 
         >>> Tag("user long", key="page string").event(ts=3, page="a", user=7).page

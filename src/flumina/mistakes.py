@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import keyword
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, ClassVar, Protocol
 
 from flumina.depends import Declaration
@@ -18,12 +19,15 @@ from flumina.schema import Schema, type_name
 
 Members = dict[str, Any]
 _RESERVED = frozenset({*PARAMETERS, "depends", "output", "tolerance", "examples"})
+_ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 class _ProgramClass(Protocol):
     """What is looked at of a program class."""
 
     output: ClassVar[Any]
+    tolerance: ClassVar[Any]
+    examples: ClassVar[Any]
     _tags: ClassVar[dict[str, Tag]]
     _fields: ClassVar[dict[str, Field]]
     _one_key: ClassVar[bool]
@@ -40,6 +44,7 @@ def find(cls: type[_ProgramClass], members: Members, where: str) -> list[Problem
         *_outputs(cls, where),
         *_signatures(members, where),
         *_state(cls, members, where),
+        *_checking(cls, where),
     ]
     return list(dict.fromkeys(found))
 
@@ -48,6 +53,28 @@ def place(function: Callable[..., Any]) -> str:
     """``file:line`` of a function."""
     code = inspect.unwrap(function).__code__
     return location(code.co_filename, code.co_firstlineno)
+
+
+def _checking(cls: type[_ProgramClass], where: str) -> Iterator[Problem]:
+    """What the law checker is told."""
+    tolerance, examples = cls.tolerance, cls.examples
+    if isinstance(tolerance, Tag | Field | StateType) or isinstance(examples, Tag | Field | StateType):
+        return  # a reserved name
+    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not 0 <= tolerance < math.inf:
+        yield Problem("BAD_TOLERANCE", f"tolerance is a number, 0 or more, got {tolerance!r}", where)
+    if not isinstance(examples, Mapping):
+        hint = "for example: examples = {'column': [value, ...]}"
+        message = f"examples is a dict from columns to lists of values, got {examples!r}"
+        yield Problem("BAD_EXAMPLES", message, where, hint)
+        return
+    columns = list(dict.fromkeys(field.name for tag in cls._tags.values() for field in tag.schema))
+    for column, values in examples.items():
+        if column not in columns:
+            hint = f"the columns are {', '.join(columns)}"
+            yield Problem("BAD_EXAMPLES", f"examples names {column!r}, which is a column of no tag", where, hint)
+        if isinstance(values, str | bytes | Mapping) or not isinstance(values, Collection) or not values:
+            message = f"examples of {column!r} are a list with at least one value, got {values!r}"
+            yield Problem("BAD_EXAMPLES", message, where)
 
 
 def _names(cls: type[_ProgramClass], members: Members, where: str) -> Iterator[Problem]:
@@ -60,15 +87,23 @@ def _names(cls: type[_ProgramClass], members: Members, where: str) -> Iterator[P
     named: dict[str, Tag | Field | StateType] = {**cls._tags, **cls._fields, **state_types(members)}
     for name, one in named.items():
         kind = type(one).__name__
-        if name in _RESERVED:
+        if name in _RESERVED or name.startswith("_"):
             yield Problem("RESERVED_NAME", f"a {kind} can't be called {name!r}", one.where)
         elif name != one.name:
             message = f"the {kind} {name} is called {one.name} already"
             yield Problem("TWO_NAMES", message, one.where, f"make another {kind} for {name}")
+    for name, forgotten in _classes(members).items():
+        hint = f"write {name} = fl.{forgotten.__name__}(...)"
+        yield Problem("NO_PARENTHESES", f"{name} is the class {forgotten.__name__} itself", where, hint)
     for field in cls._fields.values():
         for tag in dict.fromkeys(tag for by in field.declared.values() for tag in by):
             if tag not in cls._tags.values():
                 yield Problem("UNDECLARED_TAG", f"field {field.name} names a tag that is not declared", field.where)
+
+
+def _classes(members: Members) -> dict[str, type]:
+    """Members that lack their parentheses: ``total = fl.Sum``."""
+    return {n: m for n, m in members.items() if isinstance(m, type) and issubclass(m, Tag | Field | StateType)}
 
 
 def _depends(cls: type[_ProgramClass], members: Members, where: str) -> Iterator[Problem]:
@@ -149,6 +184,12 @@ def _signatures(members: Members, where: str) -> Iterator[Problem]:
             message = f"{role} must be a plain method, got a {type(method).__name__}"
             yield Problem("BAD_SIGNATURE", message, where, f"write def {role}({', '.join(parameters)})")
             continue
+        flags = inspect.unwrap(method).__code__.co_flags
+        if flags & (_ASYNC | inspect.CO_GENERATOR):
+            what = "async def" if flags & _ASYNC else "a generator (it has yield)"
+            message = f"{method.__name__} as {role} must be a plain function, but is {what}"
+            yield Problem("BAD_SIGNATURE", message, place(method))
+            continue
         try:
             inspect.signature(method).bind(*parameters)
         except TypeError as error:
@@ -176,7 +217,7 @@ def _state(cls: type[_ProgramClass], members: Members, where: str) -> Iterator[P
     elif types:
         yield from _typed(cls, members, types, where)
         return
-    elif not fields:
+    elif not fields and not _classes(members):
         hint = "declare fields (fl.Sum, fl.Replicated, ...) to have them derived, or write them"
         for name in ("init", "fork", "join"):
             if name not in members:
@@ -204,7 +245,12 @@ def _one_key(cls: type[_ProgramClass], members: Members, where: str) -> Iterator
 def _typed(cls: type[_ProgramClass], members: Members, types: Mapping[str, StateType], where: str) -> Iterator[Problem]:
     first = next(iter(types.values()))
     if first.tags:
-        yield Problem("INITIAL_TYPE", f"{first.name} is the first state type, so it takes all events", first.where)
+        yield Problem(
+            "INITIAL_TYPE",
+            f"{first.name} is the first state type, so it takes all events",
+            first.where,
+            "write fl.StateType() without tags",
+        )
     marked = marks(members)
     for name, mark in marked:
         for t in mark.types:

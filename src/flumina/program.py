@@ -18,7 +18,7 @@ from flumina.declared import DeclaredState
 from flumina.definition import Definition, Fork, Join, StateKind, user_error
 from flumina.depends import Declaration, Dependence, FunctionDependence, RuleDependence
 from flumina.emit import ONLY_OUTPUT
-from flumina.errors import DefinitionError, UsageError
+from flumina.errors import DefinitionError, FluminaError, UsageError
 from flumina.events import Tag, user_line
 from flumina.fields import Field
 from flumina.marks import marks, members_of, state_types
@@ -148,6 +148,7 @@ class Program:
 _BLIND = frozenset(
     {
         "NO_TAGS",
+        "NO_PARENTHESES",
         "NO_DEPENDS",
         "BAD_DEPENDS",
         "UNDECLARED_TAG",
@@ -167,6 +168,15 @@ _Parts = tuple[dict[str, StateKind], str, Callable[[], Any], tuple[Fork, ...], t
 AnyProgram = Program | type[Program] | Definition
 
 
+def _instance(cls: type[Program]) -> Program:
+    try:
+        return cls()
+    except FluminaError:
+        raise
+    except Exception as error:
+        raise user_error(cls, error) from error
+
+
 def define(program: AnyProgram) -> Definition:
     """The definition of a program given as a class, an instance or a definition."""
     if isinstance(program, Definition):
@@ -177,7 +187,7 @@ def define(program: AnyProgram) -> Definition:
             for p in inspect.signature(program).parameters.values()
         ):
             raise UsageError("NEEDS_ARGUMENTS", f"{program.__qualname__} takes arguments; pass an instance of it")
-        program = program()
+        program = _instance(program)
     if not isinstance(program, Program):
         raise UsageError("NOT_A_PROGRAM", f"expected a flumina.Program, got {program!r}")
     if type(program)._abstract:

@@ -195,13 +195,19 @@ class Scope:
         certain = len(named) == 1 and getattr(named[0], node.attr, None) is self.tags[node.attr]
         return node.attr if certain and not self.source.is_local(node.value.id) else None
 
+    def unknown_tag(self, node: ast.expr) -> str | None:
+        """The name if the expression is ``self.name``, and neither the class nor its instances have a tag there."""
+        if not (isinstance(node, ast.Attribute) and self.is_role(node.value, "self")):
+            return None
+        member = inspect.getattr_static(self.owner, node.attr, None)
+        dynamic = self.owner.__init__ is not object.__init__ or hasattr(self.owner, "__getattr__")  # type: ignore[misc]
+        return node.attr if isinstance(member, Field) or (member is None and not dynamic) else None
+
     def compared_tags(self, operator: ast.cmpop, node: ast.expr) -> Tags | None:
         """The tags in ``event.tag is self.view`` or ``event.tag in (...)``; None if it can't be said."""
-        if isinstance(operator, ast.In | ast.NotIn):
-            parts = node.elts if isinstance(node, ast.Tuple | ast.List | ast.Set) else None
-        else:
-            parts = [node] if isinstance(operator, ast.Is | ast.IsNot | ast.Eq | ast.NotEq) else None
-        names = [None] if parts is None else [self.named_tag(part) for part in parts]
+        parts = compared(operator, node)
+        known = [] if parts is None else [part for part in parts if self.unknown_tag(part) is None]
+        names = [None] if parts is None else [self.named_tag(part) for part in known]
         return None if None in names else frozenset(name for name in names if name is not None)
 
     def pattern_tags(self, pattern: ast.pattern) -> Tags | None:
@@ -210,9 +216,18 @@ class Scope:
             parts = [self.pattern_tags(p) for p in pattern.patterns]
             return None if None in parts else frozenset().union(*(p for p in parts if p is not None))
         if isinstance(pattern, ast.MatchValue):
+            if self.unknown_tag(pattern.value) is not None:
+                return frozenset()
             named = self.named_tag(pattern.value)
             return None if named is None else frozenset({named})
         return None
+
+
+def compared(operator: ast.cmpop, node: ast.expr) -> list[ast.expr] | None:
+    """What something is compared with by ``is``, ``==`` or ``in (...)``; None if it can't be said."""
+    if isinstance(operator, ast.In | ast.NotIn):
+        return node.elts if isinstance(node, ast.Tuple | ast.List | ast.Set) else None
+    return [node] if isinstance(operator, ast.Is | ast.IsNot | ast.Eq | ast.NotEq) else None
 
 
 def event_columns(source: Source, event: str | None, given: Mapping[str, str]) -> dict[str, str]:

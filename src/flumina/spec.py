@@ -5,6 +5,7 @@ Every other way of running a program is judged by this one: its outputs, as a mu
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +21,8 @@ from flumina.order import END, Point
 from flumina.program import AnyProgram, define
 from flumina.streams import Part, Stream, decode
 from flumina.ties import check_ties
+
+_POINT = "for example fl.Point(ts, rank, seq)"
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,8 @@ class Result:
 def spec(program: AnyProgram, streams: Sequence[Stream], *, until: Point = END) -> Result:
     """Run the sequential program: all events up to the point ``until``, in the order O."""
     definition = define(program)
+    if not isinstance(until, Point):
+        raise UsageError("UNTIL", f"until= is a point in the order of events, got {until!r}", hint=_POINT)
     parts = read(definition, streams)
     check_ties(definition, parts)
     batches = [part.batch for part in parts if len(part.batch)]
@@ -86,16 +91,20 @@ def check_streams(definition: Definition, streams: Sequence[Stream]) -> None:
     """Streams that make sense for a program: at least one, distinct names, its own tags."""
     if isinstance(streams, Stream) or not isinstance(streams, Sequence) or not streams:
         raise UsageError("NO_STREAMS", f"{definition.name} needs a list of at least one Stream, got {streams!r}")
-    names = [stream.name for stream in streams]
-    for name in names:
-        if names.count(name) > 1:
+    for stream in streams:
+        if not isinstance(stream, Stream):
+            raise UsageError("STREAMS", f"{definition.name} needs a list of fl.Stream, got {stream!r} in it")
+    for name, count in Counter(stream.name for stream in streams).items():
+        if count > 1:
             raise UsageError("STREAM_NAME", f"two streams are called {name!r}")
     for stream in streams:
         for tag in stream.tags:
             if definition.tags.get(tag.name) is not tag:
+                twin = f"; the {tag.name!r} of {definition.name} is another one" if tag.name in definition.tags else ""
                 raise UsageError(
                     "UNKNOWN_TAG",
-                    f"stream {stream.name!r} carries a tag {tag.name!r} that is no tag of {definition.name}",
+                    f"stream {stream.name!r} carries the tag {tag.name!r} made at {tag.where}, "
+                    f"which is no tag of {definition.name}{twin}",
                     hint=f"its tags are {list(definition.tags)}",
                 )
 

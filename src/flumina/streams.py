@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,8 @@ TIMESTAMP = pa.timestamp("us", tz="UTC")
 class Stream:
     """One input: a name, the tag (or tags) of its events, and its data in one or more parts.
 
-    ``data``        an Arrow table, a list of tables (one a part), a pandas DataFrame, a dict of columns, or a list of
-                    dicts. Engines take more: DataFrames of Spark, files, generators.
+    ``data``        an Arrow table, a pandas DataFrame, a list of tables or DataFrames (one a part), a dict of columns,
+                    or a list of dicts. Engines take more: DataFrames of Spark, files, generators.
     ``tag``         the tag of all its events; or a dict from values of ``tag_column`` to tags
     ``ts``, ``seq`` the timestamp column, and the column that orders events with equal timestamps, if there is one
     ``rename``      the column that holds a declared column, where the names differ: ``{"page": "page_id"}``
@@ -59,9 +60,20 @@ class Stream:
             isinstance(self.tag, Mapping) and self.tag and all(isinstance(tag, Tag) for tag in self.tag.values())
         ):
             raise UsageError("STREAM_TAGS", f"stream {self.name!r}: tag= is no dict from values to tags: {self.tag!r}")
+        for option in ("ts", "seq", "tag_column"):
+            name = getattr(self, option)
+            if not isinstance(name, str) and not (name is None and option != "ts"):
+                raise UsageError(
+                    "STREAM_COLUMN", f"stream {self.name!r}: {option}= is the name of a column, got {name!r}"
+                )
+        if not isinstance(self.rename, Mapping) or not all(isinstance(name, str) for name in self.rename.values()):
+            message = f"stream {self.name!r}: rename= is a dict from declared columns to columns, got {self.rename!r}"
+            raise UsageError("RENAME", message, hint="leave it out if no names differ")
         unknown = set(self.rename) - {f.name for tag in self.tags for f in tag.schema}
         if unknown:
-            raise UsageError("RENAME", f"stream {self.name!r}: rename names no declared column: {sorted(unknown)}")
+            raise UsageError(
+                "RENAME", f"stream {self.name!r}: rename names no declared column: {sorted(map(str, unknown))}"
+            )
 
     @property
     def tags(self) -> tuple[Tag, ...]:
@@ -79,15 +91,17 @@ class Stream:
             data = [data]
         elif isinstance(data, Mapping):
             data = [self._from_columns(data)]
-        elif type(data).__module__.partition(".")[0] == "pandas" and hasattr(data, "columns"):
-            data = [self._from_pandas(data)]
+        elif _is_pandas(data):
+            data = [self._from_pandas(data, 0)]
         elif isinstance(data, Sequence) and not isinstance(data, str) and all(isinstance(d, Mapping) for d in data):
             data = [self._from_rows(data)]
+        elif isinstance(data, Sequence):
+            data = [self._from_pandas(d, part) if _is_pandas(d) else d for part, d in enumerate(data)]
         if not (isinstance(data, Sequence) and all(isinstance(d, pa.Table | pa.RecordBatch) for d in data)):
             raise UsageError(
                 "STREAM_DATA",
                 f"stream {self.name!r}: data is a {type(self.data).__name__}",
-                hint="give an Arrow table, a list of tables (parts), a dict of columns, or a list of dicts (rows)",
+                hint="give an Arrow table, a DataFrame, a list of those (parts), a dict of columns or a list of dicts",
             )
         return [pa.Table.from_batches([d]) if isinstance(d, pa.RecordBatch) else d for d in data]
 
@@ -103,29 +117,37 @@ class Stream:
         names = dict.fromkeys(name for row in rows for name in row)
         return self._from_columns({name: [row.get(name) for row in rows] for name in names})
 
-    def _from_pandas(self, frame: Any) -> pa.Table:  # noqa: ANN401 -- pandas is not needed for anything else
+    def _from_pandas(self, frame: Any, part: int) -> pa.Table:  # noqa: ANN401 -- pandas is not needed for anything else
         for name in frame.columns:
             if list(frame.columns).count(name) > 1:
-                raise self._error("DUPLICATE_COLUMN", "the column stands twice in the data", str(name))
-        return self._from_columns({name: frame[name] for name in frame.columns})
+                raise self._error("DUPLICATE_COLUMN", "the column stands twice in the data", str(name), part=part)
+        return self._from_columns({name: frame[name] for name in frame.columns}, part)
 
-    def _from_columns(self, data: Mapping[str, Any]) -> pa.Table:
+    def _from_columns(self, data: Mapping[str, Any], part: int = 0) -> pa.Table:
         """Columns by name. In lists the declared types decide, so that Python's ints can be any integer column."""
         types = self._types()
-        arrays = {name: self._array(name, values, types[name]) for name, values in data.items() if name in types}
+        arrays = {name: self._array(name, values, types[name], part) for name, values in data.items() if name in types}
         count = max(map(len, arrays.values()), default=0)
         for name, array in arrays.items():
             if len(array) != count:
                 message = f"the column has {len(array)} rows, but others have {count}"
-                raise self._error("COLUMN_LENGTH", message, name)
+                raise self._error("COLUMN_LENGTH", message, name, part=part)
         # What is not declared is not looked at, but its name may help to understand what is missing.
         return pa.table({str(name): arrays[name] if name in arrays else pa.nulls(count) for name in data})
 
-    def _array(self, name: str, values: Any, type_: pa.DataType | None) -> pa.Array | pa.ChunkedArray:  # noqa: ANN401
+    def _array(
+        self,
+        name: str,
+        values: Any,  # noqa: ANN401
+        type_: pa.DataType | None,
+        part: int,
+    ) -> pa.Array | pa.ChunkedArray:
         if isinstance(values, pa.Array | pa.ChunkedArray):
             return values
         if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-            raise self._error("COLUMN_TYPE", f"a column is a list or an array, got {values!r}", name)
+            raise self._error("COLUMN_TYPE", f"a column is a list or an array, got {values!r}", name, part=part)
+        if type_ is None and (isinstance(values, list | tuple) or str(getattr(values, "dtype", "")) == "object"):
+            self._check_zones(name, values, part)
         if not isinstance(values, list | tuple):
             try:
                 return pa.array(values)
@@ -135,10 +157,26 @@ class Stream:
             return column(values, type_)
         except BadValueError as error:
             wanted = "value like those before it" if type_ is None else type_name(type_)
-            raise self._error("COLUMN_TYPE", f"{error.value!r} is no {wanted}", name, error.index) from None
+            raise self._error("COLUMN_TYPE", f"{error.value!r} is no {wanted}", name, error.index, part=part) from None
 
-    def _error(self, condition: str, message: str, column: str, row: int | None = None) -> InputError:
-        return InputError(condition, message, stream=self.name, part=0, row=row, column=column)
+    def _check_zones(self, name: str, values: Iterable[object], part: int) -> None:
+        """Arrow would take times without a zone for UTC, or drop the zone, as the first one has it."""
+        first = None
+        for row, value in enumerate(values):
+            if isinstance(value, datetime) and value == value:  # noqa: PLR0124 -- pandas' NaT is a datetime
+                aware = value.utcoffset() is not None
+                if first is None:
+                    first = aware
+                if aware != first:
+                    message = f"{value!r} has {'a' if aware else 'no'} time zone, unlike those before it"
+                    raise self._error("TIMESTAMP_TYPE", message, name, row, part=part)
+
+    def _error(self, condition: str, message: str, column: str, row: int | None = None, *, part: int = 0) -> InputError:
+        return InputError(condition, message, stream=self.name, part=part, row=row, column=column)
+
+
+def _is_pandas(data: object) -> bool:
+    return type(data).__module__.partition(".")[0] == "pandas" and hasattr(data, "columns")
 
 
 @dataclass(frozen=True)

@@ -76,3 +76,12 @@ def test_a_program_instance_is_checked_with_its_own_arguments() -> None:
     assert fl.check(Modulo(0), examples=50).ok
     with pytest.raises(fl.UsageError, match="pass an instance"):
         fl.check(Modulo)
+
+
+def test_calls_that_cannot_be_meant() -> None:
+    with pytest.raises(fl.UsageError, match="how many situations"):
+        fl.check(KeyCounter, examples="a")  # type: ignore[arg-type]
+    with pytest.raises(fl.UsageError, match="at least one"):
+        fl.check(KeyCounter, laws=[])
+    with pytest.raises(fl.UsageError, match="at least one"):
+        fl.check(KeyCounter, laws="C1")

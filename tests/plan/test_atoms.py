@@ -4,7 +4,7 @@ import pytest
 
 from flumina.apps import KeyCounter
 from flumina.plan import Source, bind
-from flumina.plan.atoms import Graph, atoms
+from flumina.plan.atoms import MAX_DIVIDED, Graph, affordable, atoms
 from flumina.tagsets import UNKEYED, KeySet, TagSet
 from tests.plan.support import Finite, Global
 
@@ -50,3 +50,17 @@ def test_the_graph_is_the_dependence_of_the_atoms() -> None:
                 for other in pieces:
                     expected = between(atom.itag.tags, other.itag.tags)
                     assert bool(reached & set(graph.groups(other))) == expected, (atom, other)
+
+
+def test_many_streams_of_any_key_are_divided_by_key_no_further_than_can_be_planned() -> None:
+    few = bind(KeyCounter, [Source("i", {"inc": 1.0}), Source("r", {"read": 1.0})])
+    many = bind(KeyCounter, [Source(f"i{number}", {"inc": 1.0}) for number in range(5_000)])
+    assert affordable(few, 256) == 256
+    assert affordable(many, 256) == MAX_DIVIDED // 5_000
+
+
+def test_streams_with_keys_of_their_own_meet_the_others_key_by_key() -> None:
+    own = [Source(f"i{key}", {"inc": 1.0}, keys=[[key]]) for key in range(3)]
+    found = atoms(bind(KeyCounter, [*own, Source("r", {"read": 1.0})]))
+    for key in range(3):
+        assert {atom.stream for atom in found if key in atom.keys} == {f"i{key}", "r"}

@@ -129,3 +129,27 @@ def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().out
     assert "--streams values:value*4@1000000,barriers:barrier@10" in text
     assert max(map(len, text.splitlines())) <= 125
+
+
+def test_a_tag_twice_and_too_many_parts() -> None:
+    with pytest.raises(UsageError, match="'value' twice"):
+        parse_streams("v:value+value@5+5")
+    for parts in ("1000001", "9" * 5000):
+        with pytest.raises(UsageError, match="at most 1000000"):
+            parse_streams(f"v:value*{parts}")
+
+
+def test_files_may_start_with_a_byte_order_mark(tmp_path: Path) -> None:
+    streams, plan = tmp_path / "streams.json", tmp_path / "plan.json"
+    streams.write_text('[{"name": "v", "tags": ["value"]}]', encoding="utf-8-sig")
+    assert parse_streams(str(streams)) == [Source("v", ["value"])]
+    assert flumina(*VALUES, "--format", "json", "--out", str(plan)) == 0
+    plan.write_text(plan.read_text(encoding="utf-8"), encoding="utf-8-sig")
+    assert flumina("flumina.apps:ValueBarrier", "--check", str(plan)) == 0
+
+
+def test_tags_in_a_list_in_a_list(tmp_path: Path) -> None:
+    streams = tmp_path / "streams.json"
+    streams.write_text('[{"name": "v", "tags": [["value"]]}]', encoding="utf-8")
+    with pytest.raises(UsageError, match="is no tag"):
+        flumina("flumina.apps:ValueBarrier", "--streams", str(streams))

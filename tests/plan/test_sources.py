@@ -92,3 +92,23 @@ def test_missing_rates_are_all_named() -> None:
     inputs = bind(PageViews, [Source("v", "view"), Source("c", PageViews.change)])
     with pytest.raises(UsageError, match="'view' on stream 'v', 'change' on stream 'c'"):
         inputs.require_rates("greedy")
+
+
+def test_ten_thousand_streams_are_planned_like_ten_thousand_parts() -> None:
+    sources = [Source(f"v{number}", {"value": 1.0}) for number in range(10_000)]
+    inputs = bind(ValueBarrier, sources)
+    assert len(inputs.shapes) == 10_000
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        (Source("v", "value", parts=1_000_001), "at most 1000000"),
+        (Source("v", [["value"]]), "is no tag"),  # type: ignore[list-item]
+        (Source("v", 5), "tags= is 5"),  # type: ignore[arg-type]
+        (Source("v", ["value", "value"]), "given twice"),
+    ],
+)
+def test_tags_and_parts_that_cannot_be_meant(source: Source, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        bind(ValueBarrier, [source])

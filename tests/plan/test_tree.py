@@ -5,7 +5,7 @@ import pytest
 from flumina.apps import KeyCounter
 from flumina.errors import UsageError
 from flumina.plan import Itag, Plan, StreamShape, Worker
-from flumina.plan.tree import MAX_DEPTH, merged, ranges, union
+from flumina.plan.tree import MAX_DEPTH, MAX_PARTS, merged, ranges, union
 from flumina.tagsets import KeySet, TagSet
 from tests.plan.support import Keyed
 
@@ -96,3 +96,8 @@ def test_union_is_what_or_says() -> None:
 @pytest.mark.parametrize(("numbers", "text"), [([], ""), ([3], "3"), ([2, 0, 1, 5, 7, 8], "0-2, 5, 7-8")])
 def test_ranges(numbers: list[int], text: str) -> None:
     assert ranges(numbers) == text
+
+
+def test_streams_have_at_most_a_million_parts() -> None:
+    with pytest.raises(UsageError, match="at most 1000000"):
+        StreamShape("s", MAX_PARTS + 1, TagSet())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from flumina.cli import main
@@ -50,3 +53,20 @@ def test_a_failure_is_shortened_and_told(capsys: pytest.CaptureFixture[str], mon
 def test_nonsense_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sim", "--seeds", "0"]) == 2
     assert "positive" in capsys.readouterr().err
+
+
+def test_a_plan_file_is_run_and_an_invalid_one_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "plan.json"
+    streams = "changes:change@1,views:view*2@1000000"
+    saved = ["plan", "flumina.apps:PageViews", "--streams", streams, "--workers", "2", "--format", "json"]
+    assert main([*saved, "--out", str(file)]) == 0
+    assert main(["sim", "flumina.apps:PageViews", "--plan", str(file), "--seeds", "8", "--events", "30"]) == 0
+    assert "8 runs without a failure" in capsys.readouterr().out
+    data = json.loads(file.read_text())
+    for worker in data["workers"]:
+        worker["itags"] = [] if not worker["children"] else worker["itags"]
+    file.write_text(json.dumps(data))
+    assert main(["sim", "flumina.apps:PageViews", "--plan", str(file)]) == 2
+    told = capsys.readouterr().err
+    assert told.count("is a leaf without tags") == 2, "every violation is named"
+    assert main(["sim", "--plan", str(file)]) == 2

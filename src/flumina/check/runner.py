@@ -19,6 +19,8 @@ from flumina.program import AnyProgram, define
 
 _BYTES = strategies.binary(min_size=SCENARIO_BLOCKS * BLOCK, max_size=SCENARIO_BLOCKS * BLOCK)
 
+_VALUES = "values worth trying are given in the program: examples = {'column': [value, ...]}"
+
 
 def check(
     program: AnyProgram,
@@ -33,11 +35,17 @@ def check(
     ``seed`` makes a run repeatable. ``tolerance`` replaces the program's own: the relative error within which floats
     count as equal.
     """
+    if isinstance(examples, bool) or not isinstance(examples, int):
+        raise UsageError("EXAMPLES", f"examples is how many situations to try, got {examples!r}", hint=_VALUES)
     if examples < 1:
         raise UsageError("EXAMPLES", f"examples must be at least 1, got {examples}")
     definition = define(program)
     if tolerance is not None:
         definition = replace(definition, tolerance=tolerance)
+    if laws is not None and (isinstance(laws, str) or not laws):
+        raise UsageError(
+            "LAWS", f"laws= is a list of names of laws, at least one, got {laws!r}", hint="None is all laws"
+        )
     known = ["symmetry", *(law.name for law in LAWS)]
     if unknown := sorted(set(laws or ()) - set(known)):
         raise UsageError(

@@ -24,6 +24,9 @@ from flumina.tagsets import UNKEYED, Key, KeySet, TagSet
 MAX_NAMED = 4096
 """More declared keys than this are not planned one by one, unless ``depends`` is a function of them."""
 
+MAX_DIVIDED = 20_000
+"""Where so many streams carry any key that dividing keys would give more atoms than this, keys are divided less."""
+
 
 @dataclass(frozen=True, slots=True)
 class Atom:
@@ -50,11 +53,14 @@ def atoms(inputs: Inputs, buckets: int = 1) -> list[Atom]:
     like all others; with more, a piece of keys comes from all parts of a stream at one host together.
     """
     cells = _cells(inputs, buckets)
+    cell_of = {key: number for number, cell in enumerate(cells) if cell.is_finite for key in cell.flips}
     whole: dict[tuple[str, str, int, int, str | None], list[tuple[int, float]]] = {}
     where: dict[KeySet, list[int]] = {}
     for load in inputs.loads:
         held = load.profile.keys
-        if held not in where:
+        if held not in where and held.is_finite:
+            where[held] = sorted({cell_of[key] for key in held.flips})
+        elif held not in where:
             where[held] = [number for number, cell in enumerate(cells) if cell.overlaps(held)]
         for number in where[held]:
             rate = (load.rate or 0.0) * load.profile.share(cells[number])
@@ -69,6 +75,12 @@ def atoms(inputs: Inputs, buckets: int = 1) -> list[Atom]:
     return found
 
 
+def affordable(inputs: Inputs, buckets: int) -> int:
+    """Into how many pieces, at most these, keys nobody knows can be divided: each piece has an atom for each stream."""
+    places = {(load.stream, load.tag, load.host) for load in inputs.loads if not load.profile.keys.is_finite}
+    return max(1, min(buckets, MAX_DIVIDED // max(1, len(places))))
+
+
 def _cells(inputs: Inputs, buckets: int) -> list[KeySet]:
     """A division of all keys that fits every declared key set; the absent key of unkeyed tags comes first."""
     depends = inputs.definition.depends
@@ -77,9 +89,13 @@ def _cells(inputs: Inputs, buckets: int) -> list[KeySet]:
     named = hot | dict.fromkeys(sorted((key for keys in sets for key in keys.flips), key=repr))
     alone = len(named) <= MAX_NAMED or not isinstance(depends, RuleDependence)
     together: dict[Hashable, list[Key]] = {}
+    holders: dict[Key, list[int]] = defaultdict(list)
+    for number, keys in enumerate(sets):
+        for key in keys.flips if keys.is_finite else (key for key in named if key in keys):
+            holders[key].append(number)
     for key in named:
-        signature = tuple(key in keys for keys in sets)
-        if any(signature):
+        signature = tuple(holders.get(key, ()))
+        if signature:
             together.setdefault(key if alone or key in hot else (signature, bucket_of(key) % 64), []).append(key)
     cells = [UNKEYED] if any(load.profile.keys == UNKEYED for load in inputs.loads) else []
     cells += [KeySet.of(*keys) for keys in together.values()]

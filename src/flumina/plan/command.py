@@ -19,7 +19,7 @@ from flumina.plan.render.json import load, to_json
 from flumina.plan.render.mermaid import to_mermaid
 from flumina.plan.render.text import to_text
 from flumina.plan.sources import Source
-from flumina.plan.tree import Plan
+from flumina.plan.tree import MAX_PARTS, Plan
 from flumina.plan.validity import validate
 
 FORMATS: dict[str, Callable[[Plan], str]] = {
@@ -126,15 +126,24 @@ def _from_text(text: str) -> Source:
     if match is None:
         raise UsageError("STREAMS", f"{text!r} describes no stream", hint="for example views:view*2@1000")
     tags = [tag.strip() for tag in match["tags"].split("+")]
+    for tag in tags:
+        if tags.count(tag) > 1:
+            raise UsageError("STREAMS", f"{text!r} has the tag {tag!r} twice", hint="add their rates up")
     rates: list[float | None] = [None] * len(tags)
     if match["rates"] is not None:
         rates = [_number(rate, text) for rate in match["rates"].split("+")]
     if len(rates) != len(tags):
         raise UsageError("STREAMS", f"{text!r} has {len(tags)} tags and {len(rates)} rates", hint="one rate a tag")
-    parts = match["parts"] or "1"
-    if not parts.strip().isdecimal():
-        raise UsageError("STREAMS", f"{parts!r} in {text!r} is no number of parts", hint="for example views:view*2")
-    return Source(match["name"].strip(), dict(zip(tags, rates, strict=True)), int(parts))
+    return Source(match["name"].strip(), dict(zip(tags, rates, strict=True)), _parts(match["parts"] or "1", text))
+
+
+def _parts(text: str, where: str) -> int:
+    number = text.strip()
+    if not number.isdecimal():
+        raise UsageError("STREAMS", f"{text!r} in {where!r} is no number of parts", hint="for example views:view*2")
+    if len(number.lstrip("0")) > len(str(MAX_PARTS)) or int(number) > MAX_PARTS:
+        raise UsageError("STREAMS", f"{text!r} in {where!r} is too much: at most {MAX_PARTS} parts can be planned")
+    return int(number)
 
 
 def _number(text: str, where: str) -> float:
@@ -146,7 +155,7 @@ def _number(text: str, where: str) -> float:
 
 def _from_file(path: Path) -> list[Source]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError("STREAMS", f"{path} can't be read: {getattr(error, 'strerror', None) or 'no UTF-8'}") from None
     except (ValueError, RecursionError) as error:

@@ -20,7 +20,7 @@ from flumina.errors import UsageError
 from flumina.events import Tag
 from flumina.hashing import BUCKETS, bucket_of
 from flumina.plan.multiplicity import bits
-from flumina.plan.tree import Itag, StreamShape, union
+from flumina.plan.tree import MAX_PARTS, Itag, StreamShape, union
 from flumina.program import AnyProgram, define
 from flumina.tagsets import Key, KeySet, TagSet
 
@@ -174,15 +174,15 @@ def bind(program: AnyProgram, sources: Iterable[Source]) -> Inputs:
     definition, given = define(program), tuple(sources)
     if not given:
         raise UsageError("NO_STREAMS", f"a plan for {definition.name} needs at least one stream")
-    shapes: list[StreamShape] = []
+    shapes: dict[str, StreamShape] = {}
     loads: list[Load] = []
     for source in given:
-        if any(shape.name == source.name for shape in shapes):
-            raise UsageError("DUPLICATE_STREAM", f"two streams are called {source.name!r}")
         shape, of_source = _Binder(definition, source).bind()
-        shapes.append(shape)
+        if shape.name in shapes:
+            raise UsageError("DUPLICATE_STREAM", f"two streams are called {shape.name!r}")
+        shapes[shape.name] = shape
         loads += of_source
-    return Inputs(definition, tuple(shapes), tuple(loads))
+    return Inputs(definition, tuple(shapes.values()), tuple(loads))
 
 
 @dataclass(frozen=True)
@@ -199,6 +199,8 @@ class _Binder:
             raise UsageError("STREAM_NAME", f"a stream needs a name, got {source.name!r}")
         if isinstance(source.parts, bool) or not isinstance(source.parts, int) or source.parts < 1:
             raise self.error("STREAM_PARTS", f"it needs a number of parts, at least one, got {source.parts!r}")
+        if source.parts > MAX_PARTS:
+            raise self.error("STREAM_PARTS", f"it has {source.parts} parts; at most {MAX_PARTS} can be planned")
         rates = {self.tag_name(tag): self.rates(tag, rate) for tag, rate in self.tags().items()}
         hot = {self.tag_name(tag): keys for tag, keys in source.hot.items()}
         for tag in hot.keys() - rates.keys():
@@ -218,13 +220,27 @@ class _Binder:
         if isinstance(tags, Tag | str):
             tags = {tags: None}
         elif not isinstance(tags, Mapping):
-            tags = dict.fromkeys(tags)
+            tags = self.distinct(tags)
         if not tags:
             raise self.error("STREAM_TAGS", "it carries no tag")
         return tags
 
+    def distinct(self, tags: object) -> dict[Tag | str, Rate]:
+        """A list of tags; anything can stand in one that was read from a file."""
+        if not isinstance(tags, Iterable):
+            raise self.error("STREAM_TAGS", f"tags= is {tags!r}", "give tags, or a dict from tags to rates")
+        found: dict[Tag | str, Rate] = {}
+        for tag in tags:
+            self.tag_name(tag)
+            if tag in found:
+                raise self.error("STREAM_TAGS", f"the tag {self.tag_name(tag)!r} is given twice")
+            found[tag] = None
+        return found
+
     def tag_name(self, tag: Tag | str) -> str:
         name = tag.name if isinstance(tag, Tag) else tag
+        if not isinstance(name, str):
+            raise self.error("STREAM_TAGS", f"{name!r} is no tag", "give tags, or a dict from tags to rates")
         if name not in self.definition.tags:
             known = ", ".join(self.definition.tags)
             raise self.error("UNKNOWN_TAG", f"{self.definition.name} declares no tag {name!r}", f"its tags are {known}")

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 MAX_DEPTH = 100
 """Plans are balanced, so that real ones are far below; what walks a tree may use the call stack."""
 
+MAX_PARTS = 1_000_000
+"""Parts are planned one by one, so that a slip of the pen could fill all memory."""
+
 
 @dataclass(frozen=True)
 class StreamShape:
@@ -41,6 +44,9 @@ class StreamShape:
         """Refuse what can't be meant."""
         if self.parts < 1:
             raise UsageError("STREAM_PARTS", f"stream {self.name!r} has {self.parts} parts; it needs at least one")
+        if self.parts > MAX_PARTS:
+            message = f"stream {self.name!r} has {self.parts} parts; at most {MAX_PARTS} can be planned"
+            raise UsageError("STREAM_PARTS", message)
         if self.held and len(self.held) != self.parts:
             raise UsageError("STREAM_PARTS", f"stream {self.name!r} has {self.parts} parts, got {len(self.held)} sets")
 
@@ -197,6 +203,11 @@ class Plan(_Uncached):
         return {worker.id: number for number, worker in reversed(list(enumerate(self.workers)))}
 
     @cached_property
+    def kinds(self) -> frozenset[str]:
+        """The state types that occur."""
+        return frozenset(worker.kind for worker in self.workers)
+
+    @cached_property
     def parents(self) -> tuple[int | None, ...]:
         """For each worker's number the number of its parent."""
         parents: list[int | None] = [None] * len(self.workers)
@@ -220,11 +231,16 @@ class Plan(_Uncached):
 
     def stream(self, name: str) -> StreamShape:
         """The stream with this name."""
-        for stream in self.streams:
-            if stream.name == name:
-                return stream
+        found = self.shapes.get(name)
+        if found is not None:
+            return found
         known = ", ".join(repr(stream.name) for stream in self.streams)
         raise UsageError("NO_STREAM", f"the plan has no stream {name!r}; it has {known}")
+
+    @cached_property
+    def shapes(self) -> Mapping[str, StreamShape]:
+        """The streams by name."""
+        return {stream.name: stream for stream in reversed(self.streams)}
 
     def parent(self, worker: str) -> Worker | None:
         """The worker above, None for the root."""

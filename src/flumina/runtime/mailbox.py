@@ -10,7 +10,7 @@ from collections import deque
 
 from flumina.order import START, Point
 from flumina.runtime.messages import PartId
-from flumina.runtime.run import Run, merged
+from flumina.runtime.run import EMPTY, Run, merged
 from flumina.runtime.topology import ComponentShape
 
 
@@ -40,6 +40,8 @@ class Queue:
 
     def take(self, bound: Point) -> Run:
         """Remove and return all events at or before a point."""
+        if not self.runs or self.runs[0].first > bound:
+            return EMPTY
         taken: list[Run] = []
         while self.runs and self.runs[0].first <= bound:
             head, rest = self.runs.popleft().cut(bound)
@@ -79,12 +81,14 @@ class Component:
     @property
     def first(self) -> Point | None:
         """The first event that waits."""
-        return min((queue.first for queue in self.queues.values() if queue.first is not None), default=None)
+        heads = [queue.runs[0].first for queue in self.queues.values() if queue.runs]
+        return min(heads) if heads else None
 
     @property
     def clear(self) -> Point:
         """Everything at or before this point has come and has been taken."""
-        return self.frontier if self.first is None else min(before(self.first), self.frontier)
+        first, frontier = self.first, self.frontier
+        return frontier if first is None or first > frontier else before(first)
 
     def take(self, bound: Point) -> dict[PartId, Run]:
         """All events at or before ``bound`` and the frontier, for each part that has some."""

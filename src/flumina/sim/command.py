@@ -9,6 +9,8 @@ from typing import Any
 
 from flumina.errors import UsageError
 from flumina.loading import load_program
+from flumina.plan.tree import Plan
+from flumina.plan.validity import check_valid
 from flumina.program import define
 from flumina.runtime.topology import Options
 from flumina.sim.coverage import Coverage
@@ -29,6 +31,7 @@ examples:
 
   flumina sim --seeds 2000
   flumina sim flumina.apps:PageViews --seeds 500 --events 100
+  flumina sim flumina.apps:PageViews --plan plan.json
   flumina sim --seed 1234 --trace
 """
 
@@ -43,6 +46,7 @@ def add_parser(subparsers: Any) -> None:  # noqa: ANN401 -- argparse has no publ
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("program", nargs="?", help="module:Program; without it, random programs and the apps")
+    parser.add_argument("--plan", metavar="FILE", help="run this plan of the program, as flumina plan has saved it")
     parser.add_argument("--seeds", type=int, default=1000, metavar="N", help="so many runs (default 1000)")
     parser.add_argument("--first", type=int, default=0, metavar="N", help="the first of the seeds (default 0)")
     parser.add_argument("--seed", type=int, metavar="N", help="this run only")
@@ -100,7 +104,8 @@ def _command(args: argparse.Namespace) -> str:
     """The command line without its seeds."""
     switches = [f"--no-{word}" for word in ("coalesce", "pipeline", "hand-over", "by-key", "faults")]
     given = [switch for switch in switches if getattr(args, switch[2:].replace("-", "_"))]
-    words = ["flumina sim", *([args.program] if args.program else []), "--events", str(args.events), *given]
+    plan = [] if args.plan is None else ["--plan", args.plan]
+    words = ["flumina sim", *([args.program] if args.program else []), *plan, "--events", str(args.events), *given]
     return " ".join(words)
 
 
@@ -109,4 +114,12 @@ def _setting(args: argparse.Namespace) -> Setting:
     if args.no_coalesce or args.no_pipeline or args.no_hand_over or args.no_by_key:
         options = Options(not args.no_coalesce, not args.no_pipeline, not args.no_hand_over, not args.no_by_key)
     program = None if args.program is None else define(load_program(args.program))
-    return Setting(program, args.events, options, not args.no_faults)
+    plan = None
+    if args.plan is not None:
+        if program is None:
+            raise UsageError(
+                "SIM", "--plan is the plan of a program; name it", hint="flumina sim module:Program --plan FILE"
+            )
+        plan = Plan.load(args.plan)
+        check_valid(plan, program)
+    return Setting(program, args.events, options, not args.no_faults, plan)

@@ -12,16 +12,19 @@ from random import Random
 
 from flumina.definition import Definition
 from flumina.order import Point, heartbeat
+from flumina.plan.tree import Plan
 from flumina.program import define
 from flumina.runtime.build import workers as build
 from flumina.runtime.topology import Options
 from flumina.sim.case import Case
 from flumina.sim.draw import Draw
 from flumina.sim.faults import Crash, run
+from flumina.sim.inputs import random_input
 from flumina.sim.plans import random_case, random_plan
 from flumina.sim.programs import random_program
 from flumina.sim.scheduler import Build, Outcome, Witness
 from flumina.sim.weather import Weather, random_weather
+from flumina.tagsets import Key
 
 _SEEDS_A_PROGRAM = 32
 _SEEDS_A_CASE = 4
@@ -37,6 +40,8 @@ class Setting:
     options: Options | None = None
     faults: bool = True
     """Whether some runs crash."""
+    plan: Plan | None = None
+    """The plan of all runs, for ``program``; None for random ones."""
 
 
 DEFAULT = Setting()
@@ -88,7 +93,14 @@ def trial(seed: int, setting: Setting = DEFAULT) -> Trial:
 def _case(number: int, setting: Setting) -> Case:
     group = number * _SEEDS_A_CASE // _SEEDS_A_PROGRAM
     definition = _definition(group) if setting.program is None else setting.program
-    return random_case(Random(f"case {number}"), definition, setting.events)
+    random = Random(f"case {number}")
+    if setting.plan is None:
+        return random_case(random, definition, setting.events)
+    named: dict[str, list[Key]] = {}
+    for worker in setting.plan.workers:
+        for tag, keys in worker.tags:
+            named.setdefault(tag, []).extend(sorted(keys.flips, key=repr))
+    return Case(definition, setting.plan, random_input(random, definition, setting.plan.streams, setting.events, named))
 
 
 @lru_cache(maxsize=16)

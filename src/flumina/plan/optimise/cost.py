@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import permutations
 
-from flumina.plan.atoms import Atom, Graph, atoms
+from flumina.plan.atoms import Atom, Graph, affordable, atoms
 from flumina.plan.costs import DEFAULT, Cost, CostModel, evaluate_sites
 from flumina.plan.matching import match
 from flumina.plan.optimise.hierarchy import Component, by_rate, hierarchy
@@ -94,9 +94,10 @@ def _divisions(inputs: Inputs, leaves: int) -> Iterator[list[Atom]]:
     whole = atoms(inputs)
     yield whole
     if leaves > 1 and any(not atom.keys.is_finite for atom in whole):
-        if len(whole) <= _MANY:
-            yield atoms(inputs, leaves)
-        yield atoms(inputs, 4 * leaves)
+        counts = [leaves, 4 * leaves] if len(whole) <= _MANY else [4 * leaves]
+        for buckets in dict.fromkeys(affordable(inputs, count) for count in counts):
+            if buckets > 1:
+                yield atoms(inputs, buckets)
 
 
 def _trees(graph: Graph, leaves: int) -> Iterator[Node]:

@@ -8,7 +8,7 @@ are more workers than known components, keys that nobody named are divided by ha
 
 from __future__ import annotations
 
-from flumina.plan.atoms import Atom, Graph, atoms
+from flumina.plan.atoms import Atom, Graph, affordable, atoms
 from flumina.plan.matching import match
 from flumina.plan.optimise.hierarchy import Component, by_rate, hierarchy
 from flumina.plan.optimise.packing import tree_of, worker_of
@@ -25,7 +25,7 @@ def greedy(inputs: Inputs, slots: int | None = None) -> Plan:
     unbounded = any(not piece.keys.is_finite for piece in pieces)
     if slots is not None and unbounded and (most < slots or _lopsided(components, slots)):
         # Four pieces for each worker, so that they can make up for differences between hot keys.
-        finer, of_finer = _divide(inputs, buckets=4 * slots)
+        finer, of_finer = _divide(inputs, buckets=affordable(inputs, 4 * slots))
         if sum(component.leaves for component in of_finer) > most:
             pieces, components = finer, of_finer
     return plan_of(inputs, pieces, components, most if slots is None else slots)

@@ -31,8 +31,7 @@ def name(plan: Plan, node: Shown) -> str:
     worker = node.example
     if node.times > 1:
         return f"{node.times} {'leaves' if worker.is_leaf else 'subtrees'}, {worker.id} … {node.last}"
-    several = len({other.kind for other in plan.workers}) > 1
-    return f"{worker.id} : {worker.kind}" if several else worker.id
+    return f"{worker.id} : {worker.kind}" if len(plan.kinds) > 1 else worker.id
 
 
 def place(node: Shown) -> str:
@@ -45,16 +44,21 @@ def place(node: Shown) -> str:
 
 def lines(plan: Plan, node: Shown) -> list[Line]:
     """What a worker handles itself; for alike ones, what they handle together."""
-    parts = {stream.name: stream.parts for stream in plan.streams}
     if node.times == 1:
-        return [Line(tags_text(i.tags), parts_text(i, parts.get(i.stream, 0))) for i in node.example.itags]
-    return [_together([m.itags[i] for m in node.members], parts) for i in range(len(node.example.itags))]
+        return [Line(tags_text(itag.tags), _origin(plan, itag)) for itag in node.example.itags]
+    return [_together(plan, [m.itags[i] for m in node.members]) for i in range(len(node.example.itags))]
 
 
-def _together(itags: list[Itag], parts: dict[str, int]) -> Line:
+def _origin(plan: Plan, itag: Itag) -> str:
+    """Where an itag comes from; a plan that is not valid may not know that stream."""
+    shape = plan.shapes.get(itag.stream)
+    return parts_text(itag, 0 if shape is None else shape.parts)
+
+
+def _together(plan: Plan, itags: list[Itag]) -> Line:
     """The same itag of several workers as one line."""
     whole = Itag(itags[0].stream, frozenset().union(*(itag.parts for itag in itags)), union(i.tags for i in itags))
-    where = parts_text(whole, parts.get(whole.stream, 0))
+    where = _origin(plan, whole)
     if len({itag.parts for itag in itags}) > 1:
         where += ", divided by part"
     if len({itag.tags for itag in itags}) == 1:

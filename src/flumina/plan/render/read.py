@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,20 +12,19 @@ from typing import Any, NoReturn
 
 from flumina.errors import FluminaError, PlanError
 from flumina.hashing import BUCKETS
-from flumina.plan.tree import MAX_DEPTH, Itag, Plan, StreamShape, Worker
+from flumina.plan.tree import MAX_DEPTH, MAX_PARTS, Itag, Plan, StreamShape, Worker
 from flumina.tagsets import UNKEYED, Key, KeySet, TagSet
 
 FORMAT = "flumina plan"
 VERSION = 1
 
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
-_MAX_PARTS = 1_000_000
 
 
 def read_plan(source: str | Path, where: str) -> Plan:
     """The plan in a text or a file."""
     try:
-        text = source.read_text(encoding="utf-8") if isinstance(source, Path) else source
+        text = source.read_text(encoding="utf-8-sig") if isinstance(source, Path) else source
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
         raise PlanError("UNREADABLE_PLAN", f"{where} can't be read: {reason}") from None
@@ -91,8 +91,8 @@ class _Reader:
             self.fail("version", f"this flumina reads version {VERSION}, got {fields['version']}")
         streams = [self.stream(stream, f"streams[{i}]") for i, stream in enumerate(fields["streams"])]
         names = [stream.name for stream in streams]
-        for name in names:
-            if names.count(name) > 1:
+        for name, count in Counter(names).items():
+            if count > 1:
                 self.fail("streams", f"two streams are called {name!r}")
         root = self.tree(fields["workers"], {stream.name: stream for stream in streams})
         return Plan(fields["program"], fields["fingerprint"], tuple(streams), root)
@@ -100,8 +100,8 @@ class _Reader:
     def stream(self, value: object, at: str) -> StreamShape:
         fields = self.fields(value, at, {"name": str, "parts": int, "tags": dict}, {"held": list})
         held = tuple(self.tags(tags, f"{at}.held[{i}]") for i, tags in enumerate(fields.get("held") or ()))
-        if not 1 <= fields["parts"] <= _MAX_PARTS:
-            self.fail(f"{at}.parts", f"a stream has 1 to {_MAX_PARTS} parts, got {fields['parts']}")
+        if not 1 <= fields["parts"] <= MAX_PARTS:
+            self.fail(f"{at}.parts", f"a stream has 1 to {MAX_PARTS} parts, got {fields['parts']}")
         try:
             return StreamShape(fields["name"], fields["parts"], self.tags(fields["tags"], f"{at}.tags"), held)
         except PlanError:
@@ -153,7 +153,7 @@ class _Reader:
         fields = self.fields(value, at, {"stream": str, "tags": dict}, {"parts": str})
         shape = streams.get(fields["stream"])
         if fields.get("parts") is not None:
-            parts = self.numbers(fields["parts"], f"{at}.parts", _MAX_PARTS)
+            parts = self.numbers(fields["parts"], f"{at}.parts", MAX_PARTS)
         elif shape is not None:
             parts = frozenset(range(shape.parts))  # no parts written: all there are
         else:
