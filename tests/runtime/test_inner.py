@@ -204,6 +204,13 @@ def test_stalls_name_what_blocks() -> None:
     assert str(made.stall()) == f"middle waits for c[0], which is at {(2, 1, END.seq)}, before what is at (5, 0, 0)"
 
 
+def test_a_request_that_waits_is_a_stall_too() -> None:
+    made = middle()
+    own(made, frontier=9)
+    word(made, 9, Item(Point(5, 0, 0), A), Item(Point(6, 0, 0), A))
+    assert str(made.stall()) == "middle waits for the states of its children before what is at (5, 0, 0)"
+
+
 def test_the_end_is_passed_on_and_late_answers_of_children_that_hand_over_are_taken() -> None:
     for options, late in ((KEPT, False), (Options(), True)):
         made = middle(options)
@@ -223,6 +230,8 @@ def test_late_answers_of_a_child_that_waits_are_refused() -> None:
     assert made.handle("leaf y", Response(END, None, {})).sends == []
     with pytest.raises(AssertionError, match="was stopped"):
         made.handle("middle", Response(END, None, {}))
+    with pytest.raises(AssertionError, match="was stopped"):
+        made.handle("a stranger", Response(END, None, {}))
 
 
 def test_the_root_of_a_plan_has_only_the_coordinator_above() -> None:

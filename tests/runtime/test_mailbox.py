@@ -82,8 +82,12 @@ def test_runs_arrive_in_order() -> None:
     queue = Queue()
     queue.put(run_of(at(3)), at(3))
     queue.put(run_of(at(3, 1)), at(3, 1))
+    queue.put(run_of(at(3, 1)), at(3, 1))  # independent events can be at one point
+    queue.put(run_of(at(7)), at(7))
     with pytest.raises(AssertionError, match="arrive in order"):
-        queue.put(run_of(at(2)), at(4))
+        queue.put(run_of(at(5)), at(8))
+    with pytest.raises(AssertionError, match="arrive in order"):
+        queue.put(run_of(at(2)), at(8))
 
 
 def test_before_is_the_last_point_before() -> None:

@@ -107,7 +107,7 @@ def test_nothing() -> None:
 def test_a_whole_run_is_kept_as_it_is() -> None:
     events: list[Event] = [TAGS["rule"].event(ts=ts, stream="one", r=1) for ts in range(3)]
     for run in (Run([Point(ts, 0, 0) for ts in range(3)], events), Run(batch=Batch.of_events(events, NAMES))):
-        assert run.cut(END)[0] is run
+        assert run.cut(END)[0] is run.cut(run.last)[0] is run
         assert run.cut(START)[1] is run
         assert run.only(TagSet.all_of(TAGS.values())) is run
         assert merged([EMPTY, run]) is run
