@@ -67,6 +67,8 @@ class Inner(Worker):
         self.queues: dict[PartId, Queue] = {part: Queue() for part in shape.parts}
         self.requests: deque[Item] = deque()
         self.sequence: deque[tuple[Item, Event | None]] = deque()
+        self.settled = START
+        """How far the sequence was settled when something was last moved into it."""
         self.announced = 0
         """How many of the sequence the children have been told of."""
         self.origins: deque[PartId] = deque()
@@ -124,6 +126,9 @@ class Inner(Worker):
     def admit(self) -> None:
         """Move what is settled into the sequence, in O."""
         limit = self.limit
+        if limit == self.settled:  # whatever is new lies behind it
+            return
+        self.settled = limit
         new: list[tuple[Item, Event | None, PartId | None]] = []
         for part, queue in self.queues.items():
             new += [(Item(point, (self.id, event.tag.name)), event, part) for point, event in queue.take(limit)]

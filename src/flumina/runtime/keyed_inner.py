@@ -66,6 +66,8 @@ class KeyedInner(Worker):
         self.requests: list[Item] = []
         self.sequence: deque[Entry] = deque()
         """What is settled but waits behind a request for everything."""
+        self.admitted = START
+        """How far the sequence was settled when something was last moved into it."""
         self.barrier: Item | None = None
         """The request for everything that comes next; the children have been asked, and wait for our frontier."""
         self.gathered: dict[int, KeyMap] = {}
@@ -134,6 +136,20 @@ class KeyedInner(Worker):
     def admit(self) -> None:
         """Move what is settled into the sequence, in O, and from there to the keys it concerns."""
         limit = min(self.known, self.parent_frontier)
+        if limit != self.admitted:  # else whatever is new lies behind it
+            self.admitted = limit
+            self.sequence.extend(self.up_to(limit))
+        while self.sequence and self.barrier is None:
+            entry = self.sequence.popleft()
+            if entry.item.cause == EVERYTHING:
+                self.barrier = entry.item
+                for items in self.outgoing:
+                    items.append(entry.item)
+                break
+            self.enqueue(entry)
+
+    def up_to(self, limit: Point) -> list[Entry]:
+        """Own events and requests that have not been looked at, in O, up to a point."""
         new: list[Entry] = []
         for part, queue in self.queues.items():
             run = queue.take(limit)
@@ -143,15 +159,7 @@ class KeyedInner(Worker):
         new += [Entry(item) for item in self.requests[:settled]]
         del self.requests[:settled]
         new.sort(key=lambda entry: entry[0].point)
-        self.sequence.extend(new)
-        while self.sequence and self.barrier is None:
-            entry = self.sequence.popleft()
-            if entry.item.cause == EVERYTHING:
-                self.barrier = entry.item
-                for items in self.outgoing:
-                    items.append(entry.item)
-                break
-            self.enqueue(entry)
+        return new
 
     def enqueue(self, entry: Entry) -> None:
         """Give something to serve to its key, and ask the children that have that key."""

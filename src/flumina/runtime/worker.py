@@ -85,7 +85,8 @@ class Worker(ABC):
                 raise AssertionError(f"{self.id} got {message}")
         if not self.stopped:
             self.progress()
-        self.counting.buffered = max(self.counting.buffered, self.waiting)
+        if isinstance(message, Data):  # nothing else adds to the buffers
+            self.counting.buffered = max(self.counting.buffered, self.waiting)
         if now is not None:
             stall = self.stall()
             self.waits = None if stall is None else stall.wait
