@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flumina.apps import KeyCounter
 from flumina.apps.fraud import Fraud
 from flumina.batch import Batch
 from flumina.emit import Emit, rows
@@ -111,3 +112,19 @@ def test_a_whole_run_is_kept_as_it_is() -> None:
         assert run.cut(START)[1] is run
         assert run.only(TagSet.all_of(TAGS.values())) is run
         assert merged([EMPTY, run]) is run
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["inc", "read"]), st.integers(0, 4)), max_size=12), st.sets(st.integers(0, 6))
+)
+def test_divert(what: list[tuple[str, int]], keys: set[int]) -> None:
+    tags = define(KeyCounter).tags
+    events = [tags[tag].event(ts=ts, stream="one", k=key) for ts, (tag, key) in enumerate(what)]
+    run = Run([Point(ts, 0, 0) for ts in range(len(events))], events)
+    for form in (run, in_columns(run, NAMES)):
+        rest, diverted = form.divert(sorted(keys))
+        assert list(rest) == [(point, event) for point, event in run if event.key not in keys]
+        wanted = {key: [pair for pair in run if pair[1].key == key] for key in keys}
+        assert {key: list(of_key) for key, of_key in diverted.items()} == {
+            k: pairs for k, pairs in wanted.items() if pairs
+        }
