@@ -100,6 +100,25 @@ def test_what_is_clear_is_served_without_giving_back() -> None:
     assert (made.stats.joins, made.stats.coalesced, made.waiting) == (1, 2, 1)
 
 
+def test_clear_up_to_the_very_point_is_enough() -> None:
+    made = middle()
+    word(made, 9)
+    own(made, 1, 2, frontier=9)
+    for child in ("leaf x", "leaf z"):
+        made.handle(child, Response(at(1), DEFINITION.init(), dict.fromkeys((A, C, EVERYTHING), at(2))))
+    assert (made.stats.coalesced, made.waiting) == (1, 0)
+
+
+def test_a_snapshot_served_without_being_passed_on_is_no_longer_told_of() -> None:
+    made = middle(COALESCED)
+    own(made, 1, frontier=9)
+    word(made, 9, Item(heartbeat(5, 0), (EVERYTHING[0], EVERYTHING[1])))  # equal to it, as it arrives
+    answer(made, "leaf x", at(1), 9)
+    sends = answer(made, "leaf z", at(1), 9)
+    assert [message.point for message in of(sends, Response) if isinstance(message, Response)] == [heartbeat(5, 0)]
+    assert not made.hidden
+
+
 @pytest.mark.parametrize("options", [PLAIN, Options(coalesce=False)], ids=str)
 def test_coalescing_can_be_switched_off(options: Options) -> None:
     made = middle(options)
