@@ -11,7 +11,9 @@ All three become a :class:`~flumina.definition.Definition`. Mistakes are found w
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, ClassVar
 
 from flumina.declared import DeclaredState
@@ -25,6 +27,18 @@ from flumina.marks import marks, members_of, state_types
 from flumina.mistakes import find
 from flumina.schema import Schema
 from flumina.tagsets import TagSet
+
+_reviving: ContextVar[bool] = ContextVar("reviving", default=False)
+
+
+@contextmanager
+def reviving() -> Iterator[None]:
+    """Classes made meanwhile are copies of ones that were checked; their members are filled in afterwards."""
+    token = _reviving.set(True)
+    try:
+        yield
+    finally:
+        _reviving.reset(token)
 
 
 class Program:
@@ -54,6 +68,8 @@ class Program:
     def __init_subclass__(cls, *, abstract: bool = False, **kwargs: object) -> None:
         """Read the class body and report every mistake in it; ``abstract=True`` leaves that to subclasses."""
         super().__init_subclass__(**kwargs)
+        if _reviving.get():
+            return
         members = members_of(cls, Program)
         cls._tags = {name: m for name, m in members.items() if isinstance(m, Tag)}
         cls._fields = {name: m for name, m in members.items() if isinstance(m, Field)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from flumina.definition import Definition
 from flumina.plan.tree import Plan
 from flumina.runtime.inner import Inner
@@ -12,11 +14,15 @@ from flumina.runtime.topology import Options, topology
 from flumina.runtime.worker import Worker
 
 
-def workers(plan: Plan, definition: Definition, options: Options | None = None) -> dict[str, Worker]:
-    """The workers of a valid plan, by id, in the order of the plan."""
+def workers(
+    plan: Plan, definition: Definition, options: Options | None = None, only: Collection[str] | None = None
+) -> dict[str, Worker]:
+    """The workers of a valid plan (``only`` some), by id, in the order of the plan."""
     chosen = Options() if options is None else options
     made: dict[str, Worker] = {}
     for name, shape in topology(plan, definition, chosen).items():
+        if only is not None and name not in only:
+            continue
         lifted = definition.lifted if chosen.by_key and all(tag.key for tag in definition.tags.values()) else None
         if lifted is not None and shape.children:
             made[name] = KeyedInner(shape, definition.outputs, chosen, lifted)

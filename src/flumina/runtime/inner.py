@@ -53,7 +53,10 @@ class Child:
             return self.state is not _NOTHING
         while self.responses and self.responses[0].point <= point:
             response = self.responses.popleft()
-            self.state = response.state if self.state is _NOTHING else join.function(self.state, response.state)
+            if self.state is _NOTHING:
+                self.state = response.state
+            elif response.state is not None:
+                self.state = join.function(self.state, response.state)
             self.answered, self.clear = response.point, response.clear
         return self.answered >= point
 
@@ -206,7 +209,7 @@ class Inner(Worker):
         if not all(have):
             return False
         left, right = self.children
-        self.state = join.function(left.state, right.state)
+        self.state = join.function(left.state, right.state) if self.is_kept(point) else None
         left.state = right.state = _NOTHING
         self.counting.joins += 1
         return True

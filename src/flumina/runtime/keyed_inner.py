@@ -340,10 +340,11 @@ class KeyedInner(Worker):
         """Give all states of the subtree to the parent."""
         for key, busy in self.busy.items():
             self.absorb_late(key, busy)
-        states = self.local
+        states = self.local if self.is_kept(item.point) else None
         for side in range(len(self.shape.children)):
-            of_child = self.lifted.join(self.kept[side], self.gathered.pop(side))
-            states = self.lifted.join(states, of_child)
+            of_child = self.gathered.pop(side)
+            if states is not None:
+                states = self.lifted.join(states, self.lifted.join(self.kept[side], of_child))
         self.local, self.kept = self.lifted.init(), (self.lifted.init(), self.lifted.init())
         self.away, self.barrier = True, None
         clear: dict[Cause, Point] = {EVERYTHING: item.point}

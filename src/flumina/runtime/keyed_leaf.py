@@ -161,7 +161,7 @@ class KeyedLeaf(Worker):
         """Give all states away."""
         states, self.states = self.states, self.lifted.init()
         self.away = not self.shape.hands_over
-        self.send(self.shape.parent, Response(item.point, states, self.clear()))
+        self.send(self.shape.parent, Response(item.point, states if self.is_kept(item.point) else None, self.clear()))
 
     def clear(self) -> dict[Cause, Point]:
         """The bound up to which nothing at all is outstanding."""

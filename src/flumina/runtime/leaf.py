@@ -94,7 +94,7 @@ class Leaf(Worker):
 
     def answer(self, item: Item) -> None:
         """Give the state away; wait for it to come back, or go on from the identity."""
-        state = self.state
+        state = self.state if self.is_kept(item.point) else None
         if self.shape.hands_over:
             self.counting.handed += 1
             self.state = self.identity()

@@ -24,6 +24,8 @@ class Options:
     hand_over: bool = True
     by_key: bool = True
     """In a keyed program, ask for the state of one key at a time, and let the other keys go on."""
+    final: bool = True
+    """Whether the state at the end is wanted; else nobody gathers it."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ class WorkerShape:
     fork: Fork | None
     join: Join | None
     hands_over: bool
+    final: bool
 
 
 def topology(plan: Plan, definition: Definition, options: Options) -> dict[str, WorkerShape]:
@@ -107,6 +110,7 @@ def _shape(plan: Plan, definition: Definition, options: Options, worker: Worker)
         fork=fork,
         join=join,
         hands_over=parent is not None and _contribution(definition, options, worker) is not None,
+        final=options.final,
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flumina.emit import Chunk, Emit, Row
-from flumina.order import START, Point
+from flumina.order import END, START, Point
 from flumina.runtime.mailbox import Queue
 from flumina.runtime.messages import Credit, Data, Handback, Message, PartId, Request, Response, Stop
 from flumina.runtime.run import Run
@@ -120,6 +120,10 @@ class Worker(ABC):
         if self.measure is not None and isinstance(message, Response | Handback):
             self.counting.state_bytes += self.measure(message.state)
         self.effects.sends.append((to, message))
+
+    def is_kept(self, point: Point) -> bool:
+        """Whether somebody wants the state at this point for itself: it is asked for at the end in any case."""
+        return self.shape.final or point != END
 
     def give_credit(self, taken: Mapping[PartId, int]) -> None:
         """Tell sources that their events have left the buffer."""

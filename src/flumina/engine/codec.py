@@ -1,0 +1,206 @@
+"""Messages between workers as bytes: plain tuples, states by pickle, columns as they lie in memory.
+
+Large buffers (numpy, Arrow) travel beside the pickle, so that neither end copies them. What every task has anyway (the
+program's tags, fields and classes) is named by number: a state that refers to them is as small as what is new in it.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import pyarrow as pa
+
+from flumina.batch import Batch
+from flumina.declared import DeclaredState
+from flumina.definition import Definition, initial_state
+from flumina.events import Tag
+from flumina.fields import Field
+from flumina.order import Ints, Point
+from flumina.runtime.messages import Credit, Data, Handback, Item, Message, Request, Response, Stop
+from flumina.runtime.run import EMPTY, Run
+from flumina.runtime.worker import Address
+
+Buffer = bytes | bytearray | memoryview
+Letter = tuple[Address, Address, Message]
+"""To whom, from whom, what."""
+
+APART = 8192
+"""Buffers of this many bytes and more travel beside the pickle."""
+
+
+class Codec:
+    """Turns letters into buffers and back, for one program; both ends have made theirs from the same program."""
+
+    def __init__(self, definition: Definition, streams: Sequence[str]) -> None:
+        self.tags = definition.tags
+        self.streams = tuple(streams)
+        self.shared = list(dict.fromkeys(map(_Same, _shared(definition))))
+        self.numbers = {id(same.what): number for number, same in enumerate(self.shared)}
+
+    def encode(self, letters: Iterable[Letter]) -> list[Buffer]:
+        """Letters as one pickle and the buffers beside it."""
+        apart: list[Buffer] = []
+
+        def keep_inside(buffer: pickle.PickleBuffer) -> bool:
+            view = buffer.raw()
+            if view.nbytes < APART:
+                return True
+            apart.append(view)
+            return False
+
+        file = io.BytesIO()
+        plain = [(to, sender, *_plain(message)) for to, sender, message in letters]
+        _Pickler(file, self.numbers, keep_inside).dump(plain)
+        return [file.getbuffer(), *apart]
+
+    def decode(self, buffers: Sequence[Buffer]) -> Iterator[Letter]:
+        """The letters again."""
+        first, *apart = buffers
+        for to, sender, kind, *fields in _Unpickler(io.BytesIO(first), self.shared, apart).load():
+            yield to, sender, self._message(kind, fields)
+
+    def _message(self, kind: str, fields: list[Any]) -> Message:
+        match kind:
+            case "data":
+                part, frontier, batch = fields
+                run = EMPTY if batch is None else Run(batch=self._batch(*batch))
+                return Data(part, run, Point._make(frontier))
+            case "request":
+                items, frontier, calm = fields
+                wanted = tuple(Item(Point._make(point), cause, key) for point, cause, key in items)
+                return Request(wanted, Point._make(frontier), Point._make(calm))
+            case "response":
+                point, state, clear, key = fields
+                return Response(Point._make(point), state, {c: Point._make(p) for c, p in clear.items()}, key)
+            case "handback":
+                state, served, key = fields
+                return Handback(state, Point._make(served), key)
+            case "credit":
+                return Credit(*fields)
+            case _:
+                return Stop()
+
+    def _batch(
+        self,
+        tags: Sequence[str],
+        tables: Sequence[Any],
+        ts: Ints,
+        rank: Ints | int,
+        seq: Ints,
+        table_of: Ints | None,
+        row_of: Ints | None,
+    ) -> Batch:
+        known = tuple(self.tags[name] for name in tags)
+        columns = tuple(_table_back(tag, table) for tag, table in zip(known, tables, strict=True))
+        ranks = np.broadcast_to(np.int64(rank), len(ts)) if isinstance(rank, int) else rank
+        return Batch(known, columns, ts, ranks, seq, self.streams, table_of, row_of)
+
+
+class _Same:
+    """An object that equals itself only."""
+
+    def __init__(self, what: object) -> None:
+        self.what = what
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.what is other.what
+
+    def __hash__(self) -> int:
+        return id(self.what)
+
+
+def _shared(definition: Definition) -> Iterator[object]:
+    """What states may refer to and every task has; in the same order in every task."""
+    for one in (definition, definition.lifted and definition.lifted.one):
+        if one:
+            yield from one.tags.values()
+            owner = getattr(one.init, "__self__", None)
+            yield owner
+            if isinstance(owner, DeclaredState):
+                for field in owner.fields.values():
+                    yield from _fields(field)
+            yield type(initial_state(one))
+    yield definition.lifted
+    yield definition
+
+
+def _fields(field: Field) -> Iterator[Field]:
+    yield field
+    for part in (*getattr(field, "parts", ()), *((field.inner,) if hasattr(field, "inner") else ())):
+        yield from _fields(part)
+
+
+def _plain(message: Message) -> tuple[Any, ...]:
+    """A message as a tuple of what pickles fast."""
+    match message:
+        case Data():
+            batch = None
+            if message.run:
+                assert message.run.batch is not None, "engines work on columns"
+                batch = _plain_batch(message.run.batch)
+            return ("data", message.part, tuple(message.frontier), batch)
+        case Request():
+            items = [(tuple(item.point), item.cause, item.key) for item in message.items]
+            return ("request", items, tuple(message.frontier), tuple(message.calm))
+        case Response():
+            clear = {cause: tuple(point) for cause, point in message.clear.items()}
+            return ("response", tuple(message.point), message.state, clear, message.key)
+        case Handback():
+            return ("handback", message.state, tuple(message.served), message.key)
+        case Credit():
+            return ("credit", message.part, message.events)
+        case Stop():
+            return ("stop",)
+
+
+def _plain_batch(batch: Batch) -> tuple[Any, ...]:
+    if batch.table_of is not None and batch.row_of is not None:
+        batch = Batch.merge([batch])  # a slice refers to rows that are not in it
+    rank: Ints | int = batch.rank
+    if len(batch) and batch.rank.strides == (0,):
+        rank = int(batch.rank[0])
+    tables = [
+        pickle.PickleBuffer(table.serialize()) if table.num_columns else table.num_rows for table in batch.tables
+    ]
+    tags = [tag.name for tag in batch.tags]
+    return (tags, tables, batch.ts, rank, batch.seq, batch.table_of, batch.row_of)
+
+
+def _table_back(tag: Tag, table: Any) -> pa.RecordBatch:  # noqa: ANN401 -- whatever holds the bytes
+    if isinstance(table, int):
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * table, pa.struct([])))
+    return pa.ipc.read_record_batch(pa.py_buffer(table), tag.schema)
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc] # it ships no types
+    def __init__(self, file: io.BytesIO, numbers: dict[int, int], apart: Callable[[pickle.PickleBuffer], bool]) -> None:
+        super().__init__(file, protocol=5, buffer_callback=apart)
+        self.shared_numbers = numbers
+
+    def reducer_override(self, obj: object) -> Any:  # noqa: ANN401
+        number = self.shared_numbers.get(id(obj))
+        if number is not None:
+            return (_known, (number,))
+        if type(obj).__module__ in ("flumina.state", "flumina.keymap"):
+            return NotImplemented
+        return super().reducer_override(obj)
+
+
+def _known(number: int) -> object:
+    raise AssertionError(f"number {number} is looked up by the one who reads")
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, shared: Sequence[_Same], apart: Sequence[Buffer]) -> None:
+        super().__init__(file, buffers=apart)
+        self.shared = shared
+
+    def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401
+        if name == "_known" and module == __name__:
+            return lambda number: self.shared[number].what
+        return super().find_class(module, name)

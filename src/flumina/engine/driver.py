@@ -1,0 +1,197 @@
+"""The driver's side of a run, whatever the engine: from a program and its streams to a job, from reports to a result."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import add
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from flumina.definition import Definition
+from flumina.emit import ONLY_OUTPUT
+from flumina.engine.job import Card, Job, Settings, TaskReport, TaskStats
+from flumina.engine.layout import lay_out
+from flumina.engine.outputs import Outputs, Published
+from flumina.errors import UsageError
+from flumina.plan.optimise import Optimiser, make_plan
+from flumina.plan.routing import Router
+from flumina.plan.sources import Source as PlannedSource
+from flumina.plan.sources import bind
+from flumina.plan.tree import Plan
+from flumina.plan.validity import check_valid
+from flumina.program import AnyProgram, define
+from flumina.runtime.histogram import Histogram
+from flumina.runtime.messages import PartId
+from flumina.runtime.stats import WorkerStats
+from flumina.spec import check_streams
+from flumina.streams import Stream
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the user wants of a run besides the program and its streams."""
+
+    workers: int | None = None
+    plan: Plan | str | Path | None = None
+    optimiser: str | Optimiser = "cost"
+    out: str | Path | None = None
+    filesystem: Any = None
+    overwrite: bool = False
+    order: bool = False
+    state: bool = False
+    settings: Settings = field(default_factory=Settings)
+
+
+def choose_plan(
+    definition: Definition, sources: Sequence[PlannedSource], wishes: Wishes, slots: int
+) -> Plan:
+    """The plan that was given, or a new one for so many slots."""
+    if wishes.plan is None:
+        if wishes.workers is not None:
+            return make_plan(definition, sources, workers=wishes.workers, optimiser=wishes.optimiser)
+        return make_plan(definition, sources, slots=slots, optimiser=wishes.optimiser)
+    if wishes.workers is not None:
+        raise UsageError("WORKERS", "a plan says how many workers there are; give plan= or workers=, not both")
+    plan = wishes.plan if isinstance(wishes.plan, Plan) else Plan.load(wishes.plan)
+    check_valid(plan, definition, bind(definition, sources).shapes)
+    return plan
+
+
+def make_job(
+    program: AnyProgram,
+    streams: Sequence[Stream],
+    plan: Plan,
+    ts_type: pa.DataType,
+    wishes: Wishes,
+    *,
+    given: Mapping[PartId, int] | None = None,
+    tasks: int = 0,
+    paced: bool = False,
+) -> Job:
+    """All that the tasks need; the place for the outputs is checked now rather than at the end."""
+    definition = define(program)
+    check_streams(definition, streams)
+    outputs = Outputs(
+        schemas=definition.outputs,
+        ts_type=ts_type,
+        streams=tuple(stream.name for stream in streams),
+        ordered=wishes.order,
+        path=None if wishes.out is None else str(wishes.out),
+        filesystem=wishes.filesystem,
+        overwrite=wishes.overwrite,
+        run=uuid.uuid4().hex[:12],
+    )
+    outputs.prepare()
+    settings = replace(wishes.settings, options=replace(wishes.settings.options, final=wishes.state))
+    layout = lay_out(plan, Router(plan, definition), given, tasks)
+    return Job(program, plan, tuple(map(Card.of, streams)), outputs, layout, settings, paced)
+
+
+@dataclass(frozen=True)
+class RunStats:
+    """What a run did: numbers of the whole, of every worker and of every task.
+
+    ``events``           that were processed
+    ``seconds``          from the first event read to the last output
+    ``joins``            times the states of two children were joined
+    ``bytes_between``    sent between tasks: states, requests, and events that were read elsewhere
+    ``shuffled_bytes``   moved by Spark before the run
+    ``latency``          of outputs, from when their events were due; recorded for paced runs
+    """
+
+    workers: Mapping[str, WorkerStats]
+    tasks: Mapping[int, TaskStats]
+    shuffled_bytes: int = 0
+
+    @staticmethod
+    def of(tasks: Mapping[int, TaskStats], shuffled_bytes: int = 0) -> RunStats:
+        """The numbers of all tasks together."""
+        workers = {name: stats for task in tasks.values() for name, stats in task.workers.items()}
+        return RunStats(workers, dict(sorted(tasks.items())), shuffled_bytes)
+
+    @property
+    def total(self) -> WorkerStats:
+        """All workers together."""
+        return reduce(add, self.workers.values(), WorkerStats())
+
+    @property
+    def events(self) -> int:
+        """How many events were processed."""
+        return self.total.events
+
+    @property
+    def joins(self) -> int:
+        """How often the states of two children were joined."""
+        return self.total.joins
+
+    @property
+    def seconds(self) -> float:
+        """How long the slowest task took."""
+        return max(task.seconds for task in self.tasks.values())
+
+    @property
+    def bytes_between(self) -> int:
+        """What the tasks sent to each other."""
+        return sum(task.sent_bytes for task in self.tasks.values())
+
+    @property
+    def latency(self) -> Histogram:
+        """How late outputs were, in a paced run."""
+        return reduce(add, (task.latency for task in self.tasks.values()), Histogram())
+
+    def __str__(self) -> str:
+        rate = self.events / self.seconds if self.seconds else 0.0
+        text = f"{self.events:,} events in {self.seconds:.2f} s ({rate:,.0f}/s), {self.joins:,} joins"
+        if self.latency.total:
+            p50, p99 = (self.latency.percentile(p) * 1e3 for p in (50, 99))
+            text += f", latency p50 {p50:.1f} ms, p99 {p99:.1f} ms"
+        return text
+
+
+class Tables(Mapping[str, pa.Table]):
+    """The outputs of a run as Arrow tables, read when they are asked for."""
+
+    def __init__(self, published: Published) -> None:
+        self._published = published
+
+    def __getitem__(self, name: str) -> pa.Table:
+        if name not in self._published.outputs:
+            raise UsageError("NO_OUTPUT", f"no output is called {name!r}; there are {list(self)}")
+        return self._published.outputs[name].table()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._published.outputs)
+
+    def __len__(self) -> int:
+        return len(self._published.outputs)
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A run that is done: it was executed once, and can be looked at any number of times.
+
+    ``outputs`` holds one table for each declared output: the declared columns, then ``event_ts`` and ``event_stream``
+    of the event that caused the row. ``state`` is the state after the last event, if it was asked for.
+    """
+
+    outputs: Mapping[str, Any] = field(repr=False)
+    plan: Plan = field(repr=False)
+    stats: RunStats
+    state: Any = field(default=None, repr=False)
+
+    @property
+    def output(self) -> Any:  # noqa: ANN401 -- a table or a DataFrame, as the engine has it
+        """The only output."""
+        if ONLY_OUTPUT not in self.outputs:
+            raise UsageError("NAMED_OUTPUTS", f"the program has the outputs {list(self.outputs)}; use .outputs[name]")
+        return self.outputs[ONLY_OUTPUT]
+
+
+def publish(job: Job, reports: Mapping[int, TaskReport]) -> Published:
+    """Make the outputs of the run visible, all at once."""
+    return job.outputs.publish([report.manifest for _, report in sorted(reports.items())])

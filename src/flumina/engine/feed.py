@@ -1,0 +1,134 @@
+"""A part on its way to its workers: read and routed ahead by a thread of its own, sent when there is room.
+
+A worker is sent nothing new of a part while more than a window of that part's events waits in its buffer. Windows are
+never shared, and the part that lags behind most always has room: what lies at or before the lowest frontier has been
+processed.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from flumina.engine.arrivals import Arrival
+from flumina.order import END, START, Point
+from flumina.plan.routing import Router
+from flumina.runtime.messages import Data, PartId
+from flumina.runtime.run import EMPTY, Run
+
+AHEAD = 2
+"""How many pieces are read before the first of them is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A piece of a part: the events of each worker that has some, and the frontier behind them."""
+
+    runs: dict[str, Run]
+    frontier: Point
+    events: int
+
+
+class Feed:
+    """One part, read in this task."""
+
+    def __init__(
+        self,
+        part: PartId,
+        arrivals: Callable[[threading.Event], Iterator[Arrival]],
+        router: Router,
+        window: int,
+        wake: Callable[[], None],
+    ) -> None:
+        self.part, self.router, self.window, self.wake = part, router, window, wake
+        self.names = [worker.id for worker in router.plan.workers]
+        self.receivers = [self.names[number] for number in router.receivers(*part)]
+        self.outstanding = dict.fromkeys(self.receivers, 0)
+        self.frontier = START
+        self.sent = 0
+        self._queue: queue.Queue[Delivery | BaseException] = queue.Queue(AHEAD)
+        self._next: Delivery | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(
+            target=self._read, args=(arrivals,), name=f"feed {part[0]}[{part[1]}]", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Read no further, and wait until the thread has ended."""
+        self._stop.set()
+        while self._thread.is_alive():
+            try:
+                self._queue.get_nowait()
+            except queue.Empty:
+                self._thread.join(0.01)
+
+    @property
+    def ended(self) -> bool:
+        """Whether everything has been sent, the end included."""
+        return self.frontier == END
+
+    def ready(self) -> bool:
+        """Whether a piece has been read and all its receivers have room."""
+        if self._next is None:
+            if self.ended:
+                return False
+            try:
+                found = self._queue.get_nowait()
+            except queue.Empty:
+                return False
+            if isinstance(found, BaseException):
+                raise found
+            self._next = found
+        return all(self.outstanding[name] < self.window for name in self._next.runs)
+
+    def take(self) -> list[tuple[str, Data]]:
+        """The next piece, for each receiver what is for it; the frontier goes to all."""
+        delivery, self._next = self._next, None
+        assert delivery is not None, "asked for when it is ready"
+        self.frontier = delivery.frontier
+        self.sent += delivery.events
+        for name, run in delivery.runs.items():
+            self.outstanding[name] += len(run)
+        return [(name, Data(self.part, delivery.runs.get(name, EMPTY), self.frontier)) for name in self.receivers]
+
+    def credit(self, worker: str, events: int) -> None:
+        """A worker has taken events out of its buffer."""
+        self.outstanding[worker] -= events
+        assert self.outstanding[worker] >= 0, f"{worker} took more of {self.part} than it was sent"
+
+    # -- the thread -------------------------------------------------------------------------------------------
+
+    def _read(self, arrivals: Callable[[threading.Event], Iterator[Arrival]]) -> None:
+        try:
+            for arrival in arrivals(self._stop):
+                if not self._put(self._routed(arrival)):
+                    return
+        except BaseException as error:  # noqa: BLE001 -- raised again where the task can report it
+            self._put(error)
+
+    def _routed(self, arrival: Arrival) -> Delivery:
+        batch = arrival.batch
+        if batch is None or not len(batch):
+            return Delivery({}, arrival.frontier, 0)
+        places = self.router.split(*self.part, batch)
+        runs = {
+            self.names[number]: Run(batch=batch if rows is None else batch.take(rows))
+            for number, rows in places.items()
+        }
+        return Delivery(runs, arrival.frontier, len(batch))
+
+    def _put(self, found: Delivery | BaseException) -> bool:
+        while not self._stop.is_set():
+            try:
+                self._queue.put(found, timeout=0.1)
+            except queue.Full:
+                continue
+            self.wake()
+            return True
+        return False

@@ -1,0 +1,142 @@
+"""What a process does that is given a task: find the others, run the task's loop, and tell how it went."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from flumina.definition import Definition
+from flumina.engine import pickling
+from flumina.engine.arrivals import Arrival, arrivals
+from flumina.engine.feed import Feed
+from flumina.engine.job import Job, TaskReport
+from flumina.engine.rendezvous import Member, Registration
+from flumina.engine.task import Task
+from flumina.engine.transport import Address, Channel, Listener, Secret, connect
+from flumina.errors import CalledOffError, FluminaError, GangError, InternalError, PeerLostError
+from flumina.plan.routing import Router
+from flumina.program import define
+
+Data = Mapping[str, object]
+"""For each stream of which this task reads parts: where to read them."""
+
+
+@dataclass(frozen=True)
+class Invitation:
+    """Where a task reports, and what it takes to be let in; it reaches the task on a way that nobody else can read."""
+
+    job: bytes
+    rendezvous: Address
+    secret: Secret
+    bind: str
+    patience: float
+
+
+def host(invitation: Invitation, number: int, attempt: str, data: Data) -> bool:
+    """Run one task; False if the run is over without it.
+
+    What is wrong with the program or its input goes to the driver, and the task ends quietly: trying again would not
+    help. What is wrong with the machines is raised, so that whoever started the task can start it again.
+    """
+    peers = _Peers()
+    with Listener(invitation.bind, invitation.secret, peers.arrived) as listener:
+        registration = Registration(number, attempt, listener.address, os.getpid(), socket.gethostname())
+        try:
+            member = Member.join(invitation.rendezvous, invitation.secret, registration, within=invitation.patience)
+        except CalledOffError as called_off:
+            return _ended(called_off)
+        with member:
+            try:
+                report = _run(invitation, number, member, peers, data)
+            except CalledOffError as called_off:
+                return _ended(called_off)
+            except (PeerLostError, GangError):
+                raise
+            except FluminaError as error:
+                member.fail(error)
+                return False
+            except Exception as error:  # noqa: BLE001 -- a mistake of ours; the driver tells the user
+                text = f"task {number} ended with {type(error).__name__}: {error}"
+                member.fail(InternalError("INTERNAL", f"{text}\n{traceback.format_exc()}"))
+                return False
+            member.done(report)
+            return True
+
+
+def _ended(called_off: CalledOffError) -> bool:
+    if called_off.over:
+        return False
+    raise called_off
+
+
+class _Peers:
+    """Connections that other tasks have opened."""
+
+    def __init__(self) -> None:
+        self.channels: dict[tuple[int, int], Channel] = {}
+        self.changed = threading.Condition()
+
+    def arrived(self, hello: object, channel: Channel) -> None:
+        """Another task has been let in; it says in which generation of the gang it is, and which task."""
+        assert isinstance(hello, tuple)
+        with self.changed:
+            self.channels[hello] = channel
+            self.changed.notify_all()
+
+    def expect(self, generation: int, task: int, deadline: float, member: Member) -> Channel:
+        """The connection of one task, once it has come."""
+        with self.changed:
+            while (generation, task) not in self.channels:
+                if time.monotonic() > deadline:
+                    raise PeerLostError("PEER_LOST", f"task {task} did not connect")
+                self.changed.wait(0.1)
+                member.check()
+            return self.channels[generation, task]
+
+
+def _run(invitation: Invitation, number: int, member: Member, peers: _Peers, data: Data) -> TaskReport:
+    job: Job = pickling.loads(invitation.job)
+    definition = define(job.program)
+    deadline = time.monotonic() + invitation.patience
+    channels: dict[int, Channel] = {}
+    sink = job.outputs.open(number, f"{member.generation}-{number}")
+    try:
+        for peer in job.layout.peers(number):
+            if peer < number:
+                hello = (member.generation, number)
+                left = max(0.1, deadline - time.monotonic())
+                channels[peer] = connect(member.roster[peer], invitation.secret, hello, within=left)
+            else:
+                channels[peer] = peers.expect(member.generation, peer, deadline, member)
+        for channel in channels.values():
+            channel.unblock()
+        task = Task(job, definition, number, member, channels, sink)
+        stats = task.run(list(_feeds(job, definition, number, data, task, member.started)))
+        manifest = sink.close()
+    except BaseException:
+        sink.abandon()
+        raise
+    finally:
+        for channel in channels.values():
+            channel.close()
+    return TaskReport(manifest, stats, task.final)
+
+
+def _feeds(
+    job: Job, definition: Definition, number: int, data: Data, task: Task, started: float
+) -> Iterator[Feed]:
+    router = Router(job.plan, definition)
+    for part, home in job.layout.parts.items():
+        if home == number:
+            rank = list(job.names).index(part[0])
+            stream = job.cards[rank].bind(definition, data[part[0]])
+            read: Callable[[threading.Event], Iterator[Arrival]] = partial(
+                arrivals, stream, rank, part[1], job.names, started=started, chunk_rows=job.settings.chunk_rows
+            )
+            yield Feed(part, read, router, job.settings.window, task.wake)

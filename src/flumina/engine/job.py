@@ -1,0 +1,103 @@
+"""What a run consists of, as the driver hands it to every task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from flumina.definition import Definition
+from flumina.engine.layout import Layout
+from flumina.engine.outputs import Manifest, Outputs
+from flumina.events import Tag
+from flumina.plan.tree import Plan
+from flumina.program import AnyProgram
+from flumina.runtime.stats import WorkerStats
+from flumina.runtime.topology import Options
+from flumina.runtime.histogram import Histogram
+from flumina.streams import Stream
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What can be tuned; the defaults are measured.
+
+    ``chunk_rows``  how many rows are read at a time
+    ``window``      how many events of a part may wait at a worker before the part is held back
+    ``spin``        how many seconds a task looks for messages before it sleeps
+    ``patience``    how many seconds tasks wait for one another to appear
+    ``options``     which savings of the protocol are used
+    """
+
+    chunk_rows: int = 131_072
+    window: int = 262_144
+    spin: float = 100e-6
+    patience: float = 30.0
+    options: Options = field(default_factory=lambda: Options(final=False))
+
+
+@dataclass(frozen=True)
+class Card:
+    """A declared stream with its tags by name, so that every process finds its own program's tags in it."""
+
+    stream: Stream
+    tags: Mapping[Any, str] | str
+
+    @staticmethod
+    def of(stream: Stream) -> Card:
+        """The card of a stream, without its data."""
+        names = stream.tag.name if isinstance(stream.tag, Tag) else {v: tag.name for v, tag in stream.tag.items()}
+        return Card(replace(stream, data=None), names)
+
+    def bind(self, definition: Definition, data: object) -> Stream:
+        """The stream again, for a program as this process knows it."""
+        tags = definition.tags
+        bound = tags[self.tags] if isinstance(self.tags, str) else {v: tags[name] for v, name in self.tags.items()}
+        return replace(self.stream, tag=bound, data=data)
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that the tasks of a run have in common."""
+
+    program: AnyProgram
+    plan: Plan
+    cards: tuple[Card, ...]
+    outputs: Outputs
+    layout: Layout
+    settings: Settings
+    paced: bool = False
+    """Whether events are due at their timestamps (microseconds after the start), so that latency can be told."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The streams by rank."""
+        return [card.stream.name for card in self.cards]
+
+
+@dataclass(frozen=True)
+class TaskStats:
+    """What one task did.
+
+    ``seconds``         from the first event read to the last output
+    ``sent_bytes``      to other tasks, states and events
+    ``latency``         of outputs, from when their events were due; for paced runs
+    """
+
+    workers: Mapping[str, WorkerStats]
+    read: int
+    rows: int
+    seconds: float
+    idle_seconds: float
+    sent_bytes: int
+    sent_messages: int
+    latency: Histogram
+
+
+@dataclass(frozen=True)
+class TaskReport:
+    """What a task leaves behind: its outputs, its statistics and, in the root's task, the state at the end."""
+
+    manifest: Manifest
+    stats: TaskStats
+    final: Any = None

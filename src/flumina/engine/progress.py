@@ -1,0 +1,72 @@
+"""How far a run is, for a person: one line that changes on a terminal, log lines elsewhere."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any, TextIO
+
+log = logging.getLogger("flumina")
+
+LOG_EVERY = 10.0
+"""Seconds between two log lines, where there is no terminal."""
+
+
+class ProgressLine:
+    """Gathers what the tasks report, and shows it at most once a second."""
+
+    def __init__(self, name: str, *, shown: bool | None = None, stream: TextIO | None = None) -> None:
+        self.name = name
+        self.stream = sys.stderr if stream is None else stream
+        self.terminal = self.stream.isatty()
+        self.shown = True if shown is None else shown
+        self.tasks: dict[int, Mapping[str, Any]] = {}
+        self.began = self.last = time.monotonic()
+        self.last_events = 0
+        self.width = 0
+        self._lock = threading.Lock()
+
+    def update(self, task: int, progress: Mapping[str, Any]) -> None:
+        """A task has reported."""
+        with self._lock:
+            self.tasks[task] = progress
+            now = time.monotonic()
+            if self.shown and now - self.last >= (1.0 if self.terminal else LOG_EVERY):
+                self._show(now)
+
+    def _show(self, now: float) -> None:
+        text = self.text(now)
+        self.last, self.last_events = now, self.events
+        if self.terminal:
+            self.stream.write(f"\r{text:<{self.width}}")
+            self.stream.flush()
+            self.width = len(text)
+        else:
+            log.info(text)
+
+    @property
+    def events(self) -> int:
+        """Events processed so far."""
+        return sum(int(progress["events"]) for progress in self.tasks.values())
+
+    def text(self, now: float) -> str:
+        """The line: events, events a second since the last one, joins, and who holds up the others."""
+        rate = (self.events - self.last_events) / max(now - self.last, 1e-9)
+        joins = sum(int(progress["joins"]) for progress in self.tasks.values())
+        parts = [f"{self.name}: {self.events:,} events", f"{rate:,.0f}/s", f"{joins:,} joins"]
+        reading = {task: p["frontier"] for task, p in self.tasks.items() if p["frontier"] is not None}
+        if len(reading) > 1 and len(set(reading.values())) > 1:
+            parts.append(f"slowest: task {min(reading, key=lambda task: reading[task])}")
+        stalls = [p["stall"] for p in self.tasks.values() if p["stall"] is not None]
+        if stalls and self.events == self.last_events:
+            parts.append(f"waiting: {stalls[0]}")
+        return ", ".join(parts)
+
+    def close(self) -> None:
+        """Leave the line."""
+        if self.width:
+            self.stream.write("\r" + " " * self.width + "\r")
+            self.stream.flush()

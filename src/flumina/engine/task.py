@@ -1,0 +1,324 @@
+"""One task: hosts some of a plan's workers and reads some of its parts, until the run is over.
+
+Everything happens in one thread that never waits for one thing alone: messages of other tasks, pieces of parts (read
+ahead by :mod:`flumina.engine.feed`), and word from the driver. Messages that are for one other task leave together.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import time
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from flumina.definition import Definition, initial_state
+from flumina.emit import Chunk, Row
+from flumina.engine.codec import Codec, Letter
+from flumina.engine.feed import Feed
+from flumina.engine.job import Job, TaskStats
+from flumina.engine.outputs import Sink
+from flumina.engine.rendezvous import Member
+from flumina.engine.transport import Channel
+from flumina.errors import FluminaError, PeerLostError
+from flumina.order import Point
+from flumina.runtime.build import workers as build
+from flumina.runtime.coordinator import Coordinator
+from flumina.runtime.histogram import Histogram, bucket_of
+from flumina.runtime.messages import Credit, PartId
+from flumina.runtime.topology import COORDINATOR
+from flumina.runtime.worker import Address, Effects
+
+BYE = b"bye"
+"""The last frame that a task sends to another."""
+
+REPORT_EVERY = 1.0
+_SLEEP = 0.5
+
+
+class Progress(dict[str, Any]):
+    """Numbers for whoever watches a run."""
+
+
+class Task:
+    """The loop of one task."""
+
+    def __init__(
+        self,
+        job: Job,
+        definition: Definition,
+        number: int,
+        member: Member,
+        channels: Mapping[int, Channel],
+        sink: Sink,
+    ) -> None:
+        self.job, self.number, self.member, self.sink = job, number, member, sink
+        self.layout = job.layout
+        self.codec = Codec(definition, job.names)
+        mine = [name for name, home in job.layout.workers.items() if home == number]
+        self.workers = build(job.plan, definition, job.settings.options, only=mine)
+        root = job.plan.root.id
+        self.coordinator = Coordinator(root, initial_state(definition)) if root in self.workers else None
+        self.channels = dict(channels)
+        self.feeds: dict[PartId, Feed] = {}
+        self.inbox: deque[Letter] = deque()
+        self.outgoing: dict[int, list[Letter]] = {peer: [] for peer in channels}
+        self.unsent: set[int] = set()
+        """Peers whose sockets did not take everything yet."""
+        self.gone: set[int] = set()
+        """Peers that have said goodbye."""
+        self.selector = selectors.DefaultSelector()
+        self.bell, self.ringer = socket.socketpair()
+        self.asleep = False
+        self.sent_bytes = self.sent_messages = 0
+        self.idle = 0.0
+        self.latency: Counter[int] = Counter()
+        self.next_report = 0.0
+
+    # -- from the outside -------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Have the loop look again; called by the threads that read parts."""
+        if self.asleep:
+            self.asleep = False
+            self.ringer.send(b"!")
+
+    def run(self, feeds: Iterable[Feed]) -> TaskStats:
+        """Work until every worker here has been stopped and every part has been read."""
+        self.feeds = {feed.part: feed for feed in feeds}
+        self.bell.setblocking(False)
+        self.selector.register(self.bell, selectors.EVENT_READ, self.drain_bell)
+        self.selector.register(self.member, selectors.EVENT_READ, self.member.check)
+        for peer, channel in self.channels.items():
+            self.selector.register(channel, selectors.EVENT_READ, peer)
+        began = time.perf_counter()
+        try:
+            for feed in self.feeds.values():
+                feed.start()
+            if self.coordinator is not None:
+                self.carry_out(COORDINATOR, self.coordinator.begin())
+            while not self.finished():
+                self.turn()
+            seconds = time.perf_counter() - began
+            self.part_in_peace()
+        finally:
+            for feed in self.feeds.values():
+                feed.stop()
+            self.selector.close()
+            self.bell.close()
+            self.ringer.close()
+        return self.stats(seconds)
+
+    # -- the loop ---------------------------------------------------------------------------------------------
+
+    def turn(self) -> None:
+        """Everything that can be done now; then wait for more."""
+        while self.inbox:
+            self.deliver(*self.inbox.popleft())
+        self.send_off()
+        if self.look(0) or self.pump():
+            return
+        if self.finished():
+            return
+        self.rest()
+
+    def finished(self) -> bool:
+        """Whether there is nothing left to do here."""
+        return (
+            not self.inbox
+            and all(worker.stopped for worker in self.workers.values())
+            and all(feed.ended for feed in self.feeds.values())
+            and (self.coordinator is None or self.coordinator.finished)
+        )
+
+    def rest(self) -> None:
+        """Look for messages for a moment, then sleep; the time counts as waiting for what the workers lack."""
+        began = time.perf_counter()
+        spin_until = began + self.job.settings.spin
+        found = False
+        while not found and time.perf_counter() < spin_until:
+            found = self.look(0) or self.any_ready()
+        if not found:
+            self.asleep = True
+            if not self.any_ready():
+                self.look(_SLEEP)
+            self.asleep = False
+        now = time.perf_counter()
+        self.idle += now - began
+        for worker in self.workers.values():
+            stall = worker.stall()
+            if stall is not None:
+                worker.counting.waited[stall.wait] += now - began
+        self.report(now)
+
+    def any_ready(self) -> bool:
+        """Whether a part has something to send."""
+        return any(feed.ready() for feed in self.feeds.values())
+
+    def pump(self) -> bool:
+        """Send the next piece of the part that lags behind most."""
+        ready = [feed for feed in self.feeds.values() if feed.ready()]
+        if not ready:
+            return False
+        feed = min(ready, key=lambda feed: feed.frontier)
+        for receiver, data in feed.take():
+            self.post(receiver, feed.part, data)
+        now = time.perf_counter()
+        if now >= self.next_report:
+            self.report(now)
+        return True
+
+    def look(self, timeout: float) -> bool:
+        """Take in what sockets have; whether there was anything."""
+        found = False
+        for key, events in self.selector.select(timeout):
+            if callable(key.data):
+                key.data()
+                found = found or key.data == self.drain_bell
+                continue
+            if events & selectors.EVENT_WRITE:
+                self.flush(key.data)
+            if events & selectors.EVENT_READ:
+                found = self.receive(key.data) or found
+        return found
+
+    def receive(self, peer: int) -> bool:
+        """Take in what another task has sent."""
+        try:
+            frames = self.channels[peer].take()
+        except PeerLostError:
+            if peer in self.gone:
+                self.selector.unregister(self.channels[peer])
+                return False
+            raise
+        for frame in frames:
+            if bytes(frame[0][: len(BYE)]) == BYE and len(frame) == 1 and len(frame[0]) == len(BYE):
+                self.gone.add(peer)
+            else:
+                self.inbox.extend(self.codec.decode(frame))
+        return bool(frames)
+
+    def drain_bell(self) -> None:
+        """The bell has been heard."""
+        try:
+            self.bell.recv(64)
+        except BlockingIOError:
+            pass
+
+    # -- messages ---------------------------------------------------------------------------------------------
+
+    def post(self, to: Address, sender: Address, message: Any) -> None:  # noqa: ANN401 -- any message
+        """Put a message on its way."""
+        home = self.number if to == COORDINATOR else self.layout.home(to)
+        if home == self.number:
+            self.inbox.append((to, sender, message))
+        else:
+            self.outgoing[home].append((to, sender, message))
+
+    def deliver(self, to: Address, sender: Address, message: Any) -> None:  # noqa: ANN401
+        """Give a message to whom it is for."""
+        if isinstance(message, Credit):
+            assert isinstance(sender, str)
+            self.feeds[message.part].credit(sender, message.events)
+        elif to == COORDINATOR:
+            assert self.coordinator is not None
+            self.carry_out(COORDINATOR, self.coordinator.handle(sender, message))
+        else:
+            assert isinstance(to, str)
+            try:
+                effects = self.workers[to].handle(sender, message)
+            except FluminaError as error:
+                error.add_note(f"in worker {to}, task {self.number}")
+                raise
+            self.carry_out(to, effects)
+
+    def carry_out(self, who: Address, effects: Effects) -> None:
+        """Do what a worker wants done."""
+        if effects.outputs:
+            if self.job.paced:
+                self.time_outputs(effects.outputs)
+            self.sink.write(effects.outputs)
+        for to, message in effects.sends:
+            self.post(to, who, message)
+
+    def send_off(self) -> None:
+        """Hand to the sockets what has been posted."""
+        for peer, letters in self.outgoing.items():
+            if letters:
+                buffers = self.codec.encode(letters)
+                self.sent_messages += len(letters)
+                self.sent_bytes += sum(map(len, buffers))
+                self.outgoing[peer] = []
+                self.put(peer, buffers)
+
+    def put(self, peer: int, buffers: list[Any]) -> None:
+        """Send a frame, now or when the socket takes it."""
+        channel = self.channels[peer]
+        channel.put(buffers)
+        if channel.pending and peer not in self.unsent:
+            self.unsent.add(peer)
+            self.selector.modify(channel, selectors.EVENT_READ | selectors.EVENT_WRITE, peer)
+
+    def flush(self, peer: int) -> None:
+        """The socket takes more."""
+        if self.channels[peer].flush():
+            self.unsent.discard(peer)
+            self.selector.modify(self.channels[peer], selectors.EVENT_READ, peer)
+
+    def part_in_peace(self) -> None:
+        """Say goodbye, and stay until the others have: nothing that is on its way gets lost."""
+        self.send_off()
+        for peer in self.channels:
+            self.put(peer, [BYE])
+        while self.unsent or len(self.gone) < len(self.channels):
+            self.look(_SLEEP)
+            self.inbox.clear()
+
+    # -- for those who watch ----------------------------------------------------------------------------------
+
+    def time_outputs(self, items: Iterable[Row | Chunk]) -> None:
+        """Record how long after its event was due each output came."""
+        now = time.time() - self.member.started
+        for item in items:
+            if isinstance(item, Row):
+                self.latency[bucket_of(now - item.event.ts / 1e6)] += 1
+            else:
+                for ts in item.batch.ts[item.at].tolist():
+                    self.latency[bucket_of(now - ts / 1e6)] += 1
+
+    def report(self, now: float) -> None:
+        """Tell the driver how far this task is, at most once a second."""
+        if now < self.next_report:
+            return
+        self.next_report = now + REPORT_EVERY
+        stats = {name: worker.stats for name, worker in self.workers.items()}
+        stall = next((s for w in self.workers.values() if (s := w.stall()) is not None), None)
+        self.member.report(
+            Progress(
+                events=sum(s.events for s in stats.values()),
+                joins=sum(s.joins for s in stats.values()),
+                read=sum(feed.sent for feed in self.feeds.values()),
+                frontier=min((feed.frontier for feed in self.feeds.values()), default=None),
+                stall=None if stall is None else str(stall),
+            )
+        )
+
+    @property
+    def final(self) -> Any:  # noqa: ANN401 -- whatever the program's state is
+        """The state at the end, where it was asked for and this task has the root."""
+        return None if self.coordinator is None else self.coordinator.final
+
+    def stats(self, seconds: float) -> TaskStats:
+        """What was done here."""
+        return TaskStats(
+            workers={name: worker.stats for name, worker in self.workers.items()},
+            read=sum(feed.sent for feed in self.feeds.values()),
+            rows=self.sink.rows,
+            seconds=seconds,
+            idle_seconds=self.idle,
+            sent_bytes=self.sent_bytes,
+            sent_messages=self.sent_messages,
+            latency=Histogram(dict(self.latency)),
+        )
+

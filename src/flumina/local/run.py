@@ -1,0 +1,96 @@
+"""``flumina.local.run``: a program on this machine's cores."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from flumina.engine import pickling
+from flumina.engine.driver import RunResult, RunStats, Tables, Wishes, choose_plan, make_job, publish
+from flumina.engine.host import Invitation
+from flumina.engine.job import Job, Settings, TaskReport
+from flumina.engine.progress import ProgressLine
+from flumina.engine.rendezvous import Rendezvous
+from flumina.engine.transport import Secret
+from flumina.errors import FluminaError, OutputError
+from flumina.local.pool import POOL
+from flumina.plan.optimise import Optimiser
+from flumina.plan.rates import estimate
+from flumina.plan.tree import Plan
+from flumina.program import AnyProgram, define
+from flumina.sources import is_paced, timestamp_type
+from flumina.spec import check_streams
+from flumina.streams import Stream
+
+LOOPBACK = "127.0.0.1"
+
+
+def run(
+    program: AnyProgram,
+    streams: Sequence[Stream],
+    *,
+    workers: int | None = None,
+    plan: Plan | str | Path | None = None,
+    optimiser: str | Optimiser = "cost",
+    out: str | Path | None = None,
+    filesystem: Any = None,  # noqa: ANN401 -- a pyarrow file system
+    overwrite: bool = False,
+    order: bool = False,
+    state: bool = False,
+    tls: bool = False,
+    progress: bool | None = None,
+    settings: Settings | None = None,
+) -> RunResult:
+    """Run a program on this machine, in as many processes as its plan has places.
+
+    ``workers``     how many leaves the plan should have; by default as many as there are cores, or fewer
+    ``plan``        a plan, or the path of one that was saved, instead of a new one made by ``optimiser``
+    ``out``         a folder for the outputs, as Parquet; without it they are kept in memory
+    ``overwrite``   replace what is in that folder, once the run has succeeded
+    ``order``       give outputs in the order O of their events
+    ``state``       also give the state after the last event
+    ``progress``    False shows nothing
+    """
+    definition = define(program)
+    check_streams(definition, streams)
+    wishes = Wishes(workers, plan, optimiser, out, filesystem, overwrite, order, state, settings or Settings())
+    chosen = choose_plan(definition, estimate(definition, streams), wishes, cores())
+    job = make_job(program, streams, chosen, timestamp_type(streams), wishes, paced=is_paced(streams))
+    try:
+        reports = _execute(job, streams, ProgressLine(definition.name, shown=progress), tls=tls)
+        published = publish(job, reports)
+    except BaseException:
+        job.outputs.discard()
+        raise
+    final = next((report.final for report in reports.values() if report.final is not None), None)
+    stats = RunStats.of({task: report.stats for task, report in reports.items()})
+    return RunResult(Tables(published), chosen, stats, final)
+
+
+def cores() -> int:
+    """How many processes can work at the same time."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _execute(job: Job, streams: Sequence[Stream], line: ProgressLine, *, tls: bool) -> dict[int, TaskReport]:
+    """Have processes of the pool do the tasks."""
+    secret = Secret.make(tls=tls)
+    tasks = job.layout.tasks
+    patience = job.settings.patience
+    try:
+        with (
+            POOL.borrow(tasks) as processes,
+            Rendezvous(
+                tasks, secret, LOOPBACK, assemble_within=patience, on_progress=line.update, retry=False
+            ) as rendezvous,
+        ):
+            invitation = Invitation(pickling.dumps(job), rendezvous.address, secret, LOOPBACK, patience)
+            for number, process in enumerate(processes):
+                data = data_of(job, streams, number)
+                process.give(pickle.dumps((invitation, number, "local", data), protocol=5))
+            return rendezvous.wait()
+    finally:
+        line.close()

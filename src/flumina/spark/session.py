@@ -1,0 +1,94 @@
+"""What a run needs to know of the cluster, and whether it can run there at all."""
+
+from __future__ import annotations
+
+import socket
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from flumina.errors import UsageError
+
+LOOPBACK = "127.0.0.1"
+_SETTLE = 10.0
+"""Seconds that a cluster which has just been started gets for its executors to appear."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A session, and the facts about its cluster."""
+
+    spark: SparkSession
+
+    @staticmethod
+    def of(spark: SparkSession | None) -> Cluster:
+        """The cluster of a session, by default the active one."""
+        found = SparkSession.getActiveSession() if spark is None else spark
+        if found is None:
+            raise UsageError("NO_SESSION", "there is no Spark session", hint="make one, or use flumina.local.run")
+        if not hasattr(found, "_jsc") and not hasattr(found, "_jsparkSession"):
+            raise UsageError(
+                "SPARK_CONNECT",
+                "a Spark Connect session has no way to gang-schedule tasks that talk to this process",
+                hint="use a classic session on the driver, or flumina.local.run",
+            )
+        try:
+            alive = not found.sparkContext._jsc.sc().isStopped()  # type: ignore[union-attr]
+        except Exception:  # noqa: BLE001 -- whatever Py4J makes of a gateway that is gone
+            alive = False
+        if not alive:
+            raise UsageError("SESSION_STOPPED", "the Spark session has been stopped", hint="make a new one")
+        return Cluster(found)
+
+    def conf(self, key: str, default: str = "") -> str:
+        """A setting of the context."""
+        return str(self.spark.sparkContext.getConf().get(key, default))
+
+    @property
+    def local(self) -> bool:
+        """Whether everything runs in the driver's own process."""
+        return (self.spark.sparkContext.master or "").startswith("local")
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether Spark encrypts its own traffic, so that ours has to be, too."""
+        keys = ("spark.network.crypto.enabled", "spark.ssl.enabled", "spark.ssl.rpc.enabled")
+        return any(self.conf(key).lower() == "true" for key in keys)
+
+    @property
+    def bind(self) -> str:
+        """The address at which tasks reach the driver."""
+        if self.local:
+            return LOOPBACK
+        host = self.conf("spark.driver.bindAddress") or self.conf("spark.driver.host")
+        return socket.gethostbyname(host) if host else LOOPBACK
+
+    def slots(self) -> int:
+        """How many tasks can run at the same time now."""
+        context: Any = self.spark.sparkContext._jsc.sc()  # type: ignore[union-attr]
+        profile = context.resourceProfileManager().defaultResourceProfile()
+        return int(context.maxNumConcurrentTasks(profile))
+
+    def check(self) -> None:
+        """Refuse clusters on which no gang can ever be scheduled."""
+        if self.conf("spark.dynamicAllocation.enabled", "false").lower() == "true":
+            raise UsageError(
+                "DYNAMIC_ALLOCATION",
+                "Spark schedules no gang of tasks while it allocates executors dynamically",
+                hint="set spark.dynamicAllocation.enabled=false for this session, or use flumina.local.run",
+            )
+
+    def require(self, tasks: int) -> None:
+        """Raise if there are not enough slots for a gang, before Spark begins to wait for them."""
+        deadline = time.monotonic() + _SETTLE
+        while (slots := self.slots()) < tasks:
+            if time.monotonic() > deadline or self.local:
+                raise UsageError(
+                    "TOO_FEW_SLOTS",
+                    f"the run needs {tasks} tasks at the same time, but the cluster has {slots} "
+                    f"slot{'' if slots == 1 else 's'} (master {self.spark.sparkContext.master})",
+                    hint=f"give workers={max(slots, 1)} or fewer, or more cores to the session, or use flumina.local.run",
+                )
+            time.sleep(0.2)
