@@ -1,0 +1,1 @@
+"""What runs a plan for real: sources, transport and outputs around the pure runtime."""
