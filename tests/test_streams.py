@@ -7,9 +7,10 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from flumina.decode import Part, decode
 from flumina.errors import InputError, UsageError
 from flumina.events import Event, Tag, user_line
-from flumina.streams import Part, Stream, decode
+from flumina.streams import Stream
 
 
 class Tags:

@@ -21,10 +21,12 @@ from flumina.errors import (
 )
 from flumina.events import Event, Tag
 from flumina.fields import Count, Field, Max, Min, PerKey, Replicated, Set, Sum, Tuple, greatest, least
+from flumina.files import Parquet
 from flumina.keyed import KeyedProgram
 from flumina.marks import StateType, fork, join, update, update_batch
 from flumina.order import Point
 from flumina.program import Program, define
+from flumina.sources import Generated
 from flumina.spec import Result, spec
 from flumina.state import Record as State
 from flumina.streams import Stream
@@ -39,6 +41,7 @@ __all__ = [
     "Event",
     "Field",
     "FluminaError",
+    "Generated",
     "InputError",
     "KeySet",
     "KeyedProgram",
@@ -47,6 +50,7 @@ __all__ = [
     "Min",
     "OrderError",
     "OutputError",
+    "Parquet",
     "PerKey",
     "PlanError",
     "Point",

@@ -14,12 +14,13 @@ import pyarrow as pa
 
 from flumina import emit as emitting
 from flumina.batch import Batch
+from flumina.decode import Part, decode
 from flumina.definition import Definition, fold, initial_state
 from flumina.emit import ONLY_OUTPUT, Emit, Row
 from flumina.errors import InputError, UsageError
 from flumina.order import END, Point
 from flumina.program import AnyProgram, define
-from flumina.streams import Part, Stream, decode
+from flumina.streams import Stream
 from flumina.ties import check_ties
 
 _POINT = "for example fl.Point(ts, rank, seq)"

@@ -18,8 +18,8 @@ from flumina.events import Event
 from flumina.tagsets import Key, TagSet
 
 if TYPE_CHECKING:
+    from flumina.decode import Part
     from flumina.definition import Definition
-    from flumina.streams import Part
 
 
 class Placed(NamedTuple):

@@ -13,12 +13,13 @@ from dataclasses import replace
 from itertools import combinations_with_replacement
 from typing import Any
 
+from flumina.decode import decode
 from flumina.definition import Definition, Fork, Join, fold_batch
 from flumina.emit import Emit
 from flumina.errors import UsageError
 from flumina.plan.costs import DEFAULT, CostModel
 from flumina.program import AnyProgram, define
-from flumina.streams import Stream, decode
+from flumina.streams import Stream
 from flumina.tagsets import UNKEYED, TagSet
 
 _SECONDS = 0.05

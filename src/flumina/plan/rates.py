@@ -16,11 +16,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from flumina.decode import decode
 from flumina.definition import Definition
 from flumina.errors import UsageError
 from flumina.plan.sources import Rate, Source
 from flumina.program import AnyProgram, define
-from flumina.streams import Stream, decode
+from flumina.streams import Stream
 from flumina.tagsets import Key
 
 COUNTERS = 1024

@@ -1,0 +1,98 @@
+"""What arrives on one part of a stream, as a task sees it: batch after batch, each with its frontier.
+
+The source is read and decoded in this iterator, and a paced one sleeps in it, so it is meant for a thread of its own::
+
+    after a batch                                          frontier = the point of its last event
+    after everything that was due before t, paced streams  frontier = heartbeat(t - 1)
+    after the last batch                                   frontier = END
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from flumina.batch import Batch
+from flumina.decode import Decoder
+from flumina.order import END, Point, heartbeat
+from flumina.sources import CHUNK_ROWS, Generated
+from flumina.streams import Stream
+
+
+class Arrival(NamedTuple):
+    """Events, or none, and a frontier: nothing at or before it is still to come on this part."""
+
+    batch: Batch | None
+    frontier: Point
+
+
+def arrivals(
+    stream: Stream,
+    rank: int,
+    number: int,
+    names: Sequence[str],
+    *,
+    started: Callable[[], float] | None = None,
+    stop: threading.Event | None = None,
+    chunk_rows: int = CHUNK_ROWS,
+) -> Iterator[Arrival]:
+    """Everything that one part of a stream has to say; the last arrival has the frontier END.
+
+    ``started`` tells when the run started, as ``time.time()`` counts, and may wait until it has; without it, the run
+    starts with the first event. It is called once, and only for a paced source, after its first rows have been made.
+    Once ``stop`` is set, nothing more arrives.
+    """
+    stop = threading.Event() if stop is None else stop
+    source = stream.source()
+    decoder = Decoder(stream, rank, number, names)
+    generated = stream.data if isinstance(stream.data, Generated) else None
+    if generated is None and (schema := source.schema(number)) is not None:
+        decoder.check_schema(schema)
+    batches = decoder.batches(source.chunks(number, stream.columns, chunk_rows), chunk_rows)
+    if generated is not None and generated.rate is not None:
+        yield from _paced(batches, rank, 1 / generated.heartbeats, started or time.time, stop, chunk_rows)
+    else:
+        for batch in batches:
+            if stop.is_set():
+                return
+            yield Arrival(batch, batch.point(-1))
+    if not stop.is_set():
+        yield Arrival(None, END)
+
+
+def _paced(
+    batches: Iterator[Batch],
+    rank: int,
+    period: float,
+    started: Callable[[], float],
+    stop: threading.Event,
+    most: int,
+) -> Iterator[Arrival]:
+    """Events when they are due, a period's worth at once, and how far it is when there are none."""
+    waiting = next(batches, None)
+    start = time.monotonic() - (time.time() - started())  # from here on, setting the clock changes nothing
+    while waiting is not None:
+        elapsed = time.monotonic() - start
+        now = int(elapsed * 1e6)
+        due: list[Batch] = []
+        while waiting is not None and sum(map(len, due)) < most:
+            count = int(np.searchsorted(waiting.ts, now))  # due before now: what comes is at now or later
+            if count:
+                due.append(waiting.slice(0, count))
+            if count < len(waiting):
+                waiting = waiting.slice(count, len(waiting))
+                break
+            waiting = next(batches, None)
+        behind = waiting is not None and int(waiting.ts[0]) < now
+        batch = None if not due else due[0] if len(due) == 1 else Batch.merge(due)
+        if stop.is_set():
+            return
+        yield Arrival(batch, batch.point(-1) if behind and batch is not None else heartbeat(now - 1, rank))
+        if waiting is not None and not behind:
+            elapsed = time.monotonic() - start
+            if stop.wait((int(elapsed / period) + 1) * period - elapsed if elapsed >= 0 else -elapsed):
+                return
