@@ -250,11 +250,16 @@ def table(schema: Schema, items: Sequence[Row | Chunk]) -> pa.Table:
 def _row_batch(schema: Schema, full: pa.Schema, pending: Sequence[Row]) -> list[pa.RecordBatch]:
     if not pending:
         return []
-    columns = zip(*(row.values for row in pending), strict=True) if len(schema) else ()
-    arrays = [_column(field, list(values), pending) for field, values in zip(schema.fields, columns, strict=True)]
+    arrays = row_columns(schema, pending)
     arrays.append(pa.array([row.event.ts for row in pending], pa.int64()))
     arrays.append(pa.array([row.event.stream for row in pending], pa.string()))
     return [pa.record_batch(arrays, schema=full)]
+
+
+def row_columns(schema: Schema, pending: Sequence[Row]) -> list[pa.Array]:
+    """The declared columns of at least one row, or the error that says which value does not fit."""
+    columns = zip(*(row.values for row in pending), strict=True) if len(schema) else ()
+    return [_column(field, list(values), pending) for field, values in zip(schema.fields, columns, strict=True)]
 
 
 def _column(field: pa.Field, values: list[object], pending: Sequence[Row]) -> pa.Array:

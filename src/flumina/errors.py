@@ -7,7 +7,7 @@
     ├── SchemaError         a column list (Spark's DDL) does not parse
     ├── InputError          the data do not fit what was declared: stream, row and column are named
     ├── OrderError          two dependent events tie, so that the sequential program is not defined
-    ├── OutputError         ``emit`` was given something that does not fit the declared output
+    ├── OutputError         outputs do not fit what was declared, or can't be written where they should go
     ├── UserCodeError       the user's own function raised: which one, where, on which event
     ├── LawError            a program breaks a law of consistency; carries the counterexample
     ├── PlanError           a plan is not valid for a program (all violations), or a plan file can't be read
@@ -72,7 +72,7 @@ class OrderError(FluminaError):
 
 
 class OutputError(FluminaError):
-    """An output does not fit the declared schema."""
+    """An output does not fit the declared schema, or can't be written."""
 
 
 class UsageError(FluminaError):

@@ -1,0 +1,249 @@
+"""Where a run's files go: staged out of sight, and made visible once.
+
+::
+
+    file system renames folders      .../_NAME.flumina-RUN/   beside the results; one rename makes them visible
+    any other (object stores)        .../NAME/_flumina-RUN/   below them; files are moved one by one, the marker last
+
+Spark and pyarrow's datasets pass over names that begin with an underscore, so that nobody reads what is staged.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyarrow import fs
+
+from flumina.errors import FluminaError, OutputError, UsageError
+
+MARKER = "_SUCCESS"
+"""The file that says that all results are there; it holds the id of the run that wrote them."""
+
+_RENAMES = frozenset({"local", "hdfs", "mock"})
+"""Kinds of file system that rename a folder in one step."""
+
+_HINTS = {
+    errno.ENOSPC: "the disk is full: make room, or choose another place",
+    errno.EDQUOT: "the quota is used up: make room, or choose another place",
+    errno.EACCES: "choose a place that this user may write to",
+    errno.EPERM: "choose a place that this user may write to",
+    errno.EROFS: "the file system is read-only: choose another place",
+    errno.ENOENT: "the folder went away: was it removed during the run, or is it not on storage that all tasks share?",
+}
+
+
+@contextmanager
+def telling(what: str, path: str) -> Iterator[None]:
+    """Errors of the file system as ours, with the path and what to do."""
+    try:
+        yield
+    except FluminaError:
+        raise
+    except (OSError, pa.ArrowException) as error:
+        number = getattr(error, "errno", None)
+        hint = _HINTS.get(number or 0, "is the place still there, and can all tasks reach it?")
+        raise OutputError("OUT_FAILED", f"can't {what} {path}: {error}", hint=hint) from error
+
+
+def join(folder: str, *names: str) -> str:
+    """A path inside a file system; the root of one may be the empty path.
+
+    >>> join("", "a", "b"), join("/", "a"), join("/x/", "a")
+    ('a/b', '/a', '/x/a')
+    """
+    return "/".join([folder.rstrip("/"), *names] if folder else names)
+
+
+@dataclass(frozen=True)
+class Location:
+    """A folder that one run writes to, in a file system; made by :meth:`of`."""
+
+    filesystem: fs.FileSystem
+    path: str
+    run: str
+    staging: str
+    renames: bool
+    overwrite: bool = False
+
+    @staticmethod
+    def of(
+        path: str | os.PathLike[str], run: str, *, filesystem: fs.FileSystem | None = None, overwrite: bool = False
+    ) -> Location:
+        """Find the file system of a path or URI; to be called by the driver, since paths may be relative."""
+        found, inside = _resolve(os.fspath(path), filesystem)
+        name = inside.rstrip("/").rpartition("/")[2]
+        kind = found
+        while isinstance(kind, fs.SubTreeFileSystem):
+            kind = kind.base_fs
+        renames = kind.type_name in _RENAMES and bool(name)
+        if renames and isinstance(found, fs.LocalFileSystem) and os.path.ismount(inside):
+            renames = False  # what is mounted can't be renamed
+        if not renames:
+            staging = join(inside, f"_flumina-{run}")
+        else:
+            inside = inside.rstrip("/")
+            staging = f"{inside.removesuffix(name)}_{name}.flumina-{run}"
+        return Location(found, inside, run, staging, renames, overwrite)
+
+    def prepare(self) -> None:
+        """Check before anything runs that results can go here, and make the folder for what is staged."""
+        with telling("write to", self.path):
+            self._check_free()
+            self.filesystem.create_dir(self.staging, recursive=True)
+            probe = join(self.staging, "probe")
+            with self.filesystem.open_output_stream(probe) as stream:
+                stream.write(b"flumina")
+            self.filesystem.delete_file(probe)
+
+    def task_folder(self, task: int, attempt: str) -> str:
+        """A new folder for what one attempt of a task stages; fails where nothing is staged any more."""
+        folder = join(self.staging, f"{task:05d}-{attempt}")
+        with telling("write to", folder):
+            self.filesystem.create_dir(folder, recursive=False)
+        return folder
+
+    def remove(self, folder: str) -> None:
+        """Delete a folder with everything in it, as far as that can be done."""
+        with suppress(OSError, pa.ArrowException):
+            self.filesystem.delete_dir(folder)
+
+    def discard(self) -> None:
+        """Delete everything that is staged; never fails."""
+        self.remove(self.staging)
+
+    def check_unpublished(self) -> None:
+        """Refuse to publish a run twice."""
+        marker = join(self.path, MARKER)
+        with telling("read", marker):
+            if self.filesystem.get_file_info(marker).type != fs.FileType.File:
+                return
+            with self.filesystem.open_input_stream(marker) as stream:
+                text = stream.read()
+        if text.decode(errors="replace").strip() == self.run:
+            raise UsageError("PUBLISHED", f"the results of run {self.run} have been published to {self.path} before")
+
+    def check_staged(self, path: str, size: int) -> None:
+        """A file that a task says it wrote is there, whole."""
+        with telling("read", path):
+            info = self.filesystem.get_file_info(path)
+        if info.type != fs.FileType.File or info.size != size:
+            state = "is not there" if info.type == fs.FileType.NotFound else f"has {info.size} bytes"
+            raise OutputError(
+                "OUT_LOST",
+                f"a task wrote {size} bytes to {path}, which {state}",
+                hint="results need storage that the driver and all tasks share, and that nobody else cleans up",
+            )
+
+    def commit(self, files: Mapping[str, str]) -> None:
+        """Make staged files visible, each under its name below :attr:`path`; all or none of them."""
+        with telling("publish results in", self.path):
+            self._check_free()
+            if self.renames:
+                self._rename_in(files)
+            else:
+                self._move_in(files)
+        self.discard()
+
+    def _rename_in(self, files: Mapping[str, str]) -> None:
+        ready, replaced = join(self.staging, "ready"), join(self.staging, "replaced")
+        self._move_all(files, ready)
+        self._mark(ready)
+        there = self._entries()
+        if there:
+            self.filesystem.move(self.path, replaced)
+        elif there is not None:
+            self.filesystem.delete_dir(self.path)
+        try:
+            self.filesystem.move(ready, self.path)
+        except BaseException:
+            if there:
+                self.filesystem.move(replaced, self.path)
+            raise
+
+    def _move_in(self, files: Mapping[str, str]) -> None:
+        """Names hold the run's id, so that old and new files can lie beside each other for a moment."""
+        old = self._entries() or []
+        for info in old:
+            if info.base_name == MARKER:
+                self.filesystem.delete_file(info.path)
+        try:
+            self._move_all(files, self.path)
+        except BaseException:
+            for name in files:
+                with suppress(OSError, pa.ArrowException):
+                    self.filesystem.delete_file(join(self.path, name))
+            raise
+        self._delete_old(files)
+        self._mark(self.path)
+
+    def _delete_old(self, files: Mapping[str, str]) -> None:
+        new = {join(self.path, name) for name in files}
+        for info in self.filesystem.get_file_info(fs.FileSelector(self.path, recursive=True)):
+            below = info.path.removeprefix(self.path).lstrip("/")
+            if info.type == fs.FileType.File and info.path not in new and not below.startswith("_flumina-"):
+                self.filesystem.delete_file(info.path)
+
+    def _move_all(self, files: Mapping[str, str], folder: str) -> None:
+        for parent in sorted({join(folder, name).rpartition("/")[0] for name in files} | {folder}):
+            if parent:
+                self.filesystem.create_dir(parent, recursive=True)
+        for name, staged in files.items():
+            self.filesystem.move(staged, join(folder, name))
+
+    def _mark(self, folder: str) -> None:
+        with self.filesystem.open_output_stream(join(folder, MARKER)) as stream:
+            stream.write(f"{self.run}\n".encode())
+
+    def _entries(self) -> list[fs.FileInfo] | None:
+        """What lies in the folder (None if there is no folder), but for what runs have staged there."""
+        kind = self.filesystem.get_file_info(self.path).type if self.path else fs.FileType.Directory
+        if kind == fs.FileType.NotFound:
+            return None
+        if kind != fs.FileType.Directory:
+            raise OutputError("OUT_EXISTS", f"{self.path} is a file", hint="out= names a folder: choose another name")
+        inside = self.filesystem.get_file_info(fs.FileSelector(self.path))
+        return [info for info in inside if not info.base_name.startswith("_flumina-")]
+
+    def _check_free(self) -> None:
+        """The folder is not there, or empty, or may be replaced and holds nothing that no run would have written."""
+        there = self._entries()
+        if not there:
+            return
+        if not self.overwrite:
+            raise OutputError(
+                "OUT_EXISTS",
+                f"{self.path} is not empty",
+                hint="choose another place for the results, or pass overwrite=True to replace what is there",
+            )
+        for info in self.filesystem.get_file_info(fs.FileSelector(self.path, recursive=True)):
+            ours = info.base_name.endswith(".parquet") or info.base_name.startswith(("_", "."))
+            if info.type == fs.FileType.File and not ours:
+                raise OutputError(
+                    "OUT_FOREIGN",
+                    f"{self.path} can't be overwritten: {info.path} is no result of a run",
+                    hint="overwrite=True replaces the whole folder: choose one that holds nothing else",
+                )
+
+
+def _resolve(path: str, filesystem: fs.FileSystem | None) -> tuple[fs.FileSystem, str]:
+    if not path:
+        raise UsageError("OUT", "out= is the empty path", hint="pass a folder for the results")
+    try:
+        if filesystem is not None:
+            if not isinstance(filesystem, fs.FileSystem):
+                filesystem = fs.PyFileSystem(fs.FSSpecHandler(filesystem))
+            return filesystem, filesystem.normalize_path(path)
+        if "://" in path or path.startswith("file:"):
+            found, inside = fs.FileSystem.from_uri(path)
+            return found, inside
+        local = fs.LocalFileSystem()
+        return local, local.normalize_path(os.path.abspath(path))  # noqa: PTH100 -- pathlib would follow links
+    except (OSError, ValueError, TypeError, pa.ArrowException) as error:
+        raise UsageError(
+            "OUT", f"no file system can be found for out={path!r}: {error}", hint="pass a path, or filesystem= as well"
+        ) from error

@@ -1,0 +1,113 @@
+"""Sorted runs of several tasks, merged into one sequence in O with bounded memory.
+
+Rows compare by (place in O, task, number of the run, position in the run): a total order, in which rows of one event,
+all written by one task, stay as they were emitted. Each step gives out everything up to a bound that no row still to
+be read comes before::
+
+    bound = min of (last place held, run)  over the open runs that have more to read
+            and   (first place, run)       over the runs that are not open
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from flumina.engine.outputs import SortedRun
+from flumina.engine.pieces import places
+from flumina.order import END, LAST, Ints, Point, argsort
+
+MERGE_ROWS = 2 << 20
+"""How many rows all open runs hold together, were all runs open at once."""
+
+BLOCK_ROWS = 1 << 17
+"""How many rows of a run are read at a time at most."""
+
+Number = tuple[int, int]
+"""Task, and number of the run (the row group) in its file."""
+
+Bound = tuple[Point, Number]
+
+
+class Run:
+    """One sorted run: a row group of a staged file, read in blocks as the merge gets to it."""
+
+    def __init__(self, file: pq.ParquetFile, number: Number, run: SortedRun) -> None:
+        self.first: Bound = (run.first, number)
+        self.number = number
+        self._file, self._unread = file, run.rows
+        self._block: pa.RecordBatch | None = None
+        self._places: tuple[Ints, Ints, Ints]
+        self._blocks: Iterator[pa.RecordBatch]
+
+    def open(self, rows: int) -> None:
+        """Read the first block."""
+        self._blocks = self._file.iter_batches(batch_size=rows, row_groups=[self.number[1]], use_threads=False)
+        self._read()
+
+    @property
+    def ended(self) -> bool:
+        """Whether all rows have been taken."""
+        return self._block is None
+
+    @property
+    def bound(self) -> Bound | None:
+        """The last row held, if there is more to read."""
+        return (self._point(len(self._places[0]) - 1), self.number) if self._unread else None
+
+    def take(self, bound: Bound) -> pa.RecordBatch:
+        """The rows at or before a bound, as far as they are held."""
+        block, (ts, rank, seq) = self._block, self._places
+        assert block is not None
+        count = self._count(bound)
+        if count == len(block):
+            self._read()
+        else:
+            self._block, self._places = block.slice(count), (ts[count:], rank[count:], seq[count:])
+        return block.slice(0, count)
+
+    def _read(self) -> None:
+        self._block = next(self._blocks) if self._unread else None
+        if self._block is not None:
+            self._unread -= len(self._block)
+            self._places = places(self._block)
+
+    def _point(self, index: int) -> Point:
+        ts, rank, seq = self._places
+        return Point(int(ts[index]), int(rank[index]), int(seq[index]))
+
+    def _count(self, bound: Bound) -> int:
+        """How many rows lie at or before the bound: a binary search, each column inside the equal ones before it."""
+        low, high = 0, len(self._places[0])
+        point, number = bound
+        for column, value in zip(self._places, point, strict=True):
+            inside = column[low:high]
+            high = low + int(np.searchsorted(inside, value, "right"))
+            low += int(np.searchsorted(inside, value, "left"))
+        return high if self.number <= number else low
+
+
+def merged(runs: Sequence[Run]) -> Iterator[pa.Table]:
+    """All rows of the runs, in order, in tables of no fixed size."""
+    closed = sorted(runs, key=lambda run: run.first, reverse=True)
+    rows = max(1, min(BLOCK_ROWS, MERGE_ROWS // max(1, len(closed))))
+    opened: list[Run] = []
+    while opened or closed:
+        bound = min((held for run in opened if (held := run.bound) is not None), default=(END, (LAST, LAST)))
+        if closed and closed[-1].first <= bound:
+            bound = closed[-1].first
+            closed[-1].open(rows)
+            opened = sorted([*opened, closed.pop()], key=lambda run: run.number)
+        taken = [piece for run in opened if len(piece := run.take(bound))]
+        opened = [run for run in opened if not run.ended]
+        if taken:
+            yield _sorted(taken)
+
+
+def _sorted(pieces: list[pa.RecordBatch]) -> pa.Table:
+    """Pieces in order of their runs as one table in O; sorting is stable."""
+    table = pa.Table.from_batches(pieces)
+    return table if len(pieces) == 1 else table.take(pa.array(argsort(*places(table))))

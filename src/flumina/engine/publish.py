@@ -1,0 +1,169 @@
+"""How the driver makes the results of a run visible: once, and only those of the attempts that counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from flumina.engine.location import Location, join, telling
+from flumina.engine.merge import Run, merged
+from flumina.engine.outputs import Manifest, Outputs
+from flumina.engine.parquet import ParquetFile
+from flumina.engine.pieces import places
+from flumina.errors import UsageError
+from flumina.order import argsort
+
+FILE_ROWS = 32 << 20
+"""Rows of one file of ordered results."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """One output of a run that has ended: in ``files`` below ``path``, or (without them) in memory."""
+
+    rows: int
+    schema: pa.Schema = field(repr=False)
+    path: str | None = None
+    files: tuple[str, ...] = ()
+    location: Location | None = field(default=None, repr=False)
+    held: pa.Table | None = field(default=None, repr=False)
+
+    def dataset(self) -> ds.Dataset:
+        """The rows as a dataset, for reading parts of them."""
+        if self.location is None:
+            return ds.dataset(self.held)
+        with telling("read", str(self.path)):
+            return ds.dataset(
+                list(self.files), schema=self.schema, format="parquet", filesystem=self.location.filesystem
+            )
+
+    def table(self) -> pa.Table:
+        """All rows in memory."""
+        if self.held is not None:
+            return self.held
+        with telling("read", str(self.path)):
+            return self.dataset().to_table()
+
+
+def publish(outputs: Outputs, manifests: Sequence[Manifest]) -> dict[str, Result]:
+    """Make visible what these attempts wrote, one for each task, and delete what all others did; refused a second time.
+
+    Ordered files are merged here, in the driver, from the sorted runs of the tasks, with bounded memory. Ordered inline
+    results are sorted in memory.
+    """
+    ordered = sorted(manifests, key=lambda manifest: manifest.task)
+    _check(outputs, ordered)
+    rows = {name: sum(manifest.rows[name] for manifest in ordered) for name in outputs.schemas}
+    location = outputs.location
+    if location is None:
+        tables = {name: _inline(outputs, name, ordered) for name in outputs.schemas}
+        return {name: Result(rows[name], table.schema, held=table) for name, table in tables.items()}
+    location.check_unpublished()
+    files: dict[str, dict[str, str]] = {}
+    for name in outputs.schemas:
+        staged = _merge(outputs, location, name, ordered) if outputs.ordered else _files(location, name, ordered)
+        staged = staged or _empty(outputs, location, name)
+        folder = outputs.folder(name)
+        files[name] = {f"{folder}part-{n:05d}-{outputs.run}.parquet": path for n, path in enumerate(staged)}
+    location.commit(dict(chain.from_iterable(named.items() for named in files.values())))
+    return {
+        name: Result(
+            rows[name],
+            outputs.final(name),
+            join(location.path, outputs.folder(name).rstrip("/")).rstrip("/"),
+            tuple(join(location.path, file) for file in named),
+            location,
+        )
+        for name, named in files.items()
+    }
+
+
+def _check(outputs: Outputs, manifests: Sequence[Manifest]) -> None:
+    """One manifest for each task, of this run."""
+    for manifest in manifests:
+        if manifest.run != outputs.run:
+            raise UsageError("MANIFESTS", f"a manifest of run {manifest.run} was given to run {outputs.run}")
+    tasks = [manifest.task for manifest in manifests]
+    if tasks != list(range(len(tasks))):
+        raise UsageError("MANIFESTS", f"each task has one manifest, got those of the tasks {tasks}")
+
+
+def _inline(outputs: Outputs, name: str, manifests: Sequence[Manifest]) -> pa.Table:
+    final = outputs.final(name)
+    tables = [pa.ipc.open_stream(m.inline[name]).read_all() for m in manifests if name in m.inline]
+    if not tables:
+        return final.empty_table()
+    table = pa.concat_tables(tables)
+    if outputs.ordered:
+        table = _encoded(outputs, name, table.take(pa.array(argsort(*places(table)))))
+    return table.cast(final)
+
+
+def _files(location: Location, name: str, manifests: Sequence[Manifest]) -> list[str]:
+    files = [manifest.files[name] for manifest in manifests if name in manifest.files]
+    for file in files:
+        location.check_staged(file.path, file.size)
+    return [file.path for file in files]
+
+
+def _empty(outputs: Outputs, location: Location, name: str) -> list[str]:
+    """A file without rows, which still says what the columns are."""
+    final = outputs.final(name)
+    file = ParquetFile(
+        location.filesystem, join(location.staging, f"{name}.parquet"), final, final, outputs.compression
+    )
+    file.write(final.empty_table())
+    file.close()
+    return [file.path]
+
+
+def _merge(outputs: Outputs, location: Location, name: str, manifests: Sequence[Manifest]) -> list[str]:
+    runs: list[Run] = []
+    _files(location, name, manifests)
+    for manifest in manifests:
+        if name in manifest.files:
+            staged = manifest.files[name]
+            with telling("read", staged.path):
+                source = location.filesystem.open_input_file(staged.path)
+                file = pq.ParquetFile(source, buffer_size=1 << 18)
+            runs += [Run(file, (manifest.task, n), run) for n, run in enumerate(staged.runs)]
+    final = outputs.final(name)
+    written: list[ParquetFile] = []
+    with telling("merge results in", location.staging):
+        for table in _groups(merged(runs), outputs.group_rows):
+            if not written or written[-1].rows >= FILE_ROWS:
+                if written:
+                    written[-1].close()
+                path = join(location.staging, f"{name}-{len(written):05d}.parquet")
+                written.append(
+                    ParquetFile(location.filesystem, path, outputs.encoded(name), final, outputs.compression)
+                )
+            written[-1].write(_encoded(outputs, name, table))
+        if written:
+            written[-1].close()
+    return [file.path for file in written]
+
+
+def _groups(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
+    """The same rows in tables of the size of row groups."""
+    waiting: list[pa.Table] = []
+    for table in tables:
+        waiting.append(table)
+        if sum(map(len, waiting)) >= rows:
+            yield pa.concat_tables(waiting)
+            waiting = []
+    if waiting:
+        yield pa.concat_tables(waiting)
+
+
+def _encoded(outputs: Outputs, name: str, table: pa.Table) -> pa.Table:
+    """A staged table in O as it is written: without places, with the names of streams."""
+    ranks = table.column(table.num_columns - 2).to_numpy().astype(np.int32)
+    streams = pa.DictionaryArray.from_arrays(pa.array(ranks), outputs.stream_names)
+    return pa.Table.from_arrays([*table.columns[:-2], streams], schema=outputs.encoded(name))

@@ -1,0 +1,192 @@
+"""How an attempt of a task writes its outputs.
+
+The task's loop hands over what its workers emitted and goes on; a thread writes whole row groups, outside of Python's
+lock. Memory is bounded: a few pieces for each output, then :meth:`Sink.write` waits for the thread.
+"""
+
+from __future__ import annotations
+
+import queue
+import re
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+import pyarrow as pa
+
+from flumina.emit import Chunk, Row
+from flumina.engine.outputs import Manifest, Outputs, SortedRun, StagedFile
+from flumina.engine.parquet import ParquetFile
+from flumina.engine.pieces import ROWS_AT_ONCE, Pieces, in_order
+from flumina.errors import OutputError, UsageError
+
+WAITING = 1
+"""How many pieces may wait for the thread, besides the one that it writes and those being collected."""
+
+_POLL = 0.2
+_ATTEMPT = re.compile(r"[\w.-]+", re.ASCII)
+
+
+class Sink:
+    """Takes the outputs of one attempt of a task; ``attempt`` differs from that of every other try of this task.
+
+    Exactly one of :meth:`close` and :meth:`abandon` ends it; after an error, :meth:`abandon`. ``waited`` is how many
+    seconds :meth:`write` has stood still because files were not written fast enough.
+    """
+
+    def __init__(self, outputs: Outputs, task: int, attempt: str) -> None:
+        if not _ATTEMPT.fullmatch(attempt):
+            raise UsageError("ATTEMPT_ID", f"the id of an attempt is a part of file names, got {attempt!r}")
+        self.waited = 0.0
+        self._outputs, self._task, self._attempt = outputs, task, attempt
+        self._pieces = {name: Pieces(outputs, name) for name in outputs.schemas}
+        self._rows = dict.fromkeys(outputs.schemas, 0)
+        self._inline: dict[str, list[pa.Table]] = {name: [] for name in outputs.schemas}
+        self._room = outputs.inline_limit
+        self._thread = None if outputs.location is None else _Writer(outputs, task, attempt)
+
+    @property
+    def rows(self) -> int:
+        """How many rows have come in so far, of all outputs."""
+        return sum(self._rows.values()) + sum(p.rows + len(p.single) for p in self._pieces.values())
+
+    def write(self, items: Sequence[Row | Chunk]) -> None:
+        """Take over what workers emitted; cheap, but for waiting where the files are behind."""
+        for item in items:
+            pieces = self._pieces[item.output]
+            if isinstance(item, Row):
+                pieces.single.append(item)
+                if len(pieces.single) < ROWS_AT_ONCE:
+                    continue
+                pieces.convert_rows()
+            else:
+                pieces.add_chunk(item)
+            if pieces.full:
+                self._hand_on(item.output)
+            elif self._thread is None and pieces.size > self._room:
+                raise self._too_much()
+
+    def close(self) -> Manifest:
+        """Write what is left, and say what there is."""
+        for name, pieces in self._pieces.items():
+            pieces.convert_rows()
+            if pieces.rows:
+                self._hand_on(name)
+        files = {} if self._thread is None else self._thread.finish()
+        inline = {name: _ipc(tables) for name, tables in self._inline.items() if tables}
+        return Manifest(self._outputs.run, self._task, self._attempt, self._rows, files, inline)
+
+    def abandon(self) -> None:
+        """Stop, and delete what this attempt has staged; never fails."""
+        if self._thread is not None:
+            self._thread.stop()
+        self._pieces, self._inline = {}, {}
+
+    def _hand_on(self, name: str) -> None:
+        table = self._pieces[name].take()
+        self._rows[name] += len(table)
+        if self._thread is not None:
+            self.waited += self._thread.put(name, table)
+            return
+        self._room -= table.nbytes
+        if self._room < 0:
+            raise self._too_much()
+        self._inline[name].append(table)
+
+    def _too_much(self) -> OutputError:
+        return OutputError(
+            "TOO_MUCH_OUTPUT",
+            f"task {self._task} has more than {self._outputs.inline_limit:,} bytes of outputs to send back",
+            hint="pass out=PATH, so that outputs are written to files",
+        )
+
+
+class _Writer(threading.Thread):
+    """Writes the files of one attempt: one for each output that has rows."""
+
+    def __init__(self, outputs: Outputs, task: int, attempt: str) -> None:
+        super().__init__(name=f"flumina-outputs-{task}", daemon=True)
+        assert outputs.location is not None
+        self._outputs, self._location = outputs, outputs.location
+        self._folder = self._location.task_folder(task, attempt)
+        self._files: dict[str, ParquetFile] = {}
+        self._runs: dict[str, list[SortedRun]] = {name: [] for name in outputs.schemas}
+        self._queue: queue.Queue[tuple[str, pa.Table] | None] = queue.Queue(WAITING)
+        self._stopped = threading.Event()
+        self._error: BaseException | None = None
+        self.start()
+
+    def put(self, name: str, table: pa.Table) -> float:
+        """Hand over a piece; gives back for how long this had to wait."""
+        return self._send((name, table))
+
+    def finish(self) -> dict[str, StagedFile]:
+        """Wait until everything is written."""
+        self._send(None)
+        self.join()
+        self._check()
+        return {
+            name: StagedFile(file.path, file.rows, file.size, tuple(self._runs[name]))
+            for name, file in self._files.items()
+        }
+
+    def stop(self) -> None:
+        """End without finishing, and delete the files; a file system that does not answer is not waited for."""
+        self._stopped.set()
+        with suppress(queue.Full):
+            self._queue.put_nowait(None)
+        self.join(timeout=10)
+        self._location.remove(self._folder)
+
+    def _send(self, item: tuple[str, pa.Table] | None) -> float:
+        begin = time.monotonic()
+        while True:
+            self._check()
+            with suppress(queue.Full):
+                self._queue.put(item, timeout=_POLL)
+                return time.monotonic() - begin
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def run(self) -> None:
+        """The thread: write until there is no more."""
+        try:
+            while not self._stopped.is_set():
+                item = self._queue.get()
+                if item is None:
+                    break
+                self._write(*item)
+                del item
+            if not self._stopped.is_set():
+                for file in self._files.values():
+                    file.close()
+                return
+        except BaseException as error:  # noqa: BLE001 -- told to the task's loop, at its next call
+            self._error = error
+        for file in self._files.values():
+            file.abandon()
+
+    def _write(self, name: str, table: pa.Table) -> None:
+        file = self._files.get(name)
+        if file is None:
+            staged = self._outputs.staged(name)
+            read = staged if self._outputs.ordered else self._outputs.final(name)
+            path = f"{self._folder}/{name}.parquet"
+            file = ParquetFile(self._location.filesystem, path, staged, read, self._outputs.compression)
+            self._files[name] = file
+        if self._outputs.ordered:
+            table, run = in_order(table)
+            self._runs[name].append(run)
+        file.write(table)
+
+
+def _ipc(tables: list[pa.Table]) -> bytes:
+    table = pa.concat_tables(tables)
+    buffer = pa.BufferOutputStream()
+    with pa.ipc.new_stream(buffer, table.schema) as stream:
+        stream.write_table(table)
+    result: bytes = buffer.getvalue().to_pybytes()
+    return result
