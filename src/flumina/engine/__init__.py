@@ -1,0 +1,1 @@
+"""What the engines share: how tasks find each other and talk. No Spark in here."""
