@@ -152,7 +152,7 @@ class Channel:
 
         That the peer is gone is not told here but by ``take``, after everything it sent before.
         """
-        sizes = [_size(buffer) for buffer in buffers]
+        sizes = [buffer.nbytes if isinstance(buffer, memoryview) else len(buffer) for buffer in buffers]
         total = sum(sizes)
         if total > self.limit or len(sizes) > MOST_BUFFERS:
             raise FrameError(
@@ -162,8 +162,20 @@ class Channel:
             )
         if self.lost:
             return
-        head = struct.pack(f"!IQ{len(sizes)}Q", len(sizes), total, *sizes)
-        for chunk in _chunks(head, buffers, sizes) if total >= SMALL else (b"".join((head, *buffers)),):
+        count = len(sizes)
+        head = _ONE.pack(1, total, total) if count == 1 else struct.pack(f"!IQ{count}Q", count, total, *sizes)
+        chunks: Iterable[Buffer]
+        if total < SMALL:
+            whole = b"".join((head, *buffers))
+            if not self._queue and not self._tls:  # most frames go this way, at once
+                with suppress(OSError):  # flush() will meet it again
+                    whole = whole[self._socket.send(whole) :]
+                if not whole:
+                    return
+            chunks = (whole,)
+        else:
+            chunks = _chunks(head, buffers, sizes)
+        for chunk in chunks:
             self._queue.append(memoryview(chunk))
             self.pending += len(chunk)
         self.flush()
@@ -218,13 +230,15 @@ class Channel:
             else:
                 self._filled += got
             self._parse(frames)
-            if got < len(target) and not self._tls:
+            if got < target.nbytes and not self._tls:
                 break  # the socket had no more
         return frames
 
     def _target(self) -> memoryview:
         """Where to read to: straight into a large buffer that is being filled, or into the inbox."""
         part = self._part
+        if part is None and not self._end:
+            return self._view
         if part is not None and len(part) - self._filled >= INBOX:
             return memoryview(part)[self._filled :]
         if self._start and self._end > INBOX // 2:
@@ -235,32 +249,33 @@ class Channel:
 
     def _parse(self, frames: list[Frame]) -> None:
         """Cut frames out of the inbox, until it has none that is complete."""
+        inbox, end = self._inbox, self._end
         while True:
             if self._part is not None:
                 if not self._fill(frames):
                     break
                 continue
-            have = self._end - self._start
-            if have < _HEAD.size:
+            start = self._start
+            if end - start < _HEAD.size:
                 break
-            count, total = _HEAD.unpack_from(self._inbox, self._start)
+            count, total = _HEAD.unpack_from(inbox, start)
             if not count or count > MOST_BUFFERS or total > self.limit:
                 raise self._broken(f"a frame of {count} buffers and {total} bytes")
-            body = self._start + _HEAD.size + 8 * count
-            if body + total - self._start > INBOX:
-                self._start += _HEAD.size
+            body = start + _HEAD.size + 8 * count
+            stop = body + total
+            if stop - start > INBOX:
+                self._start = start + _HEAD.size
                 self._count, self._total = count, total
                 self._part, self._filled = bytearray(8 * count), 0
                 continue
-            if body + total > self._end:
+            if stop > end:
                 break
-            lengths = self._table(count, total, self._inbox, self._start + _HEAD.size)
             frame = []
-            for length in lengths:
-                frame.append(self._inbox[body : body + length])
+            for length in self._table(count, total, inbox, start + _HEAD.size):
+                frame.append(inbox[body : body + length])
                 body += length
             frames.append(frame)
-            self._start = body
+            self._start = stop
         if self._start == self._end:
             self._start = self._end = 0
 
@@ -299,10 +314,6 @@ class Channel:
         self.lost = True
         self.close()
         return FrameError("FRAME", f"{self.name} sent {what}; at most {self.limit} bytes are taken")
-
-
-def _size(buffer: Buffer) -> int:
-    return buffer.nbytes if isinstance(buffer, memoryview) else len(buffer)
 
 
 def _chunks(head: bytes, buffers: Sequence[Buffer], sizes: Sequence[int]) -> Iterable[Buffer]:
