@@ -11,7 +11,14 @@
     ├── UserCodeError       the user's own function raised: which one, where, on which event
     ├── LawError            a program breaks a law of consistency; carries the counterexample
     ├── PlanError           a plan is not valid for a program (all violations), or a plan file can't be read
-    └── UsageError          a call that cannot be meant: wrong argument, unknown name
+    ├── UsageError          a call that cannot be meant: wrong argument, unknown name
+    ├── HandshakeError      no connection to a process of the run: nobody there in time, or one with another secret
+    ├── PeerLostError       the other end of a connection went away
+    ├── FrameError          a message larger than a connection takes, or bytes that are no message
+    ├── GangError           the tasks of a run did not all come together in time: which ones are missing
+    ├── TaskLostError       the process of a task ended before its work did: task, process and machine are named
+    ├── TaskFailedError     a task raised an error that could not be carried here; its text and traceback could
+    └── CalledOffError      a task was told that its run is over or was begun anew
 
 An error has a *condition* (a stable upper-case name to match on), a message that says what and where,
 and a hint that says what to do.
@@ -77,6 +84,50 @@ class OutputError(FluminaError):
 
 class UsageError(FluminaError):
     """A call that cannot be meant."""
+
+
+class HandshakeError(FluminaError):
+    """There is no way to a process that holds the secret of this run."""
+
+
+class PeerLostError(FluminaError):
+    """The other end of a connection went away."""
+
+
+class FrameError(FluminaError):
+    """Bytes that a connection does not take; it is closed before there is memory for them."""
+
+
+class GangError(FluminaError):
+    """Tasks that have to run together did not come together; ``missing`` has their numbers."""
+
+    def __init__(self, message: str, *, missing: Sequence[int] = (), hint: str | None = None) -> None:
+        self.missing = tuple(missing)
+        super().__init__("GANG", message, hint=hint)
+
+
+class TaskLostError(FluminaError):
+    """The process of a task ended before its work did."""
+
+    def __init__(self, task: int, *, pid: int, host: str) -> None:
+        self.task, self.pid, self.host = task, pid, host
+        super().__init__(
+            "TASK_LOST",
+            f"task {task} was lost: process {pid} on {host} ended before its work did",
+            hint="it was killed, perhaps for its memory, or crashed: its log or the system's may say why",
+        )
+
+
+class TaskFailedError(FluminaError):
+    """An error in a task that could not be carried to the driver, as text."""
+
+
+class CalledOffError(FluminaError):
+    """A task was told by the driver to end; ``reason`` says why."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__("CALLED_OFF", f"the run was called off: {reason}")
 
 
 class InputError(FluminaError):
