@@ -123,10 +123,10 @@ class TaskFailedError(FluminaError):
 
 
 class CalledOffError(FluminaError):
-    """A task was told by the driver to end; ``reason`` says why."""
+    """A task was told by the driver to end; ``reason`` says why, ``over`` whether trying again makes no sense."""
 
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
+    def __init__(self, reason: str, *, over: bool = False) -> None:
+        self.reason, self.over = reason, over
         super().__init__("CALLED_OFF", f"the run was called off: {reason}")
 
 

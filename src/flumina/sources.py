@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,7 @@ CHUNK_ROWS = 131_072
 _SMALL = CHUNK_ROWS // 8
 
 
+@runtime_checkable
 class Source(Protocol):
     """The rows of one stream, in parts."""
 

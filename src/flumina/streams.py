@@ -101,6 +101,8 @@ class Stream:
             return self.data.source(self.name)
         if isinstance(self.data, Generated):
             return self.data.source(convert, self.ts)
+        if isinstance(self.data, Source):
+            return self.data
         return Tables(convert.tables(self.data))
 
     def parts(self) -> list[pa.Table]:

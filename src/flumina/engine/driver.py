@@ -16,7 +16,10 @@ from flumina.definition import Definition
 from flumina.emit import ONLY_OUTPUT
 from flumina.engine.job import Card, Job, Settings, TaskReport, TaskStats
 from flumina.engine.layout import lay_out
-from flumina.engine.outputs import Outputs, Published
+from flumina.engine.location import Location
+from flumina.engine.outputs import Outputs
+from flumina.engine.publish import Result
+from flumina.engine.publish import publish as publish_outputs
 from flumina.errors import UsageError
 from flumina.plan.optimise import Optimiser, make_plan
 from flumina.plan.routing import Router
@@ -76,16 +79,12 @@ def make_job(
     """All that the tasks need; the place for the outputs is checked now rather than at the end."""
     definition = define(program)
     check_streams(definition, streams)
-    outputs = Outputs(
-        schemas=definition.outputs,
-        ts_type=ts_type,
-        streams=tuple(stream.name for stream in streams),
-        ordered=wishes.order,
-        path=None if wishes.out is None else str(wishes.out),
-        filesystem=wishes.filesystem,
-        overwrite=wishes.overwrite,
-        run=uuid.uuid4().hex[:12],
-    )
+    run = uuid.uuid4().hex[:12]
+    location = None
+    if wishes.out is not None:
+        location = Location.of(str(wishes.out), run, filesystem=wishes.filesystem, overwrite=wishes.overwrite)
+    names = tuple(stream.name for stream in streams)
+    outputs = Outputs(definition.outputs, ts_type, names, run, location, wishes.order)
     outputs.prepare()
     settings = replace(wishes.settings, options=replace(wishes.settings.options, final=wishes.state))
     layout = lay_out(plan, Router(plan, definition), given, tasks)
@@ -156,19 +155,19 @@ class RunStats:
 class Tables(Mapping[str, pa.Table]):
     """The outputs of a run as Arrow tables, read when they are asked for."""
 
-    def __init__(self, published: Published) -> None:
+    def __init__(self, published: Mapping[str, Result]) -> None:
         self._published = published
 
     def __getitem__(self, name: str) -> pa.Table:
-        if name not in self._published.outputs:
+        if name not in self._published:
             raise UsageError("NO_OUTPUT", f"no output is called {name!r}; there are {list(self)}")
-        return self._published.outputs[name].table()
+        return self._published[name].table()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._published.outputs)
+        return iter(self._published)
 
     def __len__(self) -> int:
-        return len(self._published.outputs)
+        return len(self._published)
 
 
 @dataclass(frozen=True)
@@ -192,6 +191,6 @@ class RunResult:
         return self.outputs[ONLY_OUTPUT]
 
 
-def publish(job: Job, reports: Mapping[int, TaskReport]) -> Published:
+def publish(job: Job, reports: Mapping[int, TaskReport]) -> dict[str, Result]:
     """Make the outputs of the run visible, all at once."""
-    return job.outputs.publish([report.manifest for _, report in sorted(reports.items())])
+    return publish_outputs(job.outputs, [report.manifest for _, report in sorted(reports.items())])

@@ -11,6 +11,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 from flumina.engine.arrivals import Arrival
 from flumina.order import END, START, Point
@@ -31,13 +32,20 @@ class Delivery:
     events: int
 
 
+class Read(Protocol):
+    """How a part is read."""
+
+    def __call__(self, *, stop: threading.Event) -> Iterator[Arrival]:
+        """All that arrives, until ``stop`` is set."""
+
+
 class Feed:
     """One part, read in this task."""
 
     def __init__(
         self,
         part: PartId,
-        arrivals: Callable[[threading.Event], Iterator[Arrival]],
+        arrivals: Read,
         router: Router,
         window: int,
         wake: Callable[[], None],
@@ -104,9 +112,9 @@ class Feed:
 
     # -- the thread -------------------------------------------------------------------------------------------
 
-    def _read(self, arrivals: Callable[[threading.Event], Iterator[Arrival]]) -> None:
+    def _read(self, arrivals: Read) -> None:
         try:
-            for arrival in arrivals(self._stop):
+            for arrival in arrivals(stop=self._stop):
                 if not self._put(self._routed(arrival)):
                     return
         except BaseException as error:  # noqa: BLE001 -- raised again where the task can report it

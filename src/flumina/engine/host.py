@@ -6,20 +6,20 @@ import os
 import socket
 import threading
 import time
-import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 from flumina.definition import Definition
 from flumina.engine import pickling
-from flumina.engine.arrivals import Arrival, arrivals
+from flumina.engine.arrivals import arrivals
 from flumina.engine.feed import Feed
 from flumina.engine.job import Job, TaskReport
-from flumina.engine.rendezvous import Member, Registration
+from flumina.engine.member import Member, Registration
+from flumina.engine.sink import Sink
 from flumina.engine.task import Task
 from flumina.engine.transport import Address, Channel, Listener, Secret, connect
-from flumina.errors import CalledOffError, FluminaError, GangError, InternalError, PeerLostError
+from flumina.errors import CalledOffError, GangError, HandshakeError, PeerLostError
 from flumina.plan.routing import Router
 from flumina.program import define
 
@@ -45,34 +45,29 @@ def host(invitation: Invitation, number: int, attempt: str, data: Data) -> bool:
     help. What is wrong with the machines is raised, so that whoever started the task can start it again.
     """
     peers = _Peers()
-    with Listener(invitation.bind, invitation.secret, peers.arrived) as listener:
+    listener = Listener(invitation.bind, invitation.secret, peers.arrived)
+    member = None
+    try:
         registration = Registration(number, attempt, listener.address, os.getpid(), socket.gethostname())
+        member = Member.join(invitation.rendezvous, invitation.secret, registration, within=invitation.patience)
         try:
-            member = Member.join(invitation.rendezvous, invitation.secret, registration, within=invitation.patience)
-        except CalledOffError as called_off:
-            return _ended(called_off)
-        with member:
-            try:
-                report = _run(invitation, number, member, peers, data)
-            except CalledOffError as called_off:
-                return _ended(called_off)
-            except (PeerLostError, GangError):
-                raise
-            except FluminaError as error:
-                member.fail(error)
-                return False
-            except Exception as error:  # noqa: BLE001 -- a mistake of ours; the driver tells the user
-                text = f"task {number} ended with {type(error).__name__}: {error}"
-                member.fail(InternalError("INTERNAL", f"{text}\n{traceback.format_exc()}"))
-                return False
-            member.done(report)
-            return True
-
-
-def _ended(called_off: CalledOffError) -> bool:
-    if called_off.over:
+            report = _run(invitation, number, member, peers, data)
+        except (CalledOffError, PeerLostError, HandshakeError, GangError):
+            raise
+        except Exception as error:  # noqa: BLE001 -- the driver tells the user
+            member.fail(error)
+            return False
+        member.done(report)
+    except CalledOffError as called_off:
+        if not called_off.over:
+            raise
         return False
-    raise called_off
+    finally:
+        listener.close()
+        peers.close()
+        if member is not None:
+            member.close()
+    return True
 
 
 class _Peers:
@@ -81,13 +76,24 @@ class _Peers:
     def __init__(self) -> None:
         self.channels: dict[tuple[int, int], Channel] = {}
         self.changed = threading.Condition()
+        self.closed = False
 
     def arrived(self, hello: object, channel: Channel) -> None:
         """Another task has been let in; it says in which generation of the gang it is, and which task."""
         assert isinstance(hello, tuple)
         with self.changed:
+            if self.closed:
+                channel.close()
+                return
             self.channels[hello] = channel
             self.changed.notify_all()
+
+    def close(self) -> None:
+        """Close what is left."""
+        with self.changed:
+            self.closed = True
+            for channel in self.channels.values():
+                channel.close()
 
     def expect(self, generation: int, task: int, deadline: float, member: Member) -> Channel:
         """The connection of one task, once it has come."""
@@ -105,19 +111,19 @@ def _run(invitation: Invitation, number: int, member: Member, peers: _Peers, dat
     definition = define(job.program)
     deadline = time.monotonic() + invitation.patience
     channels: dict[int, Channel] = {}
-    sink = job.outputs.open(number, f"{member.generation}-{number}")
+    sink = Sink(job.outputs, number, f"{member.generation}-{number}")
     try:
         for peer in job.layout.peers(number):
             if peer < number:
                 hello = (member.generation, number)
                 left = max(0.1, deadline - time.monotonic())
-                channels[peer] = connect(member.roster[peer], invitation.secret, hello, within=left)
+                channels[peer] = connect(member.roster.addresses[peer], invitation.secret, hello, within=left)
             else:
                 channels[peer] = peers.expect(member.generation, peer, deadline, member)
         for channel in channels.values():
             channel.unblock()
         task = Task(job, definition, number, member, channels, sink)
-        stats = task.run(list(_feeds(job, definition, number, data, task, member.started)))
+        stats = task.run(list(_feeds(job, definition, number, data, task, member.roster.started)))
         manifest = sink.close()
     except BaseException:
         sink.abandon()
@@ -136,7 +142,7 @@ def _feeds(
         if home == number:
             rank = list(job.names).index(part[0])
             stream = job.cards[rank].bind(definition, data[part[0]])
-            read: Callable[[threading.Event], Iterator[Arrival]] = partial(
-                arrivals, stream, rank, part[1], job.names, started=started, chunk_rows=job.settings.chunk_rows
+            read = partial(
+                arrivals, stream, rank, part[1], job.names, started=lambda: started, chunk_rows=job.settings.chunk_rows
             )
             yield Feed(part, read, router, job.settings.window, task.wake)

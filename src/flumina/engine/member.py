@@ -33,13 +33,16 @@ class Roster:
 
     generation: int
     addresses: Mapping[int, Address]
+    started: float = 0.0
+    """When that was, as ``time.time()`` counts: the start of the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class CalledOff:
-    """The run is over for the receiver."""
+    """The run is over for the receiver: for good, or until it is tried again."""
 
     reason: str
+    over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +151,7 @@ class Member:
         for frame in self._channel.take():
             message = loads(frame)
             if isinstance(message, CalledOff):
-                raise CalledOffError(message.reason)
+                raise CalledOffError(message.reason, over=message.over)
             if isinstance(message, Roster):
                 self.roster = message
 

@@ -187,7 +187,8 @@ class Rendezvous:
         if len(self._gang) == self._tasks:
             self._generation += 1
             self._running = True
-            roster = Roster(self._generation, {task: s.registration.address for task, s in sorted(self._gang.items())})
+            addresses = {task: s.registration.address for task, s in sorted(self._gang.items())}
+            roster = Roster(self._generation, addresses, time.time())
             for member in self._gang.values():
                 member.generation = self._generation
                 self._tell(member, roster)
@@ -275,7 +276,7 @@ class Rendezvous:
             return  # it was done, and has left
         seat.leaves_by = time.monotonic() + GRACE
         self._leaving.add(seat)
-        self._tell(seat, CalledOff(reason))
+        self._tell(seat, CalledOff(reason, over=self._over.is_set()))
 
     def _tell(self, seat: _Seat, message: object) -> None:
         seat.channel.put(dumps(message))

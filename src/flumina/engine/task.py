@@ -18,9 +18,9 @@ from flumina.emit import Chunk, Row
 from flumina.engine.codec import Codec, Letter
 from flumina.engine.feed import Feed
 from flumina.engine.job import Job, TaskStats
-from flumina.engine.outputs import Sink
-from flumina.engine.rendezvous import Member
-from flumina.engine.transport import Channel
+from flumina.engine.member import Member
+from flumina.engine.sink import Sink
+from flumina.engine.channel import Channel
 from flumina.errors import FluminaError, PeerLostError
 from flumina.order import Point
 from flumina.runtime.build import workers as build
@@ -279,7 +279,7 @@ class Task:
 
     def time_outputs(self, items: Iterable[Row | Chunk]) -> None:
         """Record how long after its event was due each output came."""
-        now = time.time() - self.member.started
+        now = time.time() - self.member.roster.started
         for item in items:
             if isinstance(item, Row):
                 self.latency[bucket_of(now - item.event.ts / 1e6)] += 1

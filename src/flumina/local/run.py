@@ -6,22 +6,21 @@ import os
 import pickle
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from flumina.engine import pickling
 from flumina.engine.driver import RunResult, RunStats, Tables, Wishes, choose_plan, make_job, publish
 from flumina.engine.host import Invitation
+from flumina.engine.inputs import data_of, is_paced, timestamp_type
 from flumina.engine.job import Job, Settings, TaskReport
 from flumina.engine.progress import ProgressLine
 from flumina.engine.rendezvous import Rendezvous
 from flumina.engine.transport import Secret
-from flumina.errors import FluminaError, OutputError
 from flumina.local.pool import POOL
 from flumina.plan.optimise import Optimiser
 from flumina.plan.rates import estimate
 from flumina.plan.tree import Plan
 from flumina.program import AnyProgram, define
-from flumina.sources import is_paced, timestamp_type
 from flumina.spec import check_streams
 from flumina.streams import Stream
 
@@ -91,6 +90,6 @@ def _execute(job: Job, streams: Sequence[Stream], line: ProgressLine, *, tls: bo
             for number, process in enumerate(processes):
                 data = data_of(job, streams, number)
                 process.give(pickle.dumps((invitation, number, "local", data), protocol=5))
-            return rendezvous.wait()
+            return cast("dict[int, TaskReport]", rendezvous.wait())
     finally:
         line.close()
