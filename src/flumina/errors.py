@@ -18,6 +18,7 @@
     ├── GangError           the tasks of a run did not all come together in time: which ones are missing
     ├── TaskLostError       the process of a task ended before its work did: task, process and machine are named
     ├── TaskFailedError     a task raised an error that could not be carried here; its text and traceback could
+    ├── ClusterError        Spark could not run the tasks: what it said, and where to look
     └── CalledOffError      a task was told that its run is over or was begun anew
 
 An error has a *condition* (a stable upper-case name to match on), a message that says what and where,
@@ -120,6 +121,10 @@ class TaskLostError(FluminaError):
 
 class TaskFailedError(FluminaError):
     """An error in a task that could not be carried to the driver, as text."""
+
+
+class ClusterError(FluminaError):
+    """The cluster could not run the tasks of a run."""
 
 
 class CalledOffError(FluminaError):

@@ -64,6 +64,17 @@ class Brought:
         """The rows as they come."""
         return self.batches
 
+    def sample(self, part: int, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+        """Nothing: they can be read once."""
+        raise NotImplementedError
+
+    def bounds(self, part: int, column: str) -> None:
+        """Nobody has looked."""
+
+    def read(self, part: int) -> pa.Table:
+        """All rows."""
+        return pa.Table.from_batches(list(self.batches))
+
 
 class Shared:
     """Rows of several streams in one sequence, in O; each stream is read by a thread of its own.

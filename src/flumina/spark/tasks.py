@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 from pyspark import BarrierTaskContext
+from pyspark.sql import DataFrame, SparkSession
 
 from flumina.engine.host import Invitation, host
 from flumina.spark.frames import Frame
@@ -16,27 +18,32 @@ REPORT_DDL = "task int, finished boolean"
 """What a task leaves in the shuffle that ends the stage: outputs and statistics go another way."""
 
 
+def handed_out(spark: SparkSession, data: Sequence[Mapping[str, object]]) -> DataFrame:
+    """One partition for each task, with what it reads itself: nobody is sent what others read."""
+    rows = [(pickle.dumps(of_task, protocol=5),) for of_task in data]
+    return spark.sparkContext.parallelize(rows, len(rows)).toDF("data binary")
+
+
 def task(
-    invitation: Invitation, payload: Mapping[int, Mapping[str, object]], frame: Frame | None, *, local: bool
+    invitation: Invitation, data: Sequence[Mapping[str, object]] | None, frame: Frame | None, *, local: bool
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function for ``mapInArrow``: hosts the task whose number is that of the partition.
 
-    ``payload`` has for each task what it reads itself; ``frame`` says how to read what Spark brings.
+    ``frame`` says how to read what Spark brings, and ``data`` what else each task reads; without them, Spark brings
+    what :func:`handed_out` has made.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = BarrierTaskContext.get()
         number = context.partitionId()
-        data = dict(payload.get(number, {}))
-        if frame is not None:
-            data |= frame.sources(number, batches)
+        if frame is None or data is None:
+            mine = next(pickle.loads(value.as_py()) for batch in batches for value in batch.column(0))  # noqa: S301
+        else:
+            mine = {**data[number], **frame.sources(number, batches)}
         here = Invitation(
             invitation.job, invitation.rendezvous, invitation.secret, _address(context, local=local), invitation.patience
         )
-        finished = host(here, number, f"{context.stageId()}.{context.taskAttemptId()}", data)
-        if frame is None:
-            for _ in batches:  # the row that made Spark start this task
-                pass
+        finished = host(here, number, f"{context.stageId()}.{context.taskAttemptId()}", mine)
         yield pa.record_batch([pa.array([number], pa.int32()), pa.array([finished])], schema=REPORT)
 
     return run

@@ -1,0 +1,88 @@
+"""The Spark job of a run: a gang of tasks, and a shuffle behind it so that Spark tries the gang again if it dies."""
+
+from __future__ import annotations
+
+import uuid
+from types import TracebackType
+from typing import Any, Self
+
+from py4j.protocol import Py4JError
+from pyspark import InheritableThread
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from flumina.engine.rendezvous import Rendezvous
+from flumina.errors import ClusterError
+from flumina.spark.session import Cluster
+
+_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
+BATCH_ROWS = 65_536
+"""Rows that Spark hands to Python at a time; its default of 10,000 costs more than it saves."""
+
+
+class Gang:
+    """A job in a thread of its own; its failure ends the run at the rendezvous.
+
+    A barrier stage is tried again by Spark only if a shuffle follows it. What the tasks have to say goes through the
+    rendezvous, so that all that is shuffled is a number a task.
+    """
+
+    def __init__(self, cluster: Cluster, tasks: DataFrame, name: str, rendezvous: Rendezvous) -> None:
+        self.cluster, self.tasks, self.name, self.rendezvous = cluster, tasks, name, rendezvous
+        self.context = cluster.spark.sparkContext
+        self.group = f"flumina-{uuid.uuid4().hex[:12]}"
+        self.thread = InheritableThread(target=self._work, name=self.group, daemon=True, session=cluster.spark)
+        self.before = cluster.spark.conf.get(_BATCH)
+
+    def __enter__(self) -> Self:
+        self.cluster.spark.conf.set(_BATCH, BATCH_ROWS)
+        self.thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is not None:
+                self.context.cancelJobGroup(self.group)
+        except (Py4JError, OSError):
+            pass  # the cluster is gone, and the error says why
+        self.thread.join()
+        if error is None:
+            self.cluster.spark.conf.set(_BATCH, self.before or "10000")
+
+    def _work(self) -> None:
+        try:
+            self.context.setJobGroup(self.group, f"flumina: {self.name}", interruptOnCancel=True)
+            self.context.setLocalProperty("callSite.short", f"flumina: {self.name}")
+            self.tasks.repartition(1).collect()
+        except (Py4JError, PySparkException, OSError) as error:
+            self.rendezvous.cancel(explained(error))
+        else:
+            self.rendezvous.cancel(ClusterError("NO_RESULT", "all tasks have ended, but not all have reported"))
+
+    def shuffled_bytes(self) -> int:
+        """What Spark has moved between tasks for this run, the closing shuffle aside."""
+        store: Any = self.context._jsc.sc().statusStore()  # type: ignore[union-attr]
+        tracker = self.context.statusTracker()
+        written: dict[int, int] = {}
+        for job in tracker.getJobIdsForGroup(self.group):
+            info = tracker.getJobInfo(job)
+            for stage in info.stageIds if info is not None else ():
+                written[stage] = max(written.get(stage, 0), int(store.lastStageAttempt(stage).shuffleWriteBytes()))
+        moved = [written[stage] for stage in sorted(written) if written[stage]]
+        return sum(moved[:-1])
+
+
+def explained(error: BaseException) -> ClusterError:
+    """What Spark said, without the pages around it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    telling = [line for line in lines if not line.startswith(("at ", "File ", "Traceback", ":"))]
+    reason = next((line for line in telling if "Job aborted" in line or "cancelled" in line), telling[0] if telling else "")
+    last = next((line for line in reversed(telling) if "Error" in line and "Py4J" not in line), "")
+    text = reason if last in reason else f"{reason}\n  {last}"
+    return ClusterError(
+        "SPARK",
+        f"Spark gave up on the run: {text}",
+        hint="the logs of the executors say more; a run on local[K] is not tried again, on local[K,F] or a cluster it is",
+    )

@@ -1,0 +1,39 @@
+"""The outputs of a run as DataFrames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import reduce
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from flumina.engine.publish import Result
+from flumina.errors import UsageError
+
+
+class DataFrames(Mapping[str, DataFrame]):
+    """One DataFrame for each declared output; reading one does not run the program again."""
+
+    def __init__(self, spark: SparkSession, published: Mapping[str, Result]) -> None:
+        self._frames = {name: _frame(spark, result) for name, result in published.items()}
+
+    def __getitem__(self, name: str) -> DataFrame:
+        if name not in self._frames:
+            raise UsageError("NO_OUTPUT", f"no output is called {name!r}; there are {list(self._frames)}")
+        return self._frames[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._frames)
+
+    def __len__(self) -> int:
+        return len(self._frames)
+
+
+def _frame(spark: SparkSession, result: Result) -> DataFrame:
+    schema = from_arrow_schema(result.schema)
+    if result.held is not None:
+        return spark.createDataFrame(result.held, schema)
+    reader = spark.read.schema(schema)
+    # One file after another: Spark would read larger ones first, and results may be in order.
+    return reduce(DataFrame.union, [reader.parquet(file) for file in result.files])

@@ -1,0 +1,192 @@
+"""``flumina.spark.run``: a program on a Spark cluster, as one gang-scheduled stage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_type
+
+from flumina.definition import Definition
+from flumina.engine import pickling
+from flumina.engine.driver import RunResult, RunStats, Wishes, choose_plan, make_job, publish
+from flumina.engine.host import Invitation
+from flumina.engine.inputs import data_of, is_paced, timestamp_type
+from flumina.engine.job import Job, Settings, TaskReport
+from flumina.engine.progress import ProgressLine
+from flumina.engine.rendezvous import Rendezvous
+from flumina.engine.transport import Secret
+from flumina.plan.optimise import Optimiser
+from flumina.plan.rates import estimate
+from flumina.plan.sources import Source as PlannedSource
+from flumina.plan.tree import Plan
+from flumina.program import AnyProgram, define
+from flumina.runtime.messages import PartId
+from flumina.spark.frames import Frame, brought_together, in_place, must_be_one_part, needed
+from flumina.spark.gang import Gang
+from flumina.spark.results import DataFrames
+from flumina.spark.session import Cluster
+from flumina.spark.tasks import REPORT_DDL, handed_out, task
+from flumina.spec import check_streams
+from flumina.streams import Stream
+
+SAMPLE_ROWS = 50_000
+"""Rows of a DataFrame that are looked at to make a plan."""
+
+
+def run(
+    program: AnyProgram,
+    streams: Sequence[Stream],
+    *,
+    spark: SparkSession | None = None,
+    workers: int | None = None,
+    plan: Plan | str | Path | None = None,
+    optimiser: str | Optimiser = "cost",
+    out: str | Path | None = None,
+    filesystem: Any = None,  # noqa: ANN401 -- a pyarrow file system
+    overwrite: bool = False,
+    order: bool = False,
+    state: bool = False,
+    tls: bool = False,
+    progress: bool | None = None,
+    settings: Settings | None = None,
+) -> RunResult:
+    """Run a program on a Spark cluster, once, and give its outputs as DataFrames.
+
+    A stream's data are a DataFrame, files that the tasks read themselves (:class:`flumina.Parquet`), a generator
+    (:class:`flumina.Generated`), or data in memory.
+
+    ``spark``       the session; by default the active one
+    ``workers``     how many leaves the plan should have; by default as many as the cluster has slots, or fewer
+    ``plan``        a plan, or the path of one that was saved, instead of a new one made by ``optimiser``
+    ``out``         a folder that all tasks and the driver can reach, for the outputs as Parquet; without it they come
+                    back through the driver, which is for small ones
+    ``overwrite``   replace what is in that folder, once the run has succeeded
+    ``order``       give outputs in the order O of their events
+    ``state``       also give the state after the last event
+    ``tls``         encrypt what workers say to each other; always done where Spark encrypts its own traffic
+    ``progress``    False shows nothing
+    """
+    cluster = Cluster.of(spark)
+    cluster.check()
+    definition = define(program)
+    check_streams(definition, streams)
+    wishes = Wishes(workers, plan, optimiser, out, filesystem, overwrite, order, state, settings or Settings())
+    staged = _stage(cluster, program, definition, streams, wishes)
+    cluster.require(staged.job.layout.tasks)
+    line = ProgressLine(definition.name, shown=progress)
+    try:
+        reports, shuffled = _execute(cluster, staged, line, tls=tls or cluster.encrypted)
+        published = publish(staged.job, reports)
+    except BaseException:
+        staged.job.outputs.discard()
+        raise
+    finally:
+        line.close()
+    final = next((report.final for report in reports.values() if report.final is not None), None)
+    stats = RunStats.of({number: report.stats for number, report in reports.items()}, shuffled)
+    return RunResult(DataFrames(cluster.spark, published), staged.job.plan, stats, final)
+
+
+@dataclass(frozen=True)
+class _Staged:
+    """A job, and what Spark has to bring to its tasks."""
+
+    job: Job
+    streams: Sequence[Stream]
+    input: DataFrame | None
+    frame: Frame | None
+
+
+def _stage(
+    cluster: Cluster, program: AnyProgram, definition: Definition, streams: Sequence[Stream], wishes: Wishes
+) -> _Staged:
+    """Choose a plan and the way of the data to it."""
+    frames = [stream for stream in streams if isinstance(stream.data, DataFrame)]
+    slots = cluster.slots()
+    if not frames:
+        plan = choose_plan(definition, estimate(definition, streams), wishes, slots)
+        job = make_job(program, streams, plan, timestamp_type(streams), wishes, paced=is_paced(streams))
+        return _Staged(job, streams, None, None)
+    columns = {stream.name: needed(stream, stream.data) for stream in frames}
+    direct = _sits_in_place(frames, slots)
+    tasks = frames[0].data.rdd.getNumPartitions() if direct else wishes.workers or slots
+    if direct:
+        only = frames[0]
+        brought = in_place(only, only.data, columns[only.name])
+        frame = Frame({only.name: {}}, mixed=False, parts={only.name: tuple(range(tasks))})
+    else:
+        single = [must_be_one_part(definition, stream) for stream in frames]
+        brought, frame = brought_together(
+            frames, [stream.data for stream in frames], list(columns.values()), single, tasks
+        )
+    known = [_sampled(stream, columns[stream.name]) if stream in frames else stream for stream in streams]
+    sources = [
+        _spread(source, frame) for source in estimate(definition, known)
+    ]
+    plan = choose_plan(definition, sources, wishes, tasks)
+    given: dict[PartId, int] = {
+        (name, part): home for name, homes in frame.parts.items() for part, home in enumerate(homes)
+    }
+    described = [replace(s, sorted=True) if s in frames else s for s in streams]
+    job = make_job(program, described, plan, _timestamps(streams), wishes, given=given, tasks=tasks)
+    return _Staged(job, described, brought, frame)
+
+
+def _sits_in_place(frames: Sequence[Stream], slots: int) -> bool:
+    """Whether the gang can run on the partitions of the input as they are."""
+    return len(frames) == 1 and 1 <= frames[0].data.rdd.getNumPartitions() <= slots
+
+
+def _sampled(stream: Stream, columns: Sequence[str]) -> Stream:
+    """A stream with some rows of its DataFrame, to estimate rates from."""
+    rows = stream.data.select(*columns).limit(SAMPLE_ROWS).toArrow()
+    return replace(stream, data=rows, sorted=False)
+
+
+def _spread(source: PlannedSource, frame: Frame) -> PlannedSource:
+    """What was seen of a DataFrame, spread over the parts in which it will come."""
+    homes = frame.parts.get(source.name)
+    if homes is None:
+        return source
+    rates = {tag: sum(rate) if isinstance(rate, list) else rate for tag, rate in dict(source.tags).items()}  # type: ignore[call-overload]
+    return replace(source, tags=rates, parts=len(homes), hosts=[f"task{home}" for home in homes])
+
+
+def _timestamps(streams: Sequence[Stream]) -> pa.DataType:
+    """The kind of timestamps of all streams; of a DataFrame it follows from the schema."""
+    known = []
+    for stream in streams:
+        if isinstance(stream.data, DataFrame):
+            type_ = to_arrow_type(stream.data.schema[stream.ts].dataType)
+            known.append(replace(stream, data=pa.table({stream.ts: pa.array([0], pa.int64()).cast(type_)})))
+        else:
+            known.append(stream)
+    return timestamp_type(known)
+
+
+def _execute(
+    cluster: Cluster, staged: _Staged, line: ProgressLine, *, tls: bool
+) -> tuple[dict[int, TaskReport], int]:
+    """Have Spark schedule the gang, and wait for what the tasks report."""
+    job = staged.job
+    tasks, patience = job.layout.tasks, job.settings.patience
+    secret = Secret.make(tls=tls)
+    with Rendezvous(
+        tasks, secret, cluster.bind, assemble_within=patience, on_progress=line.update
+    ) as rendezvous:
+        invitation = Invitation(pickling.dumps(job), rendezvous.address, secret, "", patience)
+        read = [stream for stream in staged.streams if not isinstance(stream.data, DataFrame)]
+        data = [data_of(job, read, number) for number in range(tasks)]
+        start = staged.input
+        if start is None:
+            start = handed_out(cluster.spark, data)
+        function = task(invitation, data if staged.frame else None, staged.frame, local=cluster.local)
+        gang = Gang(cluster, start.mapInArrow(function, REPORT_DDL, barrier=True), line.name, rendezvous)
+        with gang:
+            reports = cast("dict[int, TaskReport]", rendezvous.wait())
+        return reports, gang.shuffled_bytes()
