@@ -19,7 +19,7 @@ LAYERS = (
     {"tagsets", "events"},
     {"state", "keymap", "depends", "batch", "emit", "fields"},
     {"scope", "effects", "declared", "marks", "hidden", "mistakes", "definition", "program", "keyed"},
-    {"convert", "sources", "files", "streams", "decode", "ties", "spec", "loading"},
+    {"convert", "sources", "files", "streams", "decode", "describe", "ties", "spec", "loading"},
     {"check", "plan"},
     {"runtime"},
     {"sim", "engine"},
@@ -33,7 +33,7 @@ APART = ({"check", "plan"}, {"local", "spark"}, {"sim", "engine"})
 
 ENTRY_POINTS = {"flumina", "flumina.__main__", "flumina.cli", "flumina.testing"}
 ENTRY_POINTS |= {"flumina.sim.clock", "flumina.sim.calibrate", "flumina.sim.kept"}  # called by people, not by modules
-ENTRY_POINTS |= {"flumina.engine.arrivals"}  # called by the tasks of the engines
+ENTRY_POINTS |= {"flumina.engine", "flumina.engine.arrivals"}  # called by the tasks of the engines
 TESTED_TOGETHER = {"plan", "runtime", "sim"}
 """Areas whose small modules are tested through those that use them."""
 LONGEST = 450

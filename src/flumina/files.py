@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from pathlib import PurePath
 from typing import Any
 
@@ -68,7 +69,8 @@ class Parquet:
     @property
     def paths(self) -> tuple[str | PurePath, ...]:
         """The paths as given."""
-        return (self.path,) if isinstance(self.path, str | PurePath) else tuple(self.path)
+        given: Any = self.path
+        return tuple(given) if isinstance(given, list | tuple) else (given,)
 
     def source(self, stream: str) -> Files:
         """The rows of the stream of this name."""
@@ -85,7 +87,7 @@ class Parquet:
         elif "://" in given:
             system, path = pa.fs.FileSystem.from_uri(given)
         else:
-            system, path = pa.fs.LocalFileSystem(), os.path.abspath(given)  # noqa: PTH100 -- keeps ".." and links alone
+            system, path = pa.fs.LocalFileSystem(), os.path.abspath(given)  # noqa: PTH100 -- links stay links
         kind = system.get_file_info(path).type
         if kind == pa.fs.FileType.File:
             found = [path]
@@ -112,9 +114,7 @@ def _folder(system: pa.fs.FileSystem, folder: str) -> list[str]:
     infos = _listed(system, folder)
     for info in infos:
         if info.type == pa.fs.FileType.Directory:  # leaving out what lies there would be a silent loss
-            raise IsADirectoryError(
-                f"{info.path} is a folder in a folder; write {folder}/**/*.parquet to mean its files"
-            )
+            raise IsADirectoryError(f"{info.path} is a folder too; {folder}/**/*.parquet means the files in it as well")
     return [info.path for info in infos]
 
 
@@ -181,21 +181,17 @@ class _Parquet:
             yield from self._read(groups, columns, size)
 
     def sample(self, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
-        groups = (
-            np.unique(np.linspace(0, self.metadata.num_row_groups - 1, 8).astype(int)).tolist() if self.rows else []
-        )
-        for group in groups:
-            yield from (
-                chunk for chunk, _ in zip(self._read([group], columns, max(1, rows // 8)), range(1), strict=False)
-            )
+        groups = self.metadata.num_row_groups
+        spread = np.unique(np.linspace(0, groups - 1, _SAMPLED).astype(int)).tolist() if groups else []
+        for group in spread:
+            yield from islice(self._read([group], columns, max(1, rows // len(spread))), 1)
 
     def bounds(self, column: str) -> pa.Array | None:
         """From the statistics of the row groups, if all have some."""
-        index = next(
-            (i for i in range(self.metadata.num_columns) if self.metadata.schema.column(i).path == column), None
-        )
-        if index is None:
+        paths = [self.metadata.schema.column(number).path for number in range(self.metadata.num_columns)]
+        if column not in paths:
             return None
+        index = paths.index(column)
         found = [self.metadata.row_group(g).column(index).statistics for g in range(self.metadata.num_row_groups)]
         if not found or not all(statistics is not None and statistics.has_min_max for statistics in found):
             return None

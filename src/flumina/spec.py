@@ -16,8 +16,9 @@ from flumina import emit as emitting
 from flumina.batch import Batch
 from flumina.decode import Part, decode
 from flumina.definition import Definition, fold, initial_state
+from flumina.describe import one_ts_type
 from flumina.emit import ONLY_OUTPUT, Emit, Row
-from flumina.errors import InputError, UsageError
+from flumina.errors import UsageError
 from flumina.order import END, Point
 from flumina.program import AnyProgram, define
 from flumina.streams import Stream
@@ -76,15 +77,7 @@ def read(definition: Definition, streams: Sequence[Stream]) -> list[Part]:
         for number, table in enumerate(stream.parts())
     ]
     filled = [part for part in parts if len(part.batch)] or parts
-    for part in filled:
-        if part.ts_type != filled[0].ts_type:
-            raise InputError(
-                "TIMESTAMP_TYPES",
-                f"timestamps are {part.ts_type}, but those of stream {filled[0].stream.name!r} {filled[0].ts_type}",
-                stream=part.stream.name,
-                column=part.stream.ts,
-                hint="events of all streams are ordered together, so their timestamps must be of one kind",
-            )
+    one_ts_type((part.stream, part.ts_type) for part in filled)
     return filled
 
 

@@ -1,0 +1,201 @@
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flumina.batch import Batch
+from flumina.decode import Decoder, decode, timestamp_type
+from flumina.errors import InputError
+from flumina.events import Tag
+from flumina.streams import Stream
+
+NAMES = ["first", "clicks"]
+
+
+class Tags:
+    view = Tag("user long NOT NULL", key="page string")
+    change = Tag("info short", key="page string")
+    listed = Tag("user long", key="page string", keys=["a", "b", "c"])
+
+
+BOTH = {"v": Tags.view, "c": Tags.change}
+VIEWS = Stream("clicks", Tags.view, None)
+MIXED = Stream("clicks", BOTH, None, tag_column="kind")
+
+Outcome = list[Any] | tuple[str, int | None, str | None]
+
+
+def cut(table: pa.Table, cuts: Sequence[int]) -> list[pa.RecordBatch]:
+    """The table in chunks that end at these rows, empty ones among them."""
+    at = sorted(min(c, table.num_rows) for c in cuts)
+    pairs = zip([0, *at], [*at, table.num_rows], strict=True)
+    whole = table.combine_chunks()
+    batch = pa.record_batch(
+        [c.chunk(0) if c.num_chunks else pa.array([], c.type) for c in whole.columns], table.column_names
+    )
+    return [batch.slice(start, stop - start) for start, stop in pairs]
+
+
+def outcome_of(error: InputError) -> tuple[str, int | None, str | None]:
+    assert (error.stream, error.part) == ("clicks", 3)
+    return error.condition, error.row, error.column
+
+
+def whole(stream: Stream, table: pa.Table) -> Outcome:
+    try:
+        return list(decode(stream, 1, 3, table, NAMES).batch)
+    except InputError as error:
+        return outcome_of(error)
+
+
+def in_chunks(stream: Stream, table: pa.Table, cuts: Sequence[int]) -> Outcome:
+    decoder = Decoder(stream, 1, 3, NAMES)
+    try:
+        decoder.check_schema(table.schema)
+        batches = list(decoder.batches(cut(table, cuts), 4))
+    except InputError as error:
+        return outcome_of(error)
+    assert all(len(batch) for batch in batches)
+    assert decoder.rows == table.num_rows
+    return [event for batch in batches for event in batch]
+
+
+def mostly(good: st.SearchStrategy[Any], bad: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.integers(0, 19).flatmap(lambda n: bad if n == 0 else good)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> pa.Table:
+    """Rows that are mostly in order, with all kinds of mistakes."""
+    count = draw(st.integers(0, 12))
+
+    def column(good: st.SearchStrategy[Any], bad: st.SearchStrategy[Any]) -> list[Any]:
+        return draw(st.lists(mostly(good, bad), min_size=count, max_size=count))
+
+    steps = column(st.integers(0, 2), st.just(-1))
+    ts: list[int | None] = np.cumsum(steps).tolist()
+    if draw(mostly(st.just(""), st.just("null"))) and count:
+        ts[draw(st.integers(0, count - 1))] = None
+    pages = pa.array(column(st.sampled_from("abc"), st.sampled_from(["z", None])), pa.string())
+    return pa.table(
+        {
+            "ts": pa.array(ts, draw(st.sampled_from([pa.int64(), pa.int32(), pa.timestamp("ms")]))),
+            "seq": pa.array(column(st.integers(0, 9), st.none()), pa.int64()),
+            "kind": pa.array(column(st.sampled_from("vc"), st.sampled_from(["x", None])), pa.string()),
+            "page": pages.dictionary_encode() if draw(st.booleans()) else pages,
+            "user": pa.array(column(st.integers(0, 9), st.sampled_from([None, 2**63])), pa.uint64()),
+            "info": pa.array(column(st.integers(0, 9), st.just(9)), pa.int16()),
+        }
+    )
+
+
+@given(
+    table=tables(),
+    cuts=st.lists(st.integers(0, 12), max_size=5),
+    tag=st.sampled_from([Tags.view, Tags.listed, BOTH]),
+    seq=st.sampled_from([None, "seq"]),
+    is_sorted=st.booleans(),
+)
+@settings(max_examples=600, deadline=None)
+def test_cuts_change_nothing(table: pa.Table, cuts: list[int], tag: Any, seq: str | None, is_sorted: bool) -> None:  # noqa: FBT001
+    column = "kind" if tag is BOTH else None
+    stream = Stream("clicks", tag, None, seq=seq, tag_column=column, sorted=is_sorted)
+    assert in_chunks(stream, table, cuts) == whole(stream, table)
+
+
+def views(ts: Sequence[int], **changed: Any) -> pa.Table:
+    count = len(ts)
+    return pa.table({"ts": ts, "page": ["a"] * count, "user": pa.array(range(count), pa.int64()), **changed})
+
+
+class TestAcrossChunks:
+    def test_positions_go_on(self) -> None:
+        decoder = Decoder(VIEWS, 1, 0, NAMES)
+        batches = [decoder.decode(chunk) for chunk in cut(views([1, 2, 2, 3]), [1, 3])]
+        assert [batch.seq.tolist() for batch in batches] == [[0], [1, 2], [3]]
+        assert [batch.rank.tolist() for batch in batches] == [[1], [1, 1], [1]]
+
+    def test_times_are_compared(self) -> None:
+        with pytest.raises(InputError, match=r"row 2.*the timestamp 4 comes after 5"):
+            list(Decoder(VIEWS, 1, 0, NAMES).batches(cut(views([1, 5, 4]), [2]), 10))
+
+    def test_sequence_numbers_are_compared_at_equal_times_only(self) -> None:
+        stream = Stream("clicks", Tags.view, None, seq="n")
+        fine = views([1, 2, 2], n=[9, 3, 4])
+        assert len(list(Decoder(stream, 1, 0, NAMES).batches(cut(fine, [1, 2]), 10))) == 3
+        with pytest.raises(InputError, match=r"row 2.*the sequence number 3 comes after 4 at the timestamp 2"):
+            list(Decoder(stream, 1, 0, NAMES).batches(cut(views([1, 2, 2], n=[9, 4, 3]), [2]), 10))
+
+    def test_rows_count_from_the_start_of_the_part(self) -> None:
+        table = views([1, 2, 3, 4], page=["a", "b", "c", None])
+        with pytest.raises(InputError) as caught:
+            list(Decoder(VIEWS, 1, 0, NAMES).batches(cut(table, [2]), 10))
+        assert (caught.value.condition, caught.value.row) == ("NULL_KEY", 3)
+
+    def test_an_unsorted_part_is_sorted_as_a_whole_and_cut_again(self) -> None:
+        stream = Stream("clicks", Tags.view, None, sorted=False)
+        batches = list(Decoder(stream, 1, 0, NAMES).batches(cut(views([9, 1, 8, 2, 7]), [2, 3]), 2))
+        assert [batch.ts.tolist() for batch in batches] == [[1, 2], [7, 8], [9]]
+        assert [batch.seq.tolist() for batch in batches] == [[1, 3], [4, 2], [0]]
+
+    def test_several_tags(self) -> None:
+        table = views([1, 2, 3, 4], kind=["v", "c", "c", "v"], info=pa.array([1, 2, 3, 4], pa.int16()))
+        decoder = Decoder(MIXED, 1, 0, NAMES)
+        found = [[event.tag.name for event in decoder.decode(chunk)] for chunk in cut(table, [2])]
+        assert found == [["view", "change"], ["change", "view"]]
+
+
+class TestErrors:
+    def test_of_several_mistakes_the_lowest_row_is_told(self) -> None:
+        table = views([1, 2, 9, 3], page=["a", None, "b", "c"], user=pa.array([1, 2, 3, None]))
+        assert whole(VIEWS, table) == ("NULL_KEY", 1, "page")
+
+    def test_a_type_comes_before_any_row(self) -> None:
+        assert whole(VIEWS, views([2, 1], page=[1.5, 2.5])) == ("COLUMN_TYPE", None, "page")
+
+    def test_a_missing_column_is_told_with_those_there_are(self) -> None:
+        decoder = Decoder(VIEWS, 1, 0, NAMES)
+        with pytest.raises(InputError, match=r"MISSING_COLUMN.*'user'.*there are \['ts', 'page', 'usr'\]"):
+            decoder.check_schema(pa.schema({"ts": pa.int64(), "page": pa.string(), "usr": pa.int64()}))
+
+    def test_a_part_that_can_not_be_sorted_in_one_piece(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def merge(batches: Sequence[Batch]) -> Batch:
+            raise pa.ArrowInvalid("offset overflow while concatenating arrays")
+
+        monkeypatch.setattr(Batch, "merge", merge)
+        decoder = Decoder(Stream("clicks", Tags.view, None, sorted=False), 1, 3, NAMES)
+        with pytest.raises(InputError, match=r"PART_TOO_LARGE.*offset overflow"):
+            list(decoder.batches(cut(views([1, 2]), [1]), 1000))
+
+
+def test_nothing_is_copied() -> None:
+    table = pa.record_batch({"ts": [1, 2, 3], "page": ["a", "b", "c"], "user": [4, 5, 6]})
+    decoder = Decoder(VIEWS, 1, 0, NAMES)
+    for start, count in ((0, 1), (1, 2)):
+        batch = decoder.decode(table.slice(start, count))
+        address = table.column(0).buffers()[1].address + 8 * start
+        assert batch.ts.__array_interface__["data"][0] == address
+        assert batch.arrow("user").buffers()[1].address == table.column(2).buffers()[1].address
+
+
+def test_kinds_of_timestamps() -> None:
+    kinds = {
+        pa.int16(): pa.int64(),
+        pa.null(): pa.int64(),
+        pa.date32(): pa.timestamp("us"),
+        pa.timestamp("ns"): pa.timestamp("us"),
+        pa.timestamp("s", tz="Europe/Berlin"): pa.timestamp("us", tz="UTC"),
+        pa.float64(): None,
+        pa.string(): None,
+    }
+    assert {type_: timestamp_type(type_) for type_ in kinds} == kinds
+    decoder = Decoder(VIEWS, 1, 0, NAMES)
+    assert decoder.ts_type is None
+    moments = pa.array([datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)])
+    batch: Batch = decoder.decode(pa.record_batch({"ts": moments, "page": ["a"], "user": [1]}))
+    assert (decoder.ts_type, batch.ts.tolist()) == (pa.timestamp("us", tz="UTC"), [1_000_000])
