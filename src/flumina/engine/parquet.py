@@ -19,19 +19,19 @@ class ParquetFile:
         self, filesystem: fs.FileSystem, path: str, written: pa.Schema, read: pa.Schema, compression: str
     ) -> None:
         self.path, self.rows, self.size = path, 0, 0
-        with telling("write", path):
-            self._stream = filesystem.open_output_stream(path)
         # Numbers seldom repeat enough for a dictionary. Bounds of texts cost a third of all time, and readers can tell
         # from the dictionary of a row group as well what is not in it.
         texts = [f.name for f in written if _is_text(f.type)]
-        self._writer = pq.ParquetWriter(
-            self._stream,
-            written,
-            compression=compression,
-            use_dictionary=texts,
-            write_statistics=[f.name for f in written if f.name not in texts],
-            store_schema=False,
-        )
+        with telling("write", path):
+            self._stream = filesystem.open_output_stream(path)
+            self._writer = pq.ParquetWriter(
+                self._stream,
+                written,
+                compression=compression,
+                use_dictionary=texts,
+                write_statistics=[f.name for f in written if f.name not in texts],
+                store_schema=False,
+            )
         encoded = b64encode(read.serialize().to_pybytes()).decode()
         self._writer.add_key_value_metadata({"ARROW:schema": encoded})
 

@@ -24,6 +24,9 @@ from flumina.errors import OutputError, UsageError
 WAITING = 1
 """How many pieces may wait for the thread, besides the one that it writes and those being collected."""
 
+PATIENCE = 10.0
+"""Seconds that an abandoned file system is waited for."""
+
 _POLL = 0.2
 _ATTEMPT = re.compile(r"[\w.-]+", re.ASCII)
 
@@ -136,7 +139,7 @@ class _Writer(threading.Thread):
         self._stopped.set()
         with suppress(queue.Full):
             self._queue.put_nowait(None)
-        self.join(timeout=10)
+        self.join(timeout=PATIENCE)
         self._location.remove(self._folder)
 
     def _send(self, item: tuple[str, pa.Table] | None) -> float:

@@ -1,0 +1,76 @@
+"""Merging sorted runs, against sorting everything."""
+
+from collections.abc import Sequence
+from random import Random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from flumina.engine import merge
+from flumina.engine.merge import Run, merged
+from flumina.engine.outputs import RANK, SEQ
+from flumina.engine.pieces import in_order
+
+SCHEMA = pa.schema([("label", pa.string()), ("event_ts", pa.timestamp("us")), RANK, SEQ])
+Line = tuple[int, int, int]
+
+
+def run_of(task: int, groups: Sequence[Sequence[Line]]) -> tuple[list[Run], list[tuple[Line, int, int, int, str]]]:
+    """A staged file with one row group for each run, and its rows as they compare."""
+    sink = pa.BufferOutputStream()
+    runs, wanted = [], []
+    with pq.ParquetWriter(sink, SCHEMA) as writer:
+        for number, lines in enumerate(groups):
+            labels = [f"{task}/{number}/{n}" for n in range(len(lines))]
+            ts, rank, seq = zip(*lines, strict=True)
+            table, run = in_order(pa.table([labels, pa.array(ts).cast("timestamp[us]"), rank, seq], schema=SCHEMA))
+            writer.write_table(table)
+            runs.append(run)
+            wanted += [
+                (line, task, number, n, label) for n, (line, label) in enumerate(zip(lines, labels, strict=True))
+            ]
+    file = pq.ParquetFile(pa.BufferReader(sink.getvalue()))
+    return [Run(file, (task, number), run) for number, run in enumerate(runs)], wanted
+
+
+def merged_labels(runs: Sequence[Run]) -> list[str]:
+    return [label for table in merged(runs) for label in table.column("label").to_pylist()]
+
+
+@pytest.mark.parametrize("block", [1, 3, 1000])
+@pytest.mark.parametrize("seed", range(20))
+def test_merging_is_sorting(seed: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few different places, so that equal ones lie in several runs and across blocks."""
+    monkeypatch.setattr(merge, "BLOCK_ROWS", block)
+    random = Random(seed)
+    runs: list[Run] = []
+    wanted: list[tuple[Line, int, int, int, str]] = []
+    for task in range(random.randint(1, 4)):
+        drift = random.choice((0, 3))
+        groups = [
+            [
+                (drift * number + random.randint(-2, 4), random.randint(0, 1), random.randint(0, 2))
+                for _ in range(random.randint(1, 12))
+            ]
+            for number in range(random.randint(1, 5))
+        ]
+        more, rows = run_of(task, groups)
+        runs += more
+        wanted += rows
+    random.shuffle(runs)
+    assert merged_labels(runs) == [row[-1] for row in sorted(wanted)]
+
+
+def test_runs_are_opened_when_the_merge_gets_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory: runs one after the other are never held together."""
+    monkeypatch.setattr(merge, "BLOCK_ROWS", 4)
+    runs, _ = run_of(0, [[(10 * number + n, 0, 0) for n in range(10)] for number in range(20)])
+    most = 0
+    for _ in merged(runs):
+        most = max(most, sum(run._block is not None for run in runs))
+    assert most == 1
+
+
+def test_nothing_to_merge() -> None:
+    assert list(merged([])) == []
