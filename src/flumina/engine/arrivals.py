@@ -19,7 +19,7 @@ import numpy as np
 from flumina.batch import Batch
 from flumina.decode import Decoder
 from flumina.order import END, Point, heartbeat
-from flumina.sources import CHUNK_ROWS, Generated
+from flumina.sources import CHUNK_ROWS, Beat, Generated
 from flumina.streams import Stream
 
 
@@ -59,13 +59,15 @@ def arrivals(
         for batch in batches:
             if stop.is_set():
                 return
-            yield Arrival(batch, batch.point(-1))
+            yield (
+                Arrival(None, heartbeat(batch.ts, rank)) if isinstance(batch, Beat) else Arrival(batch, batch.point(-1))
+            )
     if not stop.is_set():
         yield Arrival(None, END)
 
 
 def _paced(
-    batches: Iterator[Batch],
+    batches: Iterator[Batch | Beat],
     rank: int,
     period: float,
     started: Callable[[], float],
@@ -73,7 +75,8 @@ def _paced(
     most: int,
 ) -> Iterator[Arrival]:
     """Events when they are due, a period's worth at once, and how far it is when there are none."""
-    waiting = next(batches, None)
+    made = (batch for batch in batches if isinstance(batch, Batch))
+    waiting = next(made, None)
     start = time.monotonic() - (time.time() - started())  # from here on, setting the clock changes nothing
     while waiting is not None:
         elapsed = time.monotonic() - start
@@ -86,7 +89,7 @@ def _paced(
             if count < len(waiting):
                 waiting = waiting.slice(count, len(waiting))
                 break
-            waiting = next(batches, None)
+            waiting = next(made, None)
         behind = waiting is not None and int(waiting.ts[0]) < now
         batch = None if not due else due[0] if len(due) == 1 else Batch.merge(due)
         if stop.is_set():

@@ -164,9 +164,7 @@ def _plain_batch(batch: Batch) -> tuple[Any, ...]:
     rank: Ints | int = batch.rank
     if len(batch) and batch.rank.strides == (0,):
         rank = int(batch.rank[0])
-    tables = [
-        pickle.PickleBuffer(table.serialize()) if table.num_columns else table.num_rows for table in batch.tables
-    ]
+    tables = [pickle.PickleBuffer(table.serialize()) if table.num_columns else table.num_rows for table in batch.tables]
     tags = [tag.name for tag in batch.tags]
     return (tags, tables, batch.ts, rank, batch.seq, batch.table_of, batch.row_of)
 

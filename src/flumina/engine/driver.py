@@ -1,4 +1,4 @@
-"""The driver's side of a run, whatever the engine: from a program and its streams to a job, from reports to a result."""
+"""The driver's side of a run, whatever the engine: from a program and its streams to a job, and on to a result."""
 
 from __future__ import annotations
 
@@ -50,9 +50,7 @@ class Wishes:
     settings: Settings = field(default_factory=Settings)
 
 
-def choose_plan(
-    definition: Definition, sources: Sequence[PlannedSource], wishes: Wishes, slots: int
-) -> Plan:
+def choose_plan(definition: Definition, sources: Sequence[PlannedSource], wishes: Wishes, slots: int) -> Plan:
     """The plan that was given, or a new one for so many slots."""
     if wishes.plan is None:
         if wishes.workers is not None:

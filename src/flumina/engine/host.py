@@ -134,9 +134,7 @@ def _run(invitation: Invitation, number: int, member: Member, peers: _Peers, dat
     return TaskReport(manifest, stats, task.final)
 
 
-def _feeds(
-    job: Job, definition: Definition, number: int, data: Data, task: Task, started: float
-) -> Iterator[Feed]:
+def _feeds(job: Job, definition: Definition, number: int, data: Data, task: Task, started: float) -> Iterator[Feed]:
     router = Router(job.plan, definition)
     for part, home in job.layout.parts.items():
         if home == number:

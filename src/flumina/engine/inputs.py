@@ -7,34 +7,15 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from flumina import decode
+from flumina.describe import describe, one_ts_type
 from flumina.engine.job import Job
-from flumina.errors import InputError
 from flumina.sources import Generated, Tables
 from flumina.streams import Stream
 
 
 def timestamp_type(streams: Sequence[Stream]) -> pa.DataType:
     """The kind of timestamps that all streams with any rows have in common."""
-    first: tuple[Stream, pa.DataType] | None = None
-    for stream in streams:
-        source = stream.source()
-        for part in range(source.parts):
-            schema = source.schema(part)
-            if schema is None or source.rows(part) == 0 or stream.ts not in schema.names:
-                continue  # nothing to order, or an error that whoever reads it can tell better
-            kind = decode.timestamp_type(schema.field(stream.ts).type)
-            if kind is not None and first is not None and kind != first[1]:
-                raise InputError(
-                    "TIMESTAMP_TYPES",
-                    f"timestamps are {kind}, but those of stream {first[0].name!r} {first[1]}",
-                    stream=stream.name,
-                    column=stream.ts,
-                    hint="events of all streams are ordered together, so their timestamps must be of one kind",
-                )
-            if kind is not None and first is None:
-                first = stream, kind
-    return pa.int64() if first is None else first[1]
+    return one_ts_type((stream, describe(stream).ts_type) for stream in streams) or pa.int64()
 
 
 def is_paced(streams: Sequence[Stream]) -> bool:

@@ -12,9 +12,9 @@ from flumina.engine.outputs import Manifest, Outputs
 from flumina.events import Tag
 from flumina.plan.tree import Plan
 from flumina.program import AnyProgram
+from flumina.runtime.histogram import Histogram
 from flumina.runtime.stats import WorkerStats
 from flumina.runtime.topology import Options
-from flumina.runtime.histogram import Histogram
 from flumina.streams import Stream
 
 
@@ -32,7 +32,7 @@ class Settings:
     chunk_rows: int = 131_072
     window: int = 262_144
     spin: float = 100e-6
-    patience: float = 30.0
+    patience: float = 60.0
     options: Options = field(default_factory=lambda: Options(final=False))
 
 

@@ -6,13 +6,27 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Mapping
-from typing import Any, TextIO
+from dataclasses import dataclass
+from typing import TextIO
+
+from flumina.order import Point
 
 log = logging.getLogger("flumina")
 
 LOG_EVERY = 10.0
 """Seconds between two log lines, where there is no terminal."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskProgress:
+    """How far a task is."""
+
+    events: int
+    joins: int
+    read: int
+    frontier: Point | None
+    """The lowest frontier of the parts that it reads."""
+    stall: str | None
 
 
 class ProgressLine:
@@ -23,14 +37,15 @@ class ProgressLine:
         self.stream = sys.stderr if stream is None else stream
         self.terminal = self.stream.isatty()
         self.shown = True if shown is None else shown
-        self.tasks: dict[int, Mapping[str, Any]] = {}
+        self.tasks: dict[int, TaskProgress] = {}
         self.began = self.last = time.monotonic()
         self.last_events = 0
         self.width = 0
         self._lock = threading.Lock()
 
-    def update(self, task: int, progress: Mapping[str, Any]) -> None:
+    def update(self, task: int, progress: object) -> None:
         """A task has reported."""
+        assert isinstance(progress, TaskProgress)
         with self._lock:
             self.tasks[task] = progress
             now = time.monotonic()
@@ -50,17 +65,17 @@ class ProgressLine:
     @property
     def events(self) -> int:
         """Events processed so far."""
-        return sum(int(progress["events"]) for progress in self.tasks.values())
+        return sum(progress.events for progress in self.tasks.values())
 
     def text(self, now: float) -> str:
         """The line: events, events a second since the last one, joins, and who holds up the others."""
         rate = (self.events - self.last_events) / max(now - self.last, 1e-9)
-        joins = sum(int(progress["joins"]) for progress in self.tasks.values())
+        joins = sum(progress.joins for progress in self.tasks.values())
         parts = [f"{self.name}: {self.events:,} events", f"{rate:,.0f}/s", f"{joins:,} joins"]
-        reading = {task: p["frontier"] for task, p in self.tasks.items() if p["frontier"] is not None}
+        reading = {task: p.frontier for task, p in self.tasks.items() if p.frontier is not None}
         if len(reading) > 1 and len(set(reading.values())) > 1:
             parts.append(f"slowest: task {min(reading, key=lambda task: reading[task])}")
-        stalls = [p["stall"] for p in self.tasks.values() if p["stall"] is not None]
+        stalls = [p.stall for p in self.tasks.values() if p.stall is not None]
         if stalls and self.events == self.last_events:
             parts.append(f"waiting: {stalls[0]}")
         return ", ".join(parts)

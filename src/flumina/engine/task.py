@@ -11,18 +11,19 @@ import socket
 import time
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from flumina.definition import Definition, initial_state
 from flumina.emit import Chunk, Row
+from flumina.engine.channel import Channel
 from flumina.engine.codec import Codec, Letter
 from flumina.engine.feed import Feed
 from flumina.engine.job import Job, TaskStats
 from flumina.engine.member import Member
+from flumina.engine.progress import TaskProgress
 from flumina.engine.sink import Sink
-from flumina.engine.channel import Channel
 from flumina.errors import FluminaError, PeerLostError
-from flumina.order import Point
 from flumina.runtime.build import workers as build
 from flumina.runtime.coordinator import Coordinator
 from flumina.runtime.histogram import Histogram, bucket_of
@@ -35,10 +36,6 @@ BYE = b"bye"
 
 REPORT_EVERY = 1.0
 _SLEEP = 0.5
-
-
-class Progress(dict[str, Any]):
-    """Numbers for whoever watches a run."""
 
 
 class Task:
@@ -87,7 +84,7 @@ class Task:
     def run(self, feeds: Iterable[Feed]) -> TaskStats:
         """Work until every worker here has been stopped and every part has been read."""
         self.feeds = {feed.part: feed for feed in feeds}
-        self.bell.setblocking(False)
+        self.bell.settimeout(0)
         self.selector.register(self.bell, selectors.EVENT_READ, self.drain_bell)
         self.selector.register(self.member, selectors.EVENT_READ, self.member.check)
         for peer, channel in self.channels.items():
@@ -201,10 +198,8 @@ class Task:
 
     def drain_bell(self) -> None:
         """The bell has been heard."""
-        try:
+        with suppress(BlockingIOError):
             self.bell.recv(64)
-        except BlockingIOError:
-            pass
 
     # -- messages ---------------------------------------------------------------------------------------------
 
@@ -295,7 +290,7 @@ class Task:
         stats = {name: worker.stats for name, worker in self.workers.items()}
         stall = next((s for w in self.workers.values() if (s := w.stall()) is not None), None)
         self.member.report(
-            Progress(
+            TaskProgress(
                 events=sum(s.events for s in stats.values()),
                 joins=sum(s.joins for s in stats.values()),
                 read=sum(feed.sent for feed in self.feeds.values()),
@@ -321,4 +316,3 @@ class Task:
             sent_messages=self.sent_messages,
             latency=Histogram(dict(self.latency)),
         )
-

@@ -17,8 +17,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 -- as everybody calls it
 from pyspark.sql import types as T  # noqa: N812
 
+from flumina.decode import timestamp_type
 from flumina.definition import Definition
 from flumina.errors import InputError
+from flumina.sources import Beat
 from flumina.streams import Stream
 from flumina.tagsets import TagSet
 
@@ -52,15 +54,15 @@ class Brought:
     """Rows that Spark brings to this task; they can be read once, and a task that is tried again gets them again."""
 
     parts: int
-    batches: Iterator[pa.RecordBatch]
+    batches: Iterator[pa.RecordBatch | Beat]
 
-    def schema(self, part: int) -> None:  # noqa: ARG002
+    def schema(self, part: int) -> None:
         """Known to the driver only."""
 
     def rows(self, part: int) -> None:
         """Nobody has counted."""
 
-    def chunks(self, part: int, columns: Sequence[str], size: int = 0) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
+    def chunks(self, part: int, columns: Sequence[str], size: int = 0) -> Iterator[pa.RecordBatch | Beat]:  # noqa: ARG002
         """The rows as they come."""
         return self.batches
 
@@ -71,34 +73,34 @@ class Brought:
     def bounds(self, part: int, column: str) -> None:
         """Nobody has looked."""
 
-    def read(self, part: int) -> pa.Table:
+    def read(self, part: int) -> pa.Table:  # noqa: ARG002
         """All rows."""
-        return pa.Table.from_batches(list(self.batches))
+        return pa.Table.from_batches([batch for batch in self.batches if not isinstance(batch, Beat)])
 
 
 class Shared:
     """Rows of several streams in one sequence, in O; each stream is read by a thread of its own.
 
-    Whoever has nothing left reads the next piece for all. Where a stream has no rows in a piece it is given an empty
-    one, so that the others do not wait for it.
+    Whoever has nothing left reads the next piece for all. Behind its rows of a piece, a stream is told how far the
+    whole has come, so that nobody waits for one that has few.
     """
 
     def __init__(
         self, batches: Iterator[pa.RecordBatch], names: Sequence[str], columns: Mapping[str, Mapping[str, str]]
     ) -> None:
         self.batches, self.names, self.columns = batches, names, columns
-        self.waiting: dict[str, deque[pa.RecordBatch]] = {name: deque() for name in names}
+        self.waiting: dict[str, deque[tuple[pa.RecordBatch, Beat]]] = {name: deque() for name in names}
         self.ended = False
         self.changed = threading.Condition()
         self.reading = False
         self.failed: BaseException | None = None
 
-    def of(self, name: str) -> Iterator[pa.RecordBatch]:
+    def of(self, name: str) -> Iterator[pa.RecordBatch | Beat]:
         """The rows of one stream."""
         while (piece := self._next(name)) is not None:
-            yield piece
+            yield from piece
 
-    def _next(self, name: str) -> pa.RecordBatch | None:
+    def _next(self, name: str) -> tuple[pa.RecordBatch, Beat] | None:
         with self.changed:
             while True:
                 if self.failed is not None:
@@ -114,7 +116,7 @@ class Shared:
                 self.changed.wait()
         try:
             batch = next(self.batches, None)
-            pieces = {} if batch is None else {other: self._rows(other, batch) for other in self.names}
+            pieces = {} if batch is None else {other: (self._rows(other, batch), _beat(batch)) for other in self.names}
         except BaseException as error:
             with self.changed:
                 self.failed, self.reading = error, False
@@ -133,6 +135,15 @@ class Shared:
         mine = batch.filter(pc.equal(batch.column(0), number))
         found = self.columns[name]
         return pa.record_batch([mine.column(column) for column in found.values()], names=list(found))
+
+
+def _beat(batch: pa.RecordBatch) -> Beat:
+    """Rows are in order, so that nothing comes any more from before the last one."""
+    last = batch.column("t").slice(batch.num_rows - 1)
+    if not batch.num_rows or last.null_count:  # a row without a timestamp is an error of whoever reads it
+        return Beat(-(2**63))
+    kind = timestamp_type(last.type)
+    return Beat(last.cast(kind).cast(pa.int64())[0].as_py() - 1)
 
 
 def in_place(stream: Stream, frame: DataFrame, columns: Sequence[str]) -> DataFrame:
@@ -169,7 +180,7 @@ def brought_together(
     union = wide[0]
     for other in wide[1:]:
         union = union.unionByName(other, allowMissingColumns=True)
-    placed = union.repartitionById(tasks, F.col("task")).sortWithinPartitions("t", "s", "q").drop("task", "t", "q")
+    placed = union.repartitionById(tasks, F.col("task")).sortWithinPartitions("t", "s", "q").drop("task", "q")
     parts = {s.name: (0,) if one else tuple(range(tasks)) for s, one in zip(streams, single, strict=True)}
     return placed, Frame(names, mixed=True, parts=parts)
 
@@ -205,6 +216,6 @@ def needed(stream: Stream, frame: DataFrame) -> list[str]:
 
 
 def must_be_one_part(definition: Definition, stream: Stream) -> bool:
-    """Whether events of a stream depend on each other and nothing but their place orders those with equal timestamps."""
+    """Whether events depend on each other, and those with equal timestamps are ordered by their place alone."""
     events = TagSet.all_of(stream.tags)
     return stream.seq is None and definition.depends.between(events, events)

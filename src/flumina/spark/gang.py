@@ -63,7 +63,7 @@ class Gang:
 
     def shuffled_bytes(self) -> int:
         """What Spark has moved between tasks for this run, the closing shuffle aside."""
-        store: Any = self.context._jsc.sc().statusStore()  # type: ignore[union-attr]
+        store: Any = self.context._jsc.sc().statusStore()
         tracker = self.context.statusTracker()
         written: dict[int, int] = {}
         for job in tracker.getJobIdsForGroup(self.group):
@@ -78,11 +78,13 @@ def explained(error: BaseException) -> ClusterError:
     """What Spark said, without the pages around it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     telling = [line for line in lines if not line.startswith(("at ", "File ", "Traceback", ":"))]
-    reason = next((line for line in telling if "Job aborted" in line or "cancelled" in line), telling[0] if telling else "")
+    reason = next(
+        (line for line in telling if "Job aborted" in line or "cancelled" in line), telling[0] if telling else ""
+    )
     last = next((line for line in reversed(telling) if "Error" in line and "Py4J" not in line), "")
     text = reason if last in reason else f"{reason}\n  {last}"
     return ClusterError(
         "SPARK",
         f"Spark gave up on the run: {text}",
-        hint="the logs of the executors say more; a run on local[K] is not tried again, on local[K,F] or a cluster it is",
+        hint="the executors' logs say more; on local[K] nothing is tried again, on local[K,F] and on clusters it is",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -125,9 +125,7 @@ def _stage(
             frames, [stream.data for stream in frames], list(columns.values()), single, tasks
         )
     known = [_sampled(stream, columns[stream.name]) if stream in frames else stream for stream in streams]
-    sources = [
-        _spread(source, frame) for source in estimate(definition, known)
-    ]
+    sources = [_spread(source, frame) for source in estimate(definition, known)]
     plan = choose_plan(definition, sources, wishes, tasks)
     given: dict[PartId, int] = {
         (name, part): home for name, homes in frame.parts.items() for part, home in enumerate(homes)
@@ -153,7 +151,8 @@ def _spread(source: PlannedSource, frame: Frame) -> PlannedSource:
     homes = frame.parts.get(source.name)
     if homes is None:
         return source
-    rates = {tag: sum(rate) if isinstance(rate, list) else rate for tag, rate in dict(source.tags).items()}  # type: ignore[call-overload]
+    assert isinstance(source.tags, Mapping), "an estimate has rates"
+    rates = {tag: sum(rate) if isinstance(rate, list) else rate for tag, rate in source.tags.items()}
     return replace(source, tags=rates, parts=len(homes), hosts=[f"task{home}" for home in homes])
 
 
@@ -169,16 +168,12 @@ def _timestamps(streams: Sequence[Stream]) -> pa.DataType:
     return timestamp_type(known)
 
 
-def _execute(
-    cluster: Cluster, staged: _Staged, line: ProgressLine, *, tls: bool
-) -> tuple[dict[int, TaskReport], int]:
+def _execute(cluster: Cluster, staged: _Staged, line: ProgressLine, *, tls: bool) -> tuple[dict[int, TaskReport], int]:
     """Have Spark schedule the gang, and wait for what the tasks report."""
     job = staged.job
     tasks, patience = job.layout.tasks, job.settings.patience
     secret = Secret.make(tls=tls)
-    with Rendezvous(
-        tasks, secret, cluster.bind, assemble_within=patience, on_progress=line.update
-    ) as rendezvous:
+    with Rendezvous(tasks, secret, cluster.bind, assemble_within=patience, on_progress=line.update) as rendezvous:
         invitation = Invitation(pickling.dumps(job), rendezvous.address, secret, "", patience)
         read = [stream for stream in staged.streams if not isinstance(stream.data, DataFrame)]
         data = [data_of(job, read, number) for number in range(tasks)]

@@ -35,7 +35,7 @@ class Cluster:
                 hint="use a classic session on the driver, or flumina.local.run",
             )
         try:
-            alive = not found.sparkContext._jsc.sc().isStopped()  # type: ignore[union-attr]
+            alive = not found.sparkContext._jsc.sc().isStopped()
         except Exception:  # noqa: BLE001 -- whatever Py4J makes of a gateway that is gone
             alive = False
         if not alive:
@@ -67,7 +67,7 @@ class Cluster:
 
     def slots(self) -> int:
         """How many tasks can run at the same time now."""
-        context: Any = self.spark.sparkContext._jsc.sc()  # type: ignore[union-attr]
+        context: Any = self.spark.sparkContext._jsc.sc()
         profile = context.resourceProfileManager().defaultResourceProfile()
         return int(context.maxNumConcurrentTasks(profile))
 
@@ -89,6 +89,6 @@ class Cluster:
                     "TOO_FEW_SLOTS",
                     f"the run needs {tasks} tasks at the same time, but the cluster has {slots} "
                     f"slot{'' if slots == 1 else 's'} (master {self.spark.sparkContext.master})",
-                    hint=f"give workers={max(slots, 1)} or fewer, or more cores to the session, or use flumina.local.run",
+                    hint=f"give workers={max(slots, 1)} or fewer, or the session more cores, or use flumina.local.run",
                 )
             time.sleep(0.2)

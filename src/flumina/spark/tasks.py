@@ -41,7 +41,11 @@ def task(
         else:
             mine = {**data[number], **frame.sources(number, batches)}
         here = Invitation(
-            invitation.job, invitation.rendezvous, invitation.secret, _address(context, local=local), invitation.patience
+            invitation.job,
+            invitation.rendezvous,
+            invitation.secret,
+            _address(context, local=local),
+            invitation.patience,
         )
         finished = host(here, number, f"{context.stageId()}.{context.taskAttemptId()}", mine)
         yield pa.record_batch([pa.array([number], pa.int32()), pa.array([finished])], schema=REPORT)
