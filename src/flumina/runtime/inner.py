@@ -145,6 +145,8 @@ class Inner(Worker):
     def announce(self) -> None:
         """Tell the children which states will be wanted, and how far that is known."""
         upto = self.announced
+        if upto == len(self.sequence) and (self.limit, self.calm) == (self.told.frontier, self.told.calm):
+            return  # nothing is new
         if self.options.pipeline:
             upto = len(self.sequence)
         elif self.state is _NOTHING and not self.away:  # one at a time, and not while it may still be coalesced

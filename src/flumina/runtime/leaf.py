@@ -75,7 +75,7 @@ class Leaf(Worker):
         """Process what a component has up to a point."""
         runs = component.take(bound)
         if runs:
-            run = merged(runs.values())
+            run = next(iter(runs.values())) if len(runs) == 1 else merged(runs.values())
             self.state = run.fold(self.shape.kind, self.state, self.emit)
             self.counting.events += len(run)
             self.counting.runs += 1
