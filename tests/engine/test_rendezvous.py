@@ -195,12 +195,15 @@ def test_the_deadline_counts_again_after_a_loss(pool: ThreadPoolExecutor) -> Non
 
 def test_a_retry_ends_the_generation_before(pool: ThreadPoolExecutor) -> None:
     """Spark may start a stage anew before we notice that the old one is dead."""
-    with Rendezvous(2, SECRET) as meeting:
+    with Rendezvous(3, SECRET, assemble_within=0.5) as meeting:
         gang = Gang(pool, meeting)
-        stale = gang.assemble(2)
-        fresh = gang.join(1, "2")
-        assert [outcome(member) for member in stale] == ["task 1 was tried again"] * 2
-        assert gang.join(0, "2").result(5).generation == fresh.result(5).generation == 2
+        stale = gang.assemble(3)
+        came_first = next(iter(meeting._gang))
+        time.sleep(0.6)  # the new gang has time of its own
+        fresh = [gang.join(came_first, "2")]
+        assert [outcome(member) for member in stale] == [f"task {came_first} was tried again"] * 3
+        fresh += [gang.join(task, "2") for task in {0, 1, 2} - {came_first}]
+        assert {future.result(5).generation for future in fresh} == {2}
 
 
 def test_a_retry_while_the_gang_assembles_drops_all_that_came_before(pool: ThreadPoolExecutor) -> None:
