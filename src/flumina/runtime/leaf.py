@@ -105,6 +105,9 @@ class Leaf(Worker):
 
     def clear(self) -> dict[Cause, Point]:
         """For every cause the bound up to which nothing that depends on it is outstanding."""
+        if len(self.components) == 1:
+            causes, bound = self.components[0].shape.causes, self.components[0].clear
+            return {cause: bound if cause in causes else END for cause in self.shape.causes}
         bounds = [(component.shape.causes, component.clear) for component in self.components]
         return {
             cause: min((bound for causes, bound in bounds if cause in causes), default=END)
