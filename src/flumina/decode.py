@@ -174,7 +174,7 @@ class Decoder:
         return type_.value_type if pa.types.is_dictionary(type_) else type_
 
     def _decode(self, chunk: pa.RecordBatch) -> Batch:
-        ts = self._timestamps(_column(chunk, self.stream.ts))
+        ts = self.timestamps(_column(chunk, self.stream.ts))
         if self.stream.seq is None:
             seq = np.arange(self.rows, self.rows + len(ts))
         else:
@@ -183,7 +183,8 @@ class Decoder:
             self._check_sorted(ts, seq)
         return self._batch(chunk, ts, seq)
 
-    def _timestamps(self, column: pa.Array) -> Ints:
+    def timestamps(self, column: pa.Array) -> Ints:
+        """Values of the timestamp column as O compares them."""
         name, type_ = self.stream.ts, column.type
         if pa.types.is_timestamp(type_) or pa.types.is_date(type_):
             self._check_nulls(column, name, "NULL_TIMESTAMP", "the timestamp is null")
