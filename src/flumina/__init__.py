@@ -8,8 +8,8 @@ from flumina.check import check
 from flumina.depends import Atom, depends
 from flumina.emit import Emit
 from flumina.errors import (
-    ClusterError,
     CalledOffError,
+    ClusterError,
     DefinitionError,
     FluminaError,
     FrameError,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -24,12 +24,6 @@ CHUNK_ROWS = 131_072
 _SMALL = CHUNK_ROWS // 8
 
 
-class Beat(NamedTuple):
-    """Word of a source between its rows: none with this timestamp or an earlier one will come any more."""
-
-    ts: int
-
-
 @runtime_checkable
 class Source(Protocol):
     """The rows of one stream, in parts."""
@@ -44,7 +38,7 @@ class Source(Protocol):
     def rows(self, part: int) -> int | None:
         """How many rows a part has, if that is known without reading them."""
 
-    def chunks(self, part: int, columns: Sequence[str], size: int = CHUNK_ROWS) -> Iterator[pa.RecordBatch | Beat]:
+    def chunks(self, part: int, columns: Sequence[str], size: int = CHUNK_ROWS) -> Iterator[pa.RecordBatch]:
         """The rows of a part, at most ``size`` at once, with those of these columns that there are."""
 
     def sample(self, part: int, columns: Sequence[str], rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -183,7 +183,7 @@ def test_classes_of_a_script_are_the_same_class_at_the_other_end() -> None:
     from flumina.engine import pickling  # noqa: PLC0415
 
     made = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, check=True)
-    program, buffers = pickle.loads(made.stdout)
+    program, buffers = pickle.loads(made.stdout)  # noqa: S301 -- what we just wrote
     definition = fl.define(pickling.loads(program))
     [(_, _, again)] = Codec(definition, ["s"]).decode(buffers)
     assert isinstance(again, Response)
