@@ -164,8 +164,8 @@ def _times(times: Any, kind: pa.DataType) -> pa.Array:
 def _values(rng: np.random.Generator, tag: fl.Tag, column: pa.Field, count: int) -> pa.Array:
     if tag.key is not None and column.name == tag.key.name:
         # Two keys have most of the events, and a few others the rest.
-        keys = np.where(rng.random(count) < 0.8, rng.integers(0, 2, count), rng.integers(2, 12, count))
-        return pa.array([f"k{key}" for key in keys] if pa.types.is_string(column.type) else keys, column.type)
+        keys = np.where(rng.random(count) < 0.8, rng.integers(1, 3, count), rng.integers(3, 13, count))
+        return pa.array(["_abcdefghijkl"[key] for key in keys] if pa.types.is_string(column.type) else keys, column.type)
     if pa.types.is_string(column.type):
         return pa.array([None if n == 0 else f"info {n}" for n in rng.integers(0, 9, count)], pa.string())
     return pa.array(rng.integers(0, 3000, count), column.type)
@@ -231,7 +231,7 @@ def forest(program: type[fl.Program], streams: Sequence[fl.Stream]) -> Plan:
     shapes = shapes_of(streams)
     definition = define(program)
     work, kind = WORK[program], definition.initial
-    only = KeySet.of(next("k0" if pa.types.is_string(tag.key.type) else 0 for tag in definition.tags.values() if tag.key))
+    only = KeySet.of(next("a" if pa.types.is_string(tag.key.type) else 1 for tag in definition.tags.values() if tag.key))
 
     def itags(keys: Callable[[KeySet], KeySet], *, works: bool | None, parts: slice = slice(None)) -> tuple[Itag, ...]:
         return tuple(
