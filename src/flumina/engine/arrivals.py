@@ -12,14 +12,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
+import pyarrow as pa
 
 from flumina.batch import Batch
 from flumina.decode import Decoder
 from flumina.order import END, Point, heartbeat
-from flumina.sources import CHUNK_ROWS, Beat, Generated
+from flumina.sources import CHUNK_ROWS, Generated
 from flumina.streams import Stream
 
 
@@ -28,6 +29,20 @@ class Arrival(NamedTuple):
 
     batch: Batch | None
     frontier: Point
+
+
+class Beat(NamedTuple):
+    """Word of a source between its rows: none with this timestamp or an earlier one will come any more."""
+
+    ts: int
+
+
+@runtime_checkable
+class Telling(Protocol):
+    """A source with one part, in order, that tells how far it has come also where it has no rows."""
+
+    def pieces(self) -> Iterator[pa.RecordBatch | Beat]:
+        """Rows, and word of how far they have come."""
 
 
 def arrivals(
@@ -52,6 +67,9 @@ def arrivals(
     generated = stream.data if isinstance(stream.data, Generated) else None
     if generated is None and (schema := source.schema(number)) is not None:
         decoder.check_schema(schema)
+    if isinstance(source, Telling):
+        yield from _told(source.pieces(), decoder, rank, stop)
+        return
     batches = decoder.batches(source.chunks(number, stream.columns, chunk_rows), chunk_rows)
     if generated is not None and generated.rate is not None:
         yield from _paced(batches, rank, 1 / generated.heartbeats, started or time.time, stop, chunk_rows)
@@ -66,8 +84,23 @@ def arrivals(
         yield Arrival(None, END)
 
 
+def _told(
+    pieces: Iterator[pa.RecordBatch | Beat], decoder: Decoder, rank: int, stop: threading.Event
+) -> Iterator[Arrival]:
+    """Rows and word of a source that tells how far it has come."""
+    for piece in pieces:
+        if stop.is_set():
+            return
+        if isinstance(piece, Beat):
+            yield Arrival(None, heartbeat(piece.ts, rank))
+        elif len(batch := decoder.decode(piece)):
+            yield Arrival(batch, batch.point(-1))
+    if not stop.is_set():
+        yield Arrival(None, END)
+
+
 def _paced(
-    batches: Iterator[Batch | Beat],
+    batches: Iterator[Batch],
     rank: int,
     period: float,
     started: Callable[[], float],
@@ -75,8 +108,7 @@ def _paced(
     most: int,
 ) -> Iterator[Arrival]:
     """Events when they are due, a period's worth at once, and how far it is when there are none."""
-    made = (batch for batch in batches if isinstance(batch, Batch))
-    waiting = next(made, None)
+    waiting = next(batches, None)
     start = time.monotonic() - (time.time() - started())  # from here on, setting the clock changes nothing
     while waiting is not None:
         elapsed = time.monotonic() - start
@@ -89,7 +121,7 @@ def _paced(
             if count < len(waiting):
                 waiting = waiting.slice(count, len(waiting))
                 break
-            waiting = next(made, None)
+            waiting = next(batches, None)
         behind = waiting is not None and int(waiting.ts[0]) < now
         batch = None if not due else due[0] if len(due) == 1 else Batch.merge(due)
         if stop.is_set():

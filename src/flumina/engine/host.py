@@ -27,6 +27,10 @@ Data = Mapping[str, object]
 """For each stream of which this task reads parts: where to read them."""
 
 
+LOST = 5.0
+"""Seconds for the driver to say what has become of a peer that is gone."""
+
+
 @dataclass(frozen=True)
 class Invitation:
     """Where a task reports, and what it takes to be let in; it reaches the task on a way that nobody else can read."""
@@ -52,7 +56,10 @@ def host(invitation: Invitation, number: int, attempt: str, data: Data) -> bool:
         member = Member.join(invitation.rendezvous, invitation.secret, registration, within=invitation.patience)
         try:
             report = _run(invitation, number, member, peers, data)
-        except (CalledOffError, PeerLostError, HandshakeError, GangError):
+        except (PeerLostError, HandshakeError):
+            member.await_word(LOST)  # a peer that has failed has told the driver, who tells why
+            raise
+        except (CalledOffError, GangError):
             raise
         except Exception as error:  # noqa: BLE001 -- the driver tells the user
             member.fail(error)

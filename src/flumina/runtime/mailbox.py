@@ -51,7 +51,7 @@ class Queue:
             if rest:
                 self.runs.appendleft(rest)
                 break
-        run = merged(taken)
+        run = taken[0] if len(taken) == 1 else merged(taken)
         self.length -= len(run)
         return run
 
@@ -68,6 +68,7 @@ class Component:
         self.shape = shape
         self.queues: dict[PartId, Queue] = {part: Queue() for part, _ in shape.parts}
         self.tags = dict(shape.parts)
+        self.only = next(iter(self.queues.values())) if len(self.queues) == 1 else None
 
     def put(self, part: PartId, run: Run, frontier: Point) -> None:
         """Add what a part brought for this component's tags; the frontier counts even if that is nothing."""
@@ -76,11 +77,15 @@ class Component:
     @property
     def frontier(self) -> Point:
         """Nothing of this component at or before this point is still to come."""
+        if self.only is not None:
+            return self.only.frontier
         return min(queue.frontier for queue in self.queues.values())
 
     @property
     def first(self) -> Point | None:
         """The first event that waits."""
+        if self.only is not None:
+            return self.only.first
         heads = [queue.runs[0].first for queue in self.queues.values() if queue.runs]
         return min(heads) if heads else None
 
@@ -96,5 +101,7 @@ class Component:
         first = self.first
         if first is None or first > bound:
             return {}
+        if self.only is not None:
+            return {part: queue.take(bound) for part, queue in self.queues.items()}
         runs = {part: queue.take(bound) for part, queue in self.queues.items()}
         return {part: run for part, run in runs.items() if run}
