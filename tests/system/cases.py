@@ -165,7 +165,9 @@ def _values(rng: np.random.Generator, tag: fl.Tag, column: pa.Field, count: int)
     if tag.key is not None and column.name == tag.key.name:
         # Two keys have most of the events, and a few others the rest.
         keys = np.where(rng.random(count) < 0.8, rng.integers(1, 3, count), rng.integers(3, 13, count))
-        return pa.array(["_abcdefghijkl"[key] for key in keys] if pa.types.is_string(column.type) else keys, column.type)
+        return pa.array(
+            ["_abcdefghijkl"[key] for key in keys] if pa.types.is_string(column.type) else keys, column.type
+        )
     if pa.types.is_string(column.type):
         return pa.array([None if n == 0 else f"info {n}" for n in rng.integers(0, 9, count)], pa.string())
     return pa.array(rng.integers(0, 3000, count), column.type)
@@ -178,7 +180,9 @@ def _one_stream(
     assert shape.parts == shape.meetings
     parts = []
     for part in range(shape.parts):
-        tables = [made[n][part].append_column("what", pa.array([n] * made[n][part].num_rows, pa.string())) for n in made]
+        tables = [
+            made[n][part].append_column("what", pa.array([n] * made[n][part].num_rows, pa.string())) for n in made
+        ]
         whole = pa.concat_tables(tables, promote_options="default")
         if seq is not None:
             unique = pa.array(np.arange(whole.num_rows) * shape.parts + part)
@@ -195,7 +199,7 @@ def sequential(program: type[fl.Program], streams: Sequence[fl.Stream]) -> Plan:
 
 
 def two_leaves(program: type[fl.Program], streams: Sequence[fl.Stream]) -> Plan:
-    return make_plan(program, estimate(program, streams), workers=2)
+    return make_plan(program, estimate(program, streams), workers=2, optimiser="greedy")
 
 
 def greedy_four(program: type[fl.Program], streams: Sequence[fl.Stream]) -> Plan:
@@ -231,7 +235,9 @@ def forest(program: type[fl.Program], streams: Sequence[fl.Stream]) -> Plan:
     shapes = shapes_of(streams)
     definition = define(program)
     work, kind = WORK[program], definition.initial
-    only = KeySet.of(next("a" if pa.types.is_string(tag.key.type) else 1 for tag in definition.tags.values() if tag.key))
+    only = KeySet.of(
+        next("a" if pa.types.is_string(tag.key.type) else 1 for tag in definition.tags.values() if tag.key)
+    )
 
     def itags(keys: Callable[[KeySet], KeySet], *, works: bool | None, parts: slice = slice(None)) -> tuple[Itag, ...]:
         return tuple(
@@ -312,7 +318,9 @@ def _cases() -> Iterator[Case]:
         yield Case(PageViews, two_leaves, Input(ts=kind, sorted=False), TINY, note=name)
     for program in (ValueBarrier, PageViews):
         yield Case(program, no_places, note="by hand")
-        yield Case(program, by_chance(11), Input(parts=3, rows=2000, every=300), Settings(chunk_rows=100), note="longer")
+        yield Case(
+            program, by_chance(11), Input(parts=3, rows=2000, every=300), Settings(chunk_rows=100), note="longer"
+        )
 
 
 CASES = list(_cases())

@@ -86,9 +86,7 @@ class Stock(fl.KeyedProgram):
     move = fl.Tag("v long NOT NULL", key="item string")
     ask = fl.Tag(key="item string")
     report = fl.Tag()
-    depends = fl.depends(
-        (ask, ask), (ask, move), (report, move), (report, ask), (report, report)
-    )
+    depends = fl.depends((ask, ask), (ask, move), (report, move), (report, ask), (report, report))
     output = {"answers": "item string, n long", "reports": "items long, n long"}
     total = fl.Sum()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import pickle
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -16,7 +16,8 @@ from flumina.engine.job import Job, Settings, TaskReport
 from flumina.engine.progress import ProgressLine
 from flumina.engine.rendezvous import Rendezvous
 from flumina.engine.transport import Secret
-from flumina.local.pool import POOL
+from flumina.errors import TaskLostError
+from flumina.local.pool import POOL, Worker
 from flumina.plan.optimise import Optimiser
 from flumina.plan.rates import estimate
 from flumina.plan.tree import Plan
@@ -25,6 +26,9 @@ from flumina.spec import check_streams
 from flumina.streams import Stream
 
 LOOPBACK = "127.0.0.1"
+
+_LOOK_EVERY = 0.2
+"""Seconds after which it is looked whether all processes are alive."""
 
 
 def run(
@@ -89,7 +93,19 @@ def _execute(job: Job, streams: Sequence[Stream], line: ProgressLine, *, tls: bo
             invitation = Invitation(pickling.dumps(job), rendezvous.address, secret, LOOPBACK, patience)
             for number, process in enumerate(processes):
                 data = data_of(job, streams, number)
-                process.give(pickle.dumps((invitation, number, "local", data), protocol=5))
-            return cast("dict[int, TaskReport]", rendezvous.wait())
+                process.give(pickling.dumps((invitation, number, "local", data)))
+            return cast("dict[int, TaskReport]", _watched(rendezvous, processes))
     finally:
         line.close()
+
+
+def _watched(rendezvous: Rendezvous, processes: Sequence[Worker]) -> dict[int, object]:
+    """What the tasks report; a process that ends before it has come to the rendezvous is not waited for."""
+    while True:
+        try:
+            return rendezvous.wait(_LOOK_EVERY)
+        except TimeoutError:
+            for number, worker in enumerate(processes):
+                if worker.process.poll() is not None:
+                    pid, here = worker.process.pid, socket.gethostname()
+                    rendezvous.cancel(TaskLostError(number, pid=pid, host=here))
