@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from flumina.local.pool import POOL
+from tests.system.cluster import session
 from tests.system.processes import children
 
 if TYPE_CHECKING:
@@ -43,18 +44,6 @@ def spark_home() -> None:
 @pytest.fixture(scope="session")
 def spark(spark_home: None) -> Iterator[SparkSession]:
     """A session on four cores, in which a stage that fails is tried again."""
-    from pyspark.sql import SparkSession  # noqa: PLC0415 -- only where it is needed
-
-    session = (
-        SparkSession.builder.master("local[4,4]")
-        .appName("flumina tests")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", "4")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("OFF")
-    yield session
-    session.stop()
+    made = session("local[4,4]")
+    yield made
+    made.stop()
