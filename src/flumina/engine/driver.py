@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -58,6 +59,8 @@ def choose_plan(definition: Definition, sources: Sequence[PlannedSource], wishes
         return make_plan(definition, sources, slots=slots, optimiser=wishes.optimiser)
     if wishes.workers is not None:
         raise UsageError("WORKERS", "a plan says how many workers there are; give plan= or workers=, not both")
+    if not isinstance(wishes.plan, Plan | str | os.PathLike):
+        raise UsageError("PLAN", f"plan= is a plan or the path of a saved one, got {wishes.plan!r}")
     plan = wishes.plan if isinstance(wishes.plan, Plan) else Plan.load(wishes.plan)
     check_valid(plan, definition, bind(definition, sources).shapes)
     return plan
@@ -80,7 +83,9 @@ def make_job(
     run = uuid.uuid4().hex[:12]
     location = None
     if wishes.out is not None:
-        location = Location.of(str(wishes.out), run, filesystem=wishes.filesystem, overwrite=wishes.overwrite)
+        if not isinstance(wishes.out, str | os.PathLike):
+            raise UsageError("OUT", f"out= is the path of a folder, got {wishes.out!r}")
+        location = Location.of(os.fspath(wishes.out), run, filesystem=wishes.filesystem, overwrite=wishes.overwrite)
     names = tuple(stream.name for stream in streams)
     outputs = Outputs(definition.outputs, ts_type, names, run, location, wishes.order)
     outputs.prepare()

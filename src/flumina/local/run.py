@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import socket
 from collections.abc import Sequence
 from pathlib import Path
@@ -49,7 +50,7 @@ def run(
 ) -> RunResult:
     """Run a program on this machine, in as many processes as its plan has places.
 
-    ``workers``     how many leaves the plan should have; by default as many as there are cores, or fewer
+    ``workers``     how many workers may run side by side; by default as many as there are cores, or fewer
     ``plan``        a plan, or the path of one that was saved, instead of a new one made by ``optimiser``
     ``out``         a folder for the outputs, as Parquet; without it they are kept in memory
     ``overwrite``   replace what is in that folder, once the run has succeeded
@@ -92,8 +93,8 @@ def _execute(job: Job, streams: Sequence[Stream], line: ProgressLine, *, tls: bo
         ):
             invitation = Invitation(pickling.dumps(job), rendezvous.address, secret, LOOPBACK, patience)
             for number, process in enumerate(processes):
-                data = data_of(job, streams, number)
-                process.give(pickling.dumps((invitation, number, "local", data)))
+                packed = pickling.dumps(data_of(job, streams, number))
+                process.give(pickle.dumps((invitation, number, "local", packed), protocol=5))
             return cast("dict[int, TaskReport]", _watched(rendezvous, processes))
     finally:
         line.close()
