@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from flumina.batch import Batch
 from flumina.decode import Decoder
-from flumina.order import END, Point, heartbeat
+from flumina.order import END, START, Point, heartbeat
 from flumina.sources import CHUNK_ROWS, Generated
 from flumina.streams import Stream
 
@@ -88,13 +88,15 @@ def _told(
     pieces: Iterator[pa.RecordBatch | Beat], decoder: Decoder, rank: int, stop: threading.Event
 ) -> Iterator[Arrival]:
     """Rows and word of a source that tells how far it has come."""
+    frontier = START
     for piece in pieces:
         if stop.is_set():
             return
-        if isinstance(piece, Beat):
-            yield Arrival(None, heartbeat(piece.ts, rank))
-        elif len(batch := decoder.decode(piece)):
-            yield Arrival(batch, batch.point(-1))
+        batch = None if isinstance(piece, Beat) else decoder.decode(piece)
+        told = heartbeat(piece.ts, rank) if isinstance(piece, Beat) else batch.point(-1) if batch else START
+        if told > frontier:  # behind rows, word of the timestamp before theirs says nothing new
+            frontier = told
+            yield Arrival(batch, frontier)
     if not stop.is_set():
         yield Arrival(None, END)
 
