@@ -28,7 +28,9 @@ class Cluster:
         self.folder = folder
         self.processes: list[subprocess.Popen[bytes]] = []
         try:
-            master = self._start("master", f"{_DEPLOY}.master.Master", "--host", HERE, "--port", "0", "--webui-port", "0")
+            master = self._start(
+                "master", f"{_DEPLOY}.master.Master", "--host", HERE, "--port", "0", "--webui-port", "0"
+            )
             self.master = self._wait_for(master, re.compile(rb"Starting Spark master at (spark://\S+)"))
             self.workers = [self._start_worker(number, cores) for number in range(workers)]
             for number in range(workers):
@@ -63,7 +65,7 @@ class Cluster:
         self._start(f"worker{number}", f"{_DEPLOY}.worker.Worker", *options, "--work-dir", work, self.master)
         return self.processes[-1].pid
 
-    def _wait_for(self, name: str, pattern: re.Pattern[bytes], seconds: float = 60) -> str:
+    def _wait_for(self, name: str, pattern: re.Pattern[bytes], seconds: float = 150) -> str:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             found = pattern.search((self.folder / f"{name}.log").read_bytes())

@@ -1,6 +1,7 @@
 """Programs that go wrong at one event, in each of the functions that users write."""
 
 import os
+import threading
 from typing import Any
 
 import flumina as fl
@@ -83,3 +84,19 @@ class Dies(ValueBarrierByHand):
         if event.tag is self.value and event.v == BAD:
             os._exit(3)
         return super().update(state, event, emit)
+
+
+class Locked(ValueBarrierByHand):
+    """Has a state that can't leave its process."""
+
+    def init(self) -> Any:
+        return threading.Lock()
+
+    def update(self, state: Any, event: fl.Event, emit: fl.Emit) -> Any:
+        return state
+
+    def fork(self, state: Any, left: fl.TagSet, right: fl.TagSet) -> Any:
+        return threading.Lock(), threading.Lock()
+
+    def join(self, left: Any, right: Any) -> Any:
+        return left

@@ -175,7 +175,7 @@ def test_columns_and_streams_may_be_called_anything(name: str) -> None:
 
 
 def test_keys_may_be_of_any_size(tmp_path: Path) -> None:
-    keys = ["x" * 1_000_000, "", "\0", "\U0001f600", "y" * 1_000_000]
+    keys = ["x" * 100_000, "", "\0", "\U0001f600", "y" * 100_000]
     views = pa.table({"ts": range(len(keys)), "page": keys, "user": range(len(keys))})
     changes = pa.table({"ts": range(len(keys)), "page": keys[::-1], "info": keys})
     streams = [fl.Stream("views", PageViews.view, [views, views]), fl.Stream("changes", PageViews.change, changes)]

@@ -23,7 +23,7 @@ from tests.system.processes import children
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
 
 ROWS = 4000
 RATE = 1000.0
@@ -155,7 +155,10 @@ def test_a_machine_that_is_gone_for_good_is_an_error_in_time(
         thread = threading.Timer(3.0, lambda: cluster.lose_worker(1))
         thread.start()
         began = time.monotonic()
-        four = [streams()[0], fl.Stream("transactions", Fraud.transaction, fl.Generated(transactions, parts=4, rate=RATE))]
+        four = [
+            streams()[0],
+            fl.Stream("transactions", Fraud.transaction, fl.Generated(transactions, parts=4, rate=RATE)),
+        ]
         engine.run(
             Fraud, four, workers=4, optimiser="greedy", out=tmp_path / "out", settings=Settings(patience=10.0),
             progress=False,

@@ -20,14 +20,14 @@ from flumina import local
 from flumina.apps.value_barrier import ValueBarrier
 from flumina.engine.driver import RunResult
 from flumina.engine.job import Settings
-from flumina.errors import InputError, OutputError, TaskLostError, UserCodeError
+from flumina.errors import InputError, OutputError, TaskLostError, UsageError, UserCodeError
 from flumina.local.pool import POOL
 from flumina.testing import assert_same_outputs
 from tests.system import failing
 from tests.system.failing import BAD
 from tests.system.processes import children
 
-PATIENT = Settings(patience=20.0)
+PATIENT = Settings(patience=50.0)
 
 
 def line_of(mark: str) -> str:
@@ -103,6 +103,13 @@ def test_an_output_of_another_type_ends_the_run(tmp_path: Path) -> None:
     for part in ("'many'", "'total'", "value(v=7777)@1555 values#777"):
         assert part in str(caught.value)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_state_that_cannot_be_sent_is_named(workers: int) -> None:
+    with pytest.raises(UsageError) as caught:
+        local.run(failing.Locked, streams(failing.Locked), workers=workers, optimiser="greedy", state=True)
+    assert caught.value.condition == "STATE_NOT_PICKLABLE"
 
 
 def written(program: Any, tmp_path: Path, spoil: Any) -> list[fl.Stream]:

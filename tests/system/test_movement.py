@@ -15,7 +15,9 @@ from flumina.testing import assert_same_outputs
 
 def pages(cold: int, changes: int) -> list[fl.Stream]:
     """A hot page, viewed on two parts and changed so many times; and cold pages on streams of their own."""
-    views = [pa.table({"ts": np.arange(2000) * 2 + part, "page": ["hot"] * 2000, "user": range(2000)}) for part in (0, 1)]
+    views = [
+        pa.table({"ts": np.arange(2000) * 2 + part, "page": ["hot"] * 2000, "user": range(2000)}) for part in (0, 1)
+    ]
     hot = pa.table({"ts": 4000 * np.arange(changes) // changes, "page": ["hot"] * changes, "info": ["new"] * changes})
     names = [f"cold{n}" for n in range(cold)]
     told = pa.table({"ts": [0] * cold, "page": names, "info": ["x" * 100] * cold})

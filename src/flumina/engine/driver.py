@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from flumina.definition import Definition
 from flumina.emit import ONLY_OUTPUT
+from flumina.engine.codec import Codec
 from flumina.engine.job import Card, Job, Settings, TaskReport, TaskStats
 from flumina.engine.layout import lay_out
 from flumina.engine.location import Location
@@ -197,3 +198,9 @@ class RunResult:
 def publish(job: Job, reports: Mapping[int, TaskReport]) -> dict[str, Result]:
     """Make the outputs of the run visible, all at once."""
     return publish_outputs(job.outputs, [report.manifest for _, report in sorted(reports.items())])
+
+
+def final_state(job: Job, reports: Mapping[int, TaskReport]) -> Any:  # noqa: ANN401 -- whatever the program's state is
+    """The state after the last event, if it was asked for: the root's task has it."""
+    packed = next((report.final for report in reports.values() if report.final is not None), None)
+    return None if packed is None else Codec(define(job.program), job.names).unpack(packed)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from flumina.engine import pickling
-from flumina.engine.driver import RunResult, RunStats, Tables, Wishes, choose_plan, make_job, publish
+from flumina.engine.driver import RunResult, RunStats, Tables, Wishes, choose_plan, final_state, make_job, publish
 from flumina.engine.host import Invitation
 from flumina.engine.inputs import data_of, is_paced, timestamp_type
 from flumina.engine.job import Job, Settings, TaskReport
@@ -69,7 +69,7 @@ def run(
     except BaseException:
         job.outputs.discard()
         raise
-    final = next((report.final for report in reports.values() if report.final is not None), None)
+    final = final_state(job, reports)
     stats = RunStats.of({task: report.stats for task, report in reports.items()})
     return RunResult(Tables(published), chosen, stats, final)
 
