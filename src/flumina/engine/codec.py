@@ -18,6 +18,7 @@ import pyarrow as pa
 from flumina.batch import Batch
 from flumina.declared import DeclaredState
 from flumina.definition import Definition, initial_state
+from flumina.errors import UsageError
 from flumina.events import Tag
 from flumina.fields import Field
 from flumina.order import Ints, Point
@@ -63,6 +64,16 @@ class Codec:
         first, *apart = buffers
         for to, sender, kind, *fields in _Unpickler(io.BytesIO(first), self.shared, apart).load():
             yield to, sender, self._message(kind, fields)
+
+    def pack(self, state: Any) -> bytes:  # noqa: ANN401 -- whatever the program's state is
+        """A state by itself, for a process that has the same program."""
+        file = io.BytesIO()
+        _Pickler(file, self.numbers, lambda _: True).dump(state)
+        return file.getvalue()
+
+    def unpack(self, packed: bytes) -> Any:  # noqa: ANN401
+        """The state again."""
+        return _Unpickler(io.BytesIO(packed), self.shared, ()).load()
 
     def _message(self, kind: str, fields: list[Any]) -> Message:
         match kind:
@@ -179,6 +190,16 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc] # it ships no types
     def __init__(self, file: io.BytesIO, numbers: dict[int, int], apart: Callable[[pickle.PickleBuffer], bool]) -> None:
         super().__init__(file, protocol=5, buffer_callback=apart)
         self.shared_numbers = numbers
+
+    def dump(self, what: object) -> None:
+        try:
+            super().dump(what)
+        except (pickle.PicklingError, TypeError, AttributeError) as error:
+            raise UsageError(
+                "STATE_NOT_PICKLABLE",
+                f"a state can't be sent to another process: {error}",
+                hint="states are data: keep open files, locks and connections elsewhere",
+            ) from error
 
     def reducer_override(self, obj: object) -> Any:  # noqa: ANN401
         number = self.shared_numbers.get(id(obj))

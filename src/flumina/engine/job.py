@@ -105,4 +105,5 @@ class TaskReport:
 
     manifest: Manifest
     stats: TaskStats
-    final: Any = None
+    final: bytes | None = None
+    """Packed by the codec: the class of a state may have been typed into a script."""

@@ -15,7 +15,7 @@ from flumina import decode
 from flumina.definition import Definition
 from flumina.describe import describe, one_ts_type
 from flumina.engine import pickling
-from flumina.engine.driver import RunResult, RunStats, Wishes, choose_plan, make_job, publish
+from flumina.engine.driver import RunResult, RunStats, Wishes, choose_plan, final_state, make_job, publish
 from flumina.engine.host import Invitation
 from flumina.engine.inputs import data_of, is_paced, timestamp_type
 from flumina.engine.job import Job, Settings, TaskReport
@@ -90,7 +90,7 @@ def run(
         raise
     finally:
         line.close()
-    final = next((report.final for report in reports.values() if report.final is not None), None)
+    final = final_state(staged.job, reports)
     stats = RunStats.of({number: report.stats for number, report in reports.items()}, shuffled)
     return RunResult(DataFrames(cluster.spark, published), staged.job.plan, stats, final)
 
