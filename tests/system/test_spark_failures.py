@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,8 +49,8 @@ def test_an_exception_in_user_code_ends_the_run(
     program: Any,
     mark: str,
     function: str,
-    event: bool,
-    tmp_path: Path,  # noqa: FBT001
+    event: bool,  # noqa: FBT001 -- as the table has it
+    tmp_path: Path,
 ) -> None:
     with pytest.raises(UserCodeError) as caught:
         run(program, streams(program), out=tmp_path / "out")
@@ -102,7 +103,7 @@ def test_bad_columns_of_a_frame_are_named(spark: SparkSession, table: pa.Table, 
 @pytest.mark.parametrize("name", [ODD[0], ODD[1], ODD[4], ODD[8]])
 def test_columns_of_frames_may_be_called_anything(spark: SparkSession, name: str) -> None:
     given = odd(name)
-    frames = [fl.Stream(s.name, s.tag, spark.createDataFrame(pa.concat_tables(s.parts())), ts=s.ts, rename=s.rename, sorted=False) for s in given]  # fmt: skip
+    frames = [replace(s, data=spark.createDataFrame(pa.concat_tables(s.parts())), sorted=False) for s in given]
     result = run(ValueBarrier, frames, workers=None)
     assert_same_outputs(result.output.toArrow(), fl.spec(ValueBarrier, given).output)
 
