@@ -1,6 +1,6 @@
 """The table of whole runs: programs, their input in all shapes, and plans.
 
-Every case runs on the oracle, in the simulator and in local processes, those of ``SPARK`` also on Spark; all must agree.
+Every case runs on the oracle, in the simulator and in local processes, some also on Spark; all must agree.
 """
 
 from __future__ import annotations

@@ -115,9 +115,13 @@ def kill(pid: int) -> None:
 
 
 def session(master: str, **settings: str) -> SparkSession:
-    """A session for tests on this machine."""
+    """A session for tests on this machine: the one that there is, if it is for the same master."""
+    from pyspark import SparkContext  # noqa: PLC0415
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
+    active = SparkContext._active_spark_context
+    if active is not None and active.master != master:
+        active.stop()
     builder = (
         SparkSession.builder.master(master)
         .appName("flumina tests")

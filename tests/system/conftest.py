@@ -41,9 +41,7 @@ def spark_home() -> None:
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 
 
-@pytest.fixture(scope="session")
-def spark(spark_home: None) -> Iterator[SparkSession]:
-    """A session on four cores, in which a stage that fails is tried again."""
-    made = session("local[4,4]")
-    yield made
-    made.stop()
+@pytest.fixture
+def spark(spark_home: None) -> SparkSession:
+    """A session on four cores, in which a stage that fails is tried again; one for all tests that need no other."""
+    return session("local[4,4]")

@@ -1,5 +1,6 @@
 """A program as people write it: everything in one script, its state a class of its own. Run by test_scripts.py."""
 
+import importlib
 import sys
 from dataclasses import dataclass, field
 
@@ -7,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 import flumina as fl
+from tests.system.cluster import session
 
 
 @dataclass
@@ -70,12 +72,8 @@ class Views(fl.KeyedProgram):
 def main(engine: str) -> None:
     """Run both on an engine, compare with the oracle, and say so."""
     if engine == "spark":
-        from tests.system.cluster import session
-
-        spark = session("local[2]")
-        from flumina.spark import run
-    else:
-        from flumina.local import run
+        session("local[2]")
+    run = importlib.import_module(f"flumina.{engine}").run
     rows = np.arange(500)
     values = [pa.table({"ts": rows * 2 + part, "v": rows % 89}) for part in range(2)]
     asks = pa.table({"ts": np.arange(50, 1000, 100)})
@@ -90,8 +88,6 @@ def main(engine: str) -> None:
         assert table.to_pylist() == expected.output.to_pylist()
         assert len([stats for stats in result.stats.workers.values() if stats.events]) > 1
         assert isinstance(result.state, type(expected.state)), "the class of this script"
-    if engine == "spark":
-        spark.stop()
     print("agreed")  # noqa: T201
 
 

@@ -81,13 +81,13 @@ def assert_tells(error: UserCodeError, mark: str, function: str, *, event: bool)
         assert "worker w" in text, text
 
 
-@pytest.mark.parametrize(("program", "mark", "function", "event"), USER_CODE, ids=lambda value: str(value))
+@pytest.mark.parametrize(("program", "mark", "function", "event"), USER_CODE, ids=str)
 def test_an_exception_in_user_code_ends_the_run(
     program: Any,
     mark: str,
     function: str,
-    event: bool,
-    tmp_path: Path,  # noqa: FBT001
+    event: bool,  # noqa: FBT001 -- as the table has it
+    tmp_path: Path,
 ) -> None:
     began = time.monotonic()
     with pytest.raises(UserCodeError) as caught:

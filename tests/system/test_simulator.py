@@ -4,8 +4,9 @@ from random import Random
 import pytest
 
 from flumina.program import define
+from flumina.runtime.messages import PartId
 from flumina.sim.case import Case as SimulatedCase
-from flumina.sim.case import output_keys
+from flumina.sim.case import Entry, output_keys
 from flumina.sim.scheduler import Simulation, judge
 from flumina.sim.weather import Weather
 from flumina.spec import read
@@ -17,7 +18,8 @@ SIMULATED = [case for case in CASES if case.input.rows < 1000]
 def simulated(case: Case) -> SimulatedCase:
     """The same program, plan and input for the simulator, which sends events one by one."""
     definition = define(case.program)
-    parts = {(shape.name, part): [] for shape in case.plan.streams for part in range(shape.parts)}
+    shapes = case.plan.streams
+    parts: dict[PartId, list[Entry]] = {(shape.name, part): [] for shape in shapes for part in range(shape.parts)}
     for part in read(definition, case.streams):
         parts[part.stream.name, part.number] = [(part.batch.point(n), event) for n, event in enumerate(part.batch)]
     return SimulatedCase(definition, case.plan, parts)

@@ -29,7 +29,7 @@ from flumina.plan.sources import Source as PlannedSource
 from flumina.plan.tree import Plan
 from flumina.program import AnyProgram, define
 from flumina.runtime.messages import PartId
-from flumina.spark.frames import Frame, brought_together, in_place, must_be_one_part, needed
+from flumina.spark.frames import Frame, brought_together, in_place, must_be_one_part, needed, quoted
 from flumina.spark.gang import Gang
 from flumina.spark.results import DataFrames
 from flumina.spark.session import Cluster
@@ -145,7 +145,7 @@ def _sits_in_place(frames: Sequence[Stream], slots: int) -> bool:
 
 def _sampled(stream: Stream, columns: Sequence[str]) -> Stream:
     """A stream with some rows of its DataFrame, to estimate rates from."""
-    rows = stream.data.select(*columns).limit(SAMPLE_ROWS).toArrow()
+    rows = stream.data.select(*map(quoted, columns)).limit(SAMPLE_ROWS).toArrow()
     return replace(stream, data=rows, sorted=False)
 
 
