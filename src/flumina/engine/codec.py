@@ -43,8 +43,8 @@ class Codec:
         self.shared = list(dict.fromkeys(map(_Same, _shared(definition))))
         self.numbers = {id(same.what): number for number, same in enumerate(self.shared)}
 
-    def encode(self, letters: Iterable[Letter]) -> list[Buffer]:
-        """Letters as one pickle and the buffers beside it."""
+    def encode(self, letters: Iterable[Letter], sizes: dict[str, int] | None = None) -> list[Buffer]:
+        """Letters as pickles in a row and the buffers beside them; ``sizes`` learns how large a sender's states are."""
         apart: list[Buffer] = []
 
         def keep_inside(buffer: pickle.PickleBuffer) -> bool:
@@ -55,14 +55,23 @@ class Codec:
             return False
 
         file = io.BytesIO()
-        plain = [(to, sender, *_plain(message)) for to, sender, message in letters]
-        _Pickler(file, self.numbers, keep_inside).dump(plain)
+        pickler = _Pickler(file, self.numbers, keep_inside)
+        for to, sender, message in letters:
+            began, before = file.tell(), len(apart)
+            pickler.dump((to, sender, *_plain(message)))
+            if sizes is not None and isinstance(message, Response | Handback):
+                assert isinstance(sender, str)
+                size = file.tell() - began + sum(map(len, apart[before:]))
+                sizes[sender] = sizes.get(sender, 0) + size
         return [file.getbuffer(), *apart]
 
     def decode(self, buffers: Sequence[Buffer]) -> Iterator[Letter]:
         """The letters again."""
         first, *apart = buffers
-        for to, sender, kind, *fields in _Unpickler(io.BytesIO(first), self.shared, apart).load():
+        file = io.BytesIO(first)
+        unpickler = _Unpickler(file, self.shared, apart)
+        while file.tell() < len(first):
+            to, sender, kind, *fields = unpickler.load()
             yield to, sender, self._message(kind, fields)
 
     def pack(self, state: Any) -> bytes:  # noqa: ANN401 -- whatever the program's state is

@@ -139,6 +139,11 @@ class RunStats:
         return max(task.seconds for task in self.tasks.values())
 
     @property
+    def state_bytes(self) -> int:
+        """How large all states were that went from one task to another."""
+        return self.total.state_bytes
+
+    @property
     def bytes_between(self) -> int:
         """What the tasks sent to each other."""
         return sum(task.sent_bytes for task in self.tasks.values())
