@@ -12,6 +12,7 @@ Small plans are then improved step by step (:mod:`flumina.plan.optimise.polish`)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import permutations
 
@@ -23,7 +24,7 @@ from flumina.plan.optimise.packing import Node, tree_of, worker_of
 from flumina.plan.optimise.polish import polished
 from flumina.plan.optimise.sequential import sequential
 from flumina.plan.placement import Site, choose_places, placed, site_of
-from flumina.plan.sources import Inputs
+from flumina.plan.sources import Inputs, Profile
 from flumina.plan.tree import Plan
 
 DEFAULT_SLOTS = 8
@@ -90,9 +91,12 @@ def _site(node: Node, pieces: Sequence[Atom]) -> Site:
 
 
 def _divisions(inputs: Inputs, leaves: int) -> Iterator[list[Atom]]:
-    """The input in pieces: by part, and if keys are unbounded by hash buckets too."""
+    """The input in pieces: by part and hot key, by part alone, and if keys are unbounded by hash buckets too."""
     whole = atoms(inputs)
     yield whole
+    if any(load.profile.hot for load in inputs.loads):  # the same leaves can serve all keys, each from its own part
+        cold = [replace(load, profile=Profile(load.profile.keys, {})) for load in inputs.loads]
+        yield atoms(replace(inputs, loads=tuple(cold)))
     if leaves > 1 and any(not atom.keys.is_finite for atom in whole):
         counts = [leaves, 4 * leaves] if len(whole) <= _MANY else [4 * leaves]
         for buckets in dict.fromkeys(affordable(inputs, count) for count in counts):
