@@ -93,6 +93,8 @@ class Inner(Worker):
 
     def on_request(self, message: Request) -> None:
         self.requests.extend(message.items)
+        if self.watch is not None:
+            self.watch.announced(message.items)
         self.hidden.extend(item.point for item in message.items if item.cause == EVERYTHING)
 
     def on_response(self, child: str, message: Response) -> None:
@@ -134,8 +136,13 @@ class Inner(Worker):
         self.settled = limit
         new: list[tuple[Item, Event | None, PartId | None]] = []
         for part, queue in self.queues.items():
-            new += [(Item(point, (self.id, event.tag.name)), event, part) for point, event in queue.take(limit)]
+            for point, event in queue.take(limit):
+                new.append((Item(point, (self.id, event.tag.name), None, self.origin(part, event)), event, part))
+                if self.watch is not None:
+                    self.watch.released(part, event)
             self.taken(queue)
+        if self.watch is not None:
+            self.watch.passed(limit.ts)
         while self.requests and self.requests[0].point <= limit:
             new.append((self.requests.popleft(), None, None))
         new.sort(key=lambda entry: entry[0].point)

@@ -95,6 +95,8 @@ class KeyedInner(Worker):
     def on_request(self, message: Request) -> None:
         for item in message.items:  # of different keys, they may come in another order than O
             insort(self.requests, item, key=lambda other: (other.point, other.cause == EVERYTHING))
+        if self.watch is not None:
+            self.watch.announced(message.items)
 
     def on_response(self, child: str, message: Response) -> None:
         side = 0 if self.shape.children[0].id == child else 1
@@ -152,9 +154,14 @@ class KeyedInner(Worker):
         """Own events and requests that have not been looked at, in O, up to a point."""
         new: list[Entry] = []
         for part, queue in self.queues.items():
-            run = queue.take(limit)
-            new += [Entry(Item(point, (self.id, event.tag.name), event.key), event, part) for point, event in run]
+            for point, event in queue.take(limit):
+                item = Item(point, (self.id, event.tag.name), event.key, self.origin(part, event))
+                new.append(Entry(item, event, part))
+                if self.watch is not None:
+                    self.watch.released(part, event)
             self.taken(queue)
+        if self.watch is not None:
+            self.watch.passed(limit.ts)
         settled = bisect_right(self.requests, limit, key=lambda item: item.point)
         new += [Entry(item) for item in self.requests[:settled]]
         del self.requests[:settled]
