@@ -31,6 +31,17 @@ class Beat(NamedTuple):
 
 
 @runtime_checkable
+class Gathered(Protocol):
+    """A source whose rows lay in several places and were gathered into one part, sorted by time.
+
+    ``gathered`` names a column with the number of the place where each row lay, if it is one of several. Within a
+    place, rows with equal times have kept their order; between places they have none.
+    """
+
+    gathered: str | None
+
+
+@runtime_checkable
 class Source(Protocol):
     """The rows of one stream, in parts."""
 

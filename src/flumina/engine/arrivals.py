@@ -11,16 +11,19 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from flumina.batch import Batch
 from flumina.decode import Decoder
+from flumina.depends import Dependence
 from flumina.order import END, Point, heartbeat
-from flumina.sources import CHUNK_ROWS, Beat, Generated
+from flumina.sources import CHUNK_ROWS, Beat, Gathered, Generated
 from flumina.streams import Stream
+from flumina.ties import TieFinder, TieRule
 
 
 class Arrival(NamedTuple):
@@ -39,12 +42,14 @@ def arrivals(
     started: Callable[[], float] | None = None,
     stop: threading.Event | None = None,
     chunk_rows: int = CHUNK_ROWS,
+    depends: Dependence | None = None,
 ) -> Iterator[Arrival]:
     """Everything that one part of a stream has to say; the last arrival has the frontier END.
 
     ``started`` tells when the run started, as ``time.time()`` counts, and may wait until it has; without it, the run
     starts with the first event. It is called once, and only for a paced source, after its first rows have been made.
-    Once ``stop`` is set, nothing more arrives.
+    Once ``stop`` is set, nothing more arrives. With ``depends``, rows that were gathered from several places are
+    looked through for dependent events that tie.
     """
     stop = threading.Event() if stop is None else stop
     source = stream.source()
@@ -52,7 +57,11 @@ def arrivals(
     generated = stream.data if isinstance(stream.data, Generated) else None
     if generated is None and (schema := source.schema(number)) is not None:
         decoder.check_schema(schema)
-    batches = decoder.batches(source.chunks(number, stream.columns, chunk_rows), chunk_rows)
+    chunks = source.chunks(number, stream.columns, chunk_rows)
+    batches = decoder.batches(chunks, chunk_rows)
+    if depends is not None and isinstance(source, Gathered) and source.gathered is not None:
+        finder = TieFinder(TieRule.of(depends, stream.tags, sequenced=False))
+        batches = _without_ties(decoder, chunks, source.gathered, finder)
     if generated is not None and generated.rate is not None:
         yield from _paced(batches, rank, 1 / generated.heartbeats, started or time.time, stop, chunk_rows)
     else:
@@ -64,6 +73,20 @@ def arrivals(
             )
     if not stop.is_set():
         yield Arrival(None, END)
+
+
+def _without_ties(
+    decoder: Decoder, chunks: Iterable[pa.RecordBatch | Beat], column: str, finder: TieFinder
+) -> Iterator[Batch | Beat]:
+    """The batches of rows that lay in several places, as long as no dependent ones of two places tie."""
+    assert decoder.stream.sorted, "rows are gathered in order"
+    for chunk in chunks:
+        if isinstance(chunk, Beat):
+            yield chunk
+        elif len(batch := decoder.decode(chunk)):
+            finder.look([batch], [chunk.column(column).to_numpy().astype(np.int64)])
+            finder.forget(int(batch.ts[-1]))
+            yield batch
 
 
 def _paced(
