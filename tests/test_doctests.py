@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import cloudpickle
 import pytest
 
 import flumina
@@ -50,13 +51,20 @@ def run(document: Path, module: ModuleType) -> int:
     return len(blocks)
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
+SPARK = [pytest.mark.timeout(300), pytest.mark.xdist_group("spark")]
+"""For documents that start a session: it is shared with the other tests of Spark."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=SPARK if "pyspark" in (ROOT / name).read_text() else []) for name in DOCUMENTS]
+)
 def test_documents(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     module = ModuleType("document")
     module.__file__ = str(ROOT / name)
     monkeypatch.setitem(sys.modules, "document", module)
+    cloudpickle.register_pickle_by_value(module)  # as for a script: workers have no module of this name
     monkeypatch.chdir(tmp_path)
     run(ROOT / name, module)
 

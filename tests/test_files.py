@@ -179,13 +179,17 @@ class TestReading:
     def test_sample_is_spread_over_the_file(self, tmp_path: Path) -> None:
         table = pa.table({"ts": np.arange(10_000)})
         found = source(write(tmp_path / "x.parquet", table, row_group_size=100))
-        sample = pa.Table.from_batches(found.sample(0, ["ts"], 400)).column("ts").to_numpy()
+        pieces = list(found.sample(0, ["ts"], 400))
+        assert [first for first, _ in pieces] == [chunk.column("ts")[0].as_py() for _, chunk in pieces]
+        sample = pa.Table.from_batches([chunk for _, chunk in pieces]).column("ts").to_numpy()
         assert 300 <= len(sample) <= 400
         assert sample[0] < 100
         assert sample[-1] >= 9900
         assert len(np.unique(sample // 1000)) >= 7
         arrow = source(write(tmp_path / "x.arrow", table, row_group_size=100))
-        sample = pa.Table.from_batches(arrow.sample(0, ["ts"], 1000)).column("ts").to_numpy()
+        pieces = list(arrow.sample(0, ["ts"], 1000))
+        assert [first for first, _ in pieces] == [chunk.column("ts")[0].as_py() for _, chunk in pieces]
+        sample = pa.Table.from_batches([chunk for _, chunk in pieces]).column("ts").to_numpy()
         assert len(sample) == 1000
         assert sample[-1] >= 9000
 

@@ -90,7 +90,7 @@ class TestGenerated:
         found = source(fl.Generated(forever))
         chunks = found.chunks(0, ["ts"])
         assert [next(chunks).column("ts").to_pylist() for _ in range(3)] == [[0, 0], [1, 1], [2, 2]]
-        assert sum(chunk.num_rows for chunk in found.sample(0, ["ts"], 5)) == 5
+        assert [(row, chunk.num_rows) for row, chunk in found.sample(0, ["ts"], 5)] == [(0, 2), (2, 2), (4, 1)]
         schema = found.schema(0)
         assert schema is not None
         assert schema.names == ["ts", "user"]

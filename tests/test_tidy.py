@@ -34,7 +34,7 @@ APART = ({"check", "plan"}, {"local", "spark"}, {"sim", "engine"})
 ENTRY_POINTS = {"flumina", "flumina.__main__", "flumina.cli", "flumina.testing"}
 ENTRY_POINTS |= {"flumina.sim.clock", "flumina.sim.calibrate", "flumina.sim.kept"}  # called by people, not by modules
 ENTRY_POINTS |= {"flumina.engine", "flumina.engine.arrivals"}  # called by the tasks of the engines
-TESTED_TOGETHER = {"plan", "runtime", "sim"}
+TESTED_TOGETHER = {"plan", "runtime", "sim", "engine", "local", "spark"}
 """Areas whose small modules are tested through those that use them."""
 LONGEST = 450
 EXTRA_TESTS = {"test_public_names.py", "test_tidy.py", "test_doctests.py", "test_wires.py"}

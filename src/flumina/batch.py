@@ -124,9 +124,20 @@ class Batch:
         """The place in O of one event."""
         return Point(int(self.ts[index]), int(self.rank[index]), int(self.seq[index]))
 
-    def count_up_to(self, bound: Point) -> int:
-        """How many events lie at or before a point, for a batch in O: binary searches, whatever its length."""
-        low, high = (int(np.searchsorted(self.ts, bound.ts, side)) for side in ("left", "right"))
+    def points(self) -> Iterator[Point]:
+        """The places in O of all events."""
+        return map(Point, self.ts.tolist(), self.rank.tolist(), self.seq.tolist())
+
+    def count_up_to(self, bound: Point, start: int = 0, stop: int | None = None) -> int:
+        """How many events lie at or before a point, for a batch in O: binary searches, whatever its length.
+
+        With ``start`` and ``stop``, all before the one lie there and none from the other on does.
+        """
+        stop = len(self.ts) if stop is None else stop
+        high = start + int(self.ts[start:stop].searchsorted(bound.ts, "right"))
+        if high == start or self.ts[high - 1] < bound.ts:
+            return high
+        low = start + int(self.ts[start:high].searchsorted(bound.ts))
         return bisect_right(range(high), bound, lo=low, key=self.point)
 
     def slice(self, start: int, stop: int) -> Batch:

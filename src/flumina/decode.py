@@ -21,7 +21,6 @@ from flumina.errors import InputError
 from flumina.events import Tag
 from flumina.order import Ints
 from flumina.schema import same_kind, type_name
-from flumina.sources import Beat
 from flumina.streams import Stream
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
@@ -114,19 +113,12 @@ class Decoder:
             self._last = int(batch.ts[-1]), int(batch.seq[-1])
         return batch
 
-    def batches(self, chunks: Iterable[pa.RecordBatch | Beat], size: int) -> Iterator[Batch | Beat]:
-        """All chunks as batches in O, none of them empty: if the stream is not sorted, after all have been read.
-
-        What the source tells between its rows is passed on, if the stream is sorted.
-        """
+    def batches(self, chunks: Iterable[pa.RecordBatch], size: int) -> Iterator[Batch]:
+        """All chunks as batches in O, none of them empty: if the stream is not sorted, after all have been read."""
+        decoded = (batch for chunk in chunks if len(batch := self.decode(chunk)))
         if self.stream.sorted:
-            for chunk in chunks:
-                if isinstance(chunk, Beat):
-                    yield chunk
-                elif len(batch := self.decode(chunk)):
-                    yield batch
+            yield from decoded
             return
-        decoded = (batch for chunk in chunks if not isinstance(chunk, Beat) and len(batch := self.decode(chunk)))
         if not (batches := list(decoded)):
             return
         try:
@@ -174,7 +166,7 @@ class Decoder:
         return type_.value_type if pa.types.is_dictionary(type_) else type_
 
     def _decode(self, chunk: pa.RecordBatch) -> Batch:
-        ts = self._timestamps(_column(chunk, self.stream.ts))
+        ts = self.timestamps(_column(chunk, self.stream.ts))
         if self.stream.seq is None:
             seq = np.arange(self.rows, self.rows + len(ts))
         else:
@@ -183,7 +175,8 @@ class Decoder:
             self._check_sorted(ts, seq)
         return self._batch(chunk, ts, seq)
 
-    def _timestamps(self, column: pa.Array) -> Ints:
+    def timestamps(self, column: pa.Array) -> Ints:
+        """Values of the timestamp column as O compares them."""
         name, type_ = self.stream.ts, column.type
         if pa.types.is_timestamp(type_) or pa.types.is_date(type_):
             self._check_nulls(column, name, "NULL_TIMESTAMP", "the timestamp is null")

@@ -30,7 +30,7 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 
 from flumina.errors import InputError, UsageError
-from flumina.sources import CHUNK_ROWS
+from flumina.sources import CHUNK_ROWS, numbered
 
 _MAPPED = 256 * 2**20
 """Bytes that are mapped at once: what has been read counts as memory of the process until it is unmapped."""
@@ -180,11 +180,13 @@ class _Parquet:
         for groups in self._runs():
             yield from self._read(groups, columns, size)
 
-    def sample(self, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+    def sample(self, columns: Sequence[str], rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         groups = self.metadata.num_row_groups
         spread = np.unique(np.linspace(0, groups - 1, _SAMPLED).astype(int)).tolist() if groups else []
+        firsts = np.cumsum([0, *(self.metadata.row_group(group).num_rows for group in range(groups))])
         for group in spread:
-            yield from islice(self._read([group], columns, max(1, rows // len(spread))), 1)
+            for chunk in islice(self._read([group], columns, max(1, rows // len(spread))), 1):
+                yield int(firsts[group]), chunk
 
     def bounds(self, column: str) -> pa.Array | None:
         """From the statistics of the row groups, if all have some."""
@@ -238,9 +240,10 @@ class _Arrow:
                 for start in range(0, batch.num_rows, size):
                     yield batch.slice(start, size)
 
-    def sample(self, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+    def sample(self, columns: Sequence[str], rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         step = max(1, self.rows // max(1, rows))
-        yield from (chunk for number, chunk in enumerate(self.chunks(columns, CHUNK_ROWS)) if number % step == 0)
+        pieces = numbered(self.chunks(columns, CHUNK_ROWS))
+        yield from (piece for number, piece in enumerate(pieces) if number % step == 0)
 
     def bounds(self, column: str) -> None:
         """The format has no statistics."""
@@ -273,7 +276,7 @@ class Files:
         with self._errors(part, self.parquet.files[part].path):
             yield from reader.chunks(columns, size)
 
-    def sample(self, part: int, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+    def sample(self, part: int, columns: Sequence[str], rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         """The first rows of some row groups."""
         reader = self._reader(part)
         with self._errors(part, self.parquet.files[part].path):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -24,23 +24,6 @@ CHUNK_ROWS = 131_072
 _SMALL = CHUNK_ROWS // 8
 
 
-class Beat(NamedTuple):
-    """Word of a source between its rows: none with this timestamp or an earlier one will come any more."""
-
-    ts: int
-
-
-@runtime_checkable
-class Gathered(Protocol):
-    """A source whose rows lay in several places and were gathered into one part, sorted by time.
-
-    ``gathered`` names a column with the number of the place where each row lay, if it is one of several. Within a
-    place, rows with equal times have kept their order; between places they have none.
-    """
-
-    gathered: str | None
-
-
 @runtime_checkable
 class Source(Protocol):
     """The rows of one stream, in parts."""
@@ -55,11 +38,14 @@ class Source(Protocol):
     def rows(self, part: int) -> int | None:
         """How many rows a part has, if that is known without reading them."""
 
-    def chunks(self, part: int, columns: Sequence[str], size: int = CHUNK_ROWS) -> Iterator[pa.RecordBatch | Beat]:
+    def chunks(self, part: int, columns: Sequence[str], size: int = CHUNK_ROWS) -> Iterator[pa.RecordBatch]:
         """The rows of a part, at most ``size`` at once, with those of these columns that there are."""
 
-    def sample(self, part: int, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
-        """About this many rows, spread over the part as well as can be without reading it all."""
+    def sample(self, part: int, columns: Sequence[str], rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """About this many rows, spread over the part as well as can be without reading it all.
+
+        Pieces come in order, each with the number of its first row.
+        """
 
     def bounds(self, part: int, column: str) -> pa.Array | None:
         """The lowest and the highest value of a column, if those are known without reading it."""
@@ -97,9 +83,9 @@ class Tables:
         for start in range(0, table.num_rows, size):
             yield from table.slice(start, size).combine_chunks().to_batches()
 
-    def sample(self, part: int, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
+    def sample(self, part: int, columns: Sequence[str], rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:  # noqa: ARG002
         """Everything, as it is there anyway."""
-        yield from self.chunks(part, columns)
+        return numbered(self.chunks(part, columns))
 
     def bounds(self, part: int, column: str) -> None:
         """Nobody has looked."""
@@ -189,13 +175,9 @@ class Generator:
                 held = []
         yield from _joined(held, size)
 
-    def sample(self, part: int, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+    def sample(self, part: int, columns: Sequence[str], rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         """The first rows: there is no way to others but past them."""
-        for chunk in self.chunks(part, columns):
-            yield chunk.slice(0, rows)
-            rows -= chunk.num_rows
-            if rows <= 0:
-                return
+        return numbered(head(self.chunks(part, columns), rows))
 
     def bounds(self, part: int, column: str) -> None:
         """Nobody has looked."""
@@ -261,6 +243,23 @@ class Generator:
 
     def _error(self, condition: str, message: str, part: int, row: int | None, column: str | None = None) -> InputError:
         return InputError(condition, message, stream=self.convert.stream, part=part, row=row, column=column)
+
+
+def head(chunks: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """The first rows, and no chunk more than they need."""
+    for chunk in chunks:
+        yield chunk.slice(0, rows)
+        rows -= chunk.num_rows
+        if rows <= 0:
+            return
+
+
+def numbered(chunks: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Chunks, each with the number of its first row."""
+    row = 0
+    for chunk in chunks:
+        yield row, chunk
+        row += chunk.num_rows
 
 
 def _joined(tables: Sequence[pa.Table], size: int) -> Iterator[pa.RecordBatch]:

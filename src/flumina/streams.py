@@ -12,7 +12,7 @@ import pyarrow as pa
 from flumina.convert import Converter
 from flumina.errors import UsageError
 from flumina.events import Tag, user_line
-from flumina.files import Parquet
+from flumina.files import Files, Parquet
 from flumina.sources import Generated, Source, Tables
 
 
@@ -108,4 +108,6 @@ class Stream:
     def parts(self) -> list[pa.Table]:
         """The data as Arrow tables, one a part; a paced generator is read as fast as it can."""
         source = self.source()
+        if isinstance(source, Files):
+            source.check_schemas(self.columns)
         return [source.read(part) for part in range(source.parts)]

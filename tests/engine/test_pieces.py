@@ -66,3 +66,9 @@ def test_sorting_leaves_equal_places_as_they_were() -> None:
     assert (run.first, run.last, run.rows) == (Point(3, 0, 1), Point(5, 1, 9), 4)
     again, _ = in_order(found)
     assert again is found
+
+
+def test_the_last_part_of_a_place_counts() -> None:
+    schema = make(None, ordered=True).staged("output")
+    table = pa.table([["a", "b"], [0, 1], [5, 5], [1, 1], [9, 8]], schema=schema)
+    assert in_order(table)[0].column("name").to_pylist() == ["b", "a"]

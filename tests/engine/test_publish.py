@@ -1,5 +1,6 @@
 """Whole runs: what tasks emit is what is published, once."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +190,46 @@ def test_old_results_survive_a_publication_that_fails(tmp_path: Path, *, inside:
     outputs.discard()
     assert_same(pq.read_table(tmp_path / "out"), expected(items))
     assert (tmp_path / "out" / "_SUCCESS").read_text() == "old\n"
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["rename", "moves"])
+def test_old_results_come_back_where_new_ones_can_not_take_their_place(tmp_path: Path, *, inside: bool) -> None:
+    old = make(tmp_path / "out", run="old")
+    old.prepare()
+    items = emitted(4)
+    publish(old, [run_task(old, 0, items)])
+    location = place(tmp_path, inside=inside, overwrite=True)
+    outputs = make(location)
+    outputs.prepare()
+    manifest = run_task(outputs, 0, emitted(0))
+
+    class Breaks:
+        """A file system that can't move anything to where results are seen."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(location.filesystem, name)
+
+        def move(self, source: str, target: str) -> None:
+            if target.startswith(location.path) and "replaced" not in source and location.staging not in target:
+                raise OSError(13, "Permission denied")
+            location.filesystem.move(source, target)
+
+    broken = replace(location, filesystem=Breaks())
+    with pytest.raises(OutputError, match="OUT_FAILED"):
+        publish(replace(outputs, location=broken), [manifest])
+    outputs.discard()
+    assert_same(pq.read_table(tmp_path / "out"), expected(items))
+    assert (tmp_path / "out" / "_SUCCESS").read_text() == "old\n"
+
+
+def test_what_another_run_has_staged_is_left_alone(tmp_path: Path) -> None:
+    theirs = tmp_path / "out" / "_flumina-other" / "x.parquet"
+    theirs.parent.mkdir(parents=True)
+    theirs.touch()
+    outputs = make(place(tmp_path, inside=True, overwrite=True))
+    outputs.prepare()
+    publish(outputs, [run_task(outputs, 0, emitted(0))])
+    assert theirs.exists()
 
 
 def test_results_that_came_up_meanwhile_are_not_touched(tmp_path: Path) -> None:

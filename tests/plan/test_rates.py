@@ -1,16 +1,20 @@
+import itertools
 import random
 from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import flumina as fl
 from flumina.apps import KeyCounter, PageViews, ValueBarrier
-from flumina.errors import UsageError
+from flumina.errors import InputError, UsageError
 from flumina.plan import HeavyHitters, bind, estimate, make_plan
 
 
@@ -88,3 +92,70 @@ def test_bad_requests() -> None:
         estimate(ValueBarrier, [stream], seconds=-1)
     with pytest.raises(UsageError, match="COUNTERS"):
         HeavyHitters(0)
+
+
+class TestFilesAndGenerators:
+    def views(self, count: int) -> pa.Table:
+        rng = np.random.default_rng(0)
+        pages = np.where(rng.random(count) < 0.5, "home", rng.integers(0, 10**6, count).astype(str))
+        return pa.table({"ts": np.arange(count), "page": pages, "user": np.arange(count)})
+
+    def test_of_a_file_some_row_groups_are_looked_at(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        table = self.views(40_000)
+        pq.write_table(table, tmp_path / "a.parquet", row_group_size=1000)
+        pq.write_table(table.slice(0, 10_000), tmp_path / "b.parquet", row_group_size=1000)
+        monkeypatch.setattr("flumina.plan.rates.SAMPLE_ROWS", 4000)
+        (source,) = estimate(PageViews, [fl.Stream("views", PageViews.view, fl.Parquet(tmp_path))])
+        assert source.tags == {"view": pytest.approx([40_000 / 39_999, 10_000 / 39_999])}
+        assert source.hot["view"]["home"] == pytest.approx(0.5 * 50_000 / 39_999, rel=0.05)
+
+    def test_tags_of_a_sample_are_scaled(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        count = 20_000
+        what = np.where(np.arange(count) % 10 == 0, "r", "i")
+        start = np.datetime64("2026-01-01T00:00:00", "us")
+        ts = start + np.arange(count).astype("timedelta64[s]")
+        pq.write_table(
+            pa.table({"ts": ts, "what": what, "k": np.arange(count) % 5}), tmp_path / "x", row_group_size=500
+        )
+        monkeypatch.setattr("flumina.plan.rates.SAMPLE_ROWS", 1600)
+        tags = {"i": KeyCounter.inc, "r": KeyCounter.read}
+        (source,) = estimate(KeyCounter, [fl.Stream("s", tags, fl.Parquet(tmp_path / "x"), tag_column="what")])
+        assert source.tags == {"inc": [pytest.approx(0.9, rel=1e-3)], "read": [pytest.approx(0.1, rel=1e-3)]}
+
+    def test_errors_in_a_sample_name_the_row_of_the_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        table = self.views(1000).set_column(0, "ts", pa.array([*range(999), None]))
+        pq.write_table(table, tmp_path / "x.parquet", row_group_size=1)
+        monkeypatch.setattr("flumina.plan.rates.SAMPLE_ROWS", 8)
+        with pytest.raises(InputError, match=r"NULL_TIMESTAMP.*row 999"):
+            estimate(PageViews, [fl.Stream("views", PageViews.view, fl.Parquet(tmp_path))])
+
+    def test_of_a_generator_the_first_rows_and_how_long_they_last(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("flumina.plan.rates.SAMPLE_ROWS", 1000)
+
+        def forever(part: int) -> Iterator[dict[str, range]]:
+            for start in itertools.count(0, 100):  # part 0: two events a second, part 1: one
+                yield {
+                    "ts": range(start * (part + 1), (start + 100) * (part + 1), part + 1),
+                    "k": range(start, start + 100),
+                }
+
+        changes = fl.Stream("few", KeyCounter.read, {"ts": [0, 10**6], "k": [1, 1]})
+        endless = fl.Stream("many", KeyCounter.inc, fl.Generated(forever, parts=2))
+        few, many = estimate(KeyCounter, [changes, endless])
+        assert few.tags == {"read": [pytest.approx(2e-6)]}
+        assert many.tags == {"inc": pytest.approx([1.0, 0.5], rel=0.01)}
+
+    def test_a_generator_that_ends_is_counted(self) -> None:
+        generated = fl.Generated(lambda _: [{"ts": range(100), "k": range(100)}, {"ts": [200], "k": [1]}])
+        (source,) = estimate(KeyCounter, [fl.Stream("s", KeyCounter.inc, generated)])
+        assert source.tags == {"inc": [pytest.approx(101 / 200)]}
+
+    def test_a_paced_one_has_its_rate(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("flumina.plan.rates.SAMPLE_ROWS", 1000)
+        generated = fl.Generated(lambda _: ({"k": [n % 2] * 10} for n in itertools.count()), parts=2, rate=5000)
+        paced = fl.Stream("paced", KeyCounter.inc, generated)
+        table = fl.Stream("table", KeyCounter.read, {"ts": [0, 1_000_000, 2_000_000], "k": [1, 1, 1]})
+        one, other = estimate(KeyCounter, [paced, table])
+        assert one.tags == {"inc": [5000, 5000]}
+        assert one.hot["inc"] == {0: pytest.approx(5000), 1: pytest.approx(5000)}
+        assert other.tags == {"read": [pytest.approx(1.5)]}, "a whole number is a microsecond here"

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,7 @@ from flumina.batch import Batch
 from flumina.decode import Decoder
 from flumina.depends import Dependence
 from flumina.order import END, Point, heartbeat
-from flumina.sources import CHUNK_ROWS, Beat, Gathered, Generated
+from flumina.sources import CHUNK_ROWS, Generated
 from flumina.streams import Stream
 from flumina.ties import TieFinder, TieRule
 
@@ -31,6 +31,26 @@ class Arrival(NamedTuple):
 
     batch: Batch | None
     frontier: Point
+
+
+class Beat(NamedTuple):
+    """Word of a source between its rows: none with this timestamp or an earlier one will come any more."""
+
+    ts: int
+
+
+@runtime_checkable
+class Telling(Protocol):
+    """A source with one part, in order, that tells how far it has come also where it has no rows.
+
+    If its rows lay in several places before, ``gathered`` names the column with the number of each row's place: rows
+    of one place have kept their order, those of two have none where times are equal.
+    """
+
+    gathered: str | None
+
+    def pieces(self) -> Iterator[pa.RecordBatch | Beat]:
+        """Rows, and word of how far they have come."""
 
 
 def arrivals(
@@ -48,8 +68,8 @@ def arrivals(
 
     ``started`` tells when the run started, as ``time.time()`` counts, and may wait until it has; without it, the run
     starts with the first event. It is called once, and only for a paced source, after its first rows have been made.
-    Once ``stop`` is set, nothing more arrives. With ``depends``, rows that were gathered from several places are
-    looked through for dependent events that tie.
+    Once ``stop`` is set, nothing more arrives. With ``depends``, gathered rows are searched for dependent ones that
+    tie.
     """
     stop = threading.Event() if stop is None else stop
     source = stream.source()
@@ -57,11 +77,10 @@ def arrivals(
     generated = stream.data if isinstance(stream.data, Generated) else None
     if generated is None and (schema := source.schema(number)) is not None:
         decoder.check_schema(schema)
-    chunks = source.chunks(number, stream.columns, chunk_rows)
-    batches = decoder.batches(chunks, chunk_rows)
-    if depends is not None and isinstance(source, Gathered) and source.gathered is not None:
-        finder = TieFinder(TieRule.of(depends, stream.tags, sequenced=False))
-        batches = _without_ties(decoder, chunks, source.gathered, finder)
+    if isinstance(source, Telling):
+        yield from _told(source, decoder, rank, stop, depends)
+        return
+    batches = decoder.batches(source.chunks(number, stream.columns, chunk_rows), chunk_rows)
     if generated is not None and generated.rate is not None:
         yield from _paced(batches, rank, 1 / generated.heartbeats, started or time.time, stop, chunk_rows)
     else:
@@ -75,22 +94,29 @@ def arrivals(
         yield Arrival(None, END)
 
 
-def _without_ties(
-    decoder: Decoder, chunks: Iterable[pa.RecordBatch | Beat], column: str, finder: TieFinder
-) -> Iterator[Batch | Beat]:
-    """The batches of rows that lay in several places, as long as no dependent ones of two places tie."""
-    assert decoder.stream.sorted, "rows are gathered in order"
-    for chunk in chunks:
-        if isinstance(chunk, Beat):
-            yield chunk
-        elif len(batch := decoder.decode(chunk)):
-            finder.look([batch], [chunk.column(column).to_numpy().astype(np.int64)])
-            finder.forget(int(batch.ts[-1]))
-            yield batch
+def _told(
+    source: Telling, decoder: Decoder, rank: int, stop: threading.Event, depends: Dependence | None
+) -> Iterator[Arrival]:
+    """Rows and word of a source that tells how far it has come."""
+    finder = None
+    if source.gathered is not None and depends is not None:
+        finder = TieFinder(TieRule.of(depends, decoder.stream.tags, sequenced=False))
+    for piece in source.pieces():
+        if stop.is_set():
+            return
+        if isinstance(piece, Beat):
+            yield Arrival(None, heartbeat(piece.ts, rank))
+        elif len(batch := decoder.decode(piece)):
+            if finder is not None:
+                finder.look([batch], [piece.column(source.gathered).to_numpy().astype(np.int64)])
+                finder.forget(int(batch.ts[-1]))
+            yield Arrival(batch, batch.point(-1))
+    if not stop.is_set():
+        yield Arrival(None, END)
 
 
 def _paced(
-    batches: Iterator[Batch | Beat],
+    batches: Iterator[Batch],
     rank: int,
     period: float,
     started: Callable[[], float],
@@ -98,8 +124,7 @@ def _paced(
     most: int,
 ) -> Iterator[Arrival]:
     """Events when they are due, a period's worth at once, and how far it is when there are none."""
-    made = (batch for batch in batches if isinstance(batch, Batch))
-    waiting = next(made, None)
+    waiting = next(batches, None)
     start = time.monotonic() - (time.time() - started())  # from here on, setting the clock changes nothing
     while waiting is not None:
         elapsed = time.monotonic() - start
@@ -112,7 +137,7 @@ def _paced(
             if count < len(waiting):
                 waiting = waiting.slice(count, len(waiting))
                 break
-            waiting = next(made, None)
+            waiting = next(batches, None)
         behind = waiting is not None and int(waiting.ts[0]) < now
         batch = None if not due else due[0] if len(due) == 1 else Batch.merge(due)
         if stop.is_set():

@@ -317,11 +317,11 @@ class Channel:
 
 
 def _chunks(head: bytes, buffers: Sequence[Buffer], sizes: Sequence[int]) -> Iterable[Buffer]:
-    """The same bytes, large buffers as they are and what lies between them joined."""
+    """The same bytes, large buffers as they are and what lies between them joined; never an empty chunk."""
     between: list[Buffer] = [head]
     for buffer, size in zip(buffers, sizes, strict=True):
         if size < SMALL:
-            between.append(buffer)
+            between += [buffer] if size else []
             continue
         if between:
             yield b"".join(between)

@@ -24,7 +24,11 @@ from flumina.plan.routing import Router
 from flumina.program import define
 
 Data = Mapping[str, object]
-"""For each stream of which this task reads parts: where to read them."""
+"""For each stream of which a task reads parts: where to read them."""
+
+
+LOST = 5.0
+"""Seconds for the driver to say what has become of a peer that is gone."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +42,10 @@ class Invitation:
     patience: float
 
 
-def host(invitation: Invitation, number: int, attempt: str, data: Data) -> bool:
+def host(invitation: Invitation, number: int, attempt: str, packed: bytes, brought: Data | None = None) -> bool:
     """Run one task; False if the run is over without it.
+
+    ``packed`` are the :data:`Data` that the driver has packed for this task, ``brought`` those that it has otherwise.
 
     What is wrong with the program or its input goes to the driver, and the task ends quietly: trying again would not
     help. What is wrong with the machines is raised, so that whoever started the task can start it again.
@@ -51,8 +57,11 @@ def host(invitation: Invitation, number: int, attempt: str, data: Data) -> bool:
         registration = Registration(number, attempt, listener.address, os.getpid(), socket.gethostname())
         member = Member.join(invitation.rendezvous, invitation.secret, registration, within=invitation.patience)
         try:
-            report = _run(invitation, number, member, peers, data)
-        except (CalledOffError, PeerLostError, HandshakeError, GangError):
+            report = _run(invitation, number, member, peers, packed, brought or {})
+        except (PeerLostError, HandshakeError):
+            member.await_word(LOST)  # a peer that has failed has told the driver, who tells why
+            raise
+        except (CalledOffError, GangError):
             raise
         except Exception as error:  # noqa: BLE001 -- the driver tells the user
             member.fail(error)
@@ -106,9 +115,12 @@ class _Peers:
             return self.channels[generation, task]
 
 
-def _run(invitation: Invitation, number: int, member: Member, peers: _Peers, data: Data) -> TaskReport:
+def _run(
+    invitation: Invitation, number: int, member: Member, peers: _Peers, packed: bytes, brought: Data
+) -> TaskReport:
     job: Job = pickling.loads(invitation.job)
     definition = define(job.program)
+    data: Data = {**pickling.loads(packed), **brought}
     deadline = time.monotonic() + invitation.patience
     channels: dict[int, Channel] = {}
     sink = Sink(job.outputs, number, f"{member.generation}-{number}")

@@ -80,6 +80,9 @@ class TaskStats:
     """What one task did.
 
     ``seconds``         from the first event read to the last output
+    ``idle_seconds``    of these, in which there was nothing to do but wait
+    ``cpu_seconds``     processor time of the task, ``loop_seconds`` that of its loop alone: the rest is reading ahead
+                        and writing
     ``sent_bytes``      to other tasks, states and events
     ``latency``         of outputs, from when their events were due; for paced runs
     """
@@ -89,6 +92,8 @@ class TaskStats:
     rows: int
     seconds: float
     idle_seconds: float
+    cpu_seconds: float
+    loop_seconds: float
     sent_bytes: int
     sent_messages: int
     latency: Histogram

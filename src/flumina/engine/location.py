@@ -118,13 +118,9 @@ class Location:
 
     def check_unpublished(self) -> None:
         """Refuse to publish a run twice."""
-        marker = join(self.path, MARKER)
-        with telling("read", marker):
-            if self.filesystem.get_file_info(marker).type != fs.FileType.File:
-                return
-            with self.filesystem.open_input_stream(marker) as stream:
-                text = stream.read()
-        if text.decode(errors="replace").strip() == self.run:
+        with telling("read", join(self.path, MARKER)):
+            published = self._marked()
+        if published == self.run:
             raise UsageError("PUBLISHED", f"the results of run {self.run} have been published to {self.path} before")
 
     def check_staged(self, path: str, size: int) -> None:
@@ -152,7 +148,7 @@ class Location:
     def _rename_in(self, files: Mapping[str, str]) -> None:
         ready, replaced = join(self.staging, "ready"), join(self.staging, "replaced")
         self._move_all(files, ready)
-        self._mark(ready)
+        self._mark(ready, self.run)
         there = self._entries()
         if there:
             self.filesystem.move(self.path, replaced)
@@ -167,19 +163,20 @@ class Location:
 
     def _move_in(self, files: Mapping[str, str]) -> None:
         """Names hold the run's id, so that old and new files can lie beside each other for a moment."""
-        old = self._entries() or []
-        for info in old:
-            if info.base_name == MARKER:
-                self.filesystem.delete_file(info.path)
+        marker, before = join(self.path, MARKER), self._marked()
+        if before is not None:
+            self.filesystem.delete_file(marker)
         try:
             self._move_all(files, self.path)
         except BaseException:
             for name in files:
                 with suppress(OSError, pa.ArrowException):
                     self.filesystem.delete_file(join(self.path, name))
+            if before is not None:
+                self._mark(self.path, before)
             raise
         self._delete_old(files)
-        self._mark(self.path)
+        self._mark(self.path, self.run)
 
     def _delete_old(self, files: Mapping[str, str]) -> None:
         new = {join(self.path, name) for name in files}
@@ -195,9 +192,18 @@ class Location:
         for name, staged in files.items():
             self.filesystem.move(staged, join(folder, name))
 
-    def _mark(self, folder: str) -> None:
+    def _mark(self, folder: str, run: str) -> None:
         with self.filesystem.open_output_stream(join(folder, MARKER)) as stream:
-            stream.write(f"{self.run}\n".encode())
+            stream.write(f"{run}\n".encode())
+
+    def _marked(self) -> str | None:
+        """The run whose results lie in the folder, if the marker is there."""
+        marker = join(self.path, MARKER)
+        if self.filesystem.get_file_info(marker).type != fs.FileType.File:
+            return None
+        with self.filesystem.open_input_stream(marker) as stream:
+            text: bytes = stream.read()
+        return text.decode(errors="replace").strip()
 
     def _entries(self) -> list[fs.FileInfo] | None:
         """What lies in the folder (None if there is no folder), but for what runs have staged there."""

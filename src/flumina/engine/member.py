@@ -155,6 +155,12 @@ class Member:
             if isinstance(message, Roster):
                 self.roster = message
 
+    def await_word(self, seconds: float) -> None:
+        """Wait for the driver to call this task off, so long at most; raises what it says."""
+        deadline = time.monotonic() + seconds
+        while _wait(self._channel, selectors.EVENT_READ, deadline):
+            self.check()
+
     def report(self, progress: object) -> None:
         """Tell the driver how it goes; left out while the driver has not read what it was told before."""
         if self._channel.flush():

@@ -45,7 +45,7 @@ class Run:
 
     def open(self, rows: int) -> None:
         """Read the first block."""
-        self._blocks = self._file.iter_batches(batch_size=rows, row_groups=[self.number[1]], use_threads=False)
+        self._blocks = self._file.iter_batches(batch_size=rows, row_groups=[self.number[1]])
         self._read()
 
     @property

@@ -23,7 +23,7 @@ from flumina.schema import Schema
 INLINE_LIMIT = 64 << 20
 """How many bytes one task sends back where there is no place for files."""
 
-GROUP_ROWS = 1 << 20
+GROUP_ROWS = 1 << 19
 """Rows of a row group: dictionaries are made for each, so that short ones cost time and space."""
 
 RANK = pa.field("event_rank", pa.int32(), nullable=False)

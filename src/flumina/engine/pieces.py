@@ -18,7 +18,7 @@ from flumina.order import Ints, Point, argsort
 ROWS_AT_ONCE = 1024
 """How many single rows are converted together: enough to forget about the cost of a call."""
 
-PIECE_BYTES = 64 << 20
+PIECE_BYTES = 32 << 20
 """A piece is handed on when it has this many bytes, or the rows of a row group."""
 
 PINNED_BYTES = 256 << 20

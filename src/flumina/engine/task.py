@@ -69,7 +69,7 @@ class Task:
         self.bell, self.ringer = socket.socketpair()
         self.asleep = False
         self.sent_bytes = self.sent_messages = 0
-        self.idle = 0.0
+        self.idle = self.cpu = self.loop = 0.0
         self.latency: Counter[int] = Counter()
         self.next_report = 0.0
 
@@ -89,7 +89,7 @@ class Task:
         self.selector.register(self.member, selectors.EVENT_READ, self.member.check)
         for peer, channel in self.channels.items():
             self.selector.register(channel, selectors.EVENT_READ, peer)
-        began = time.perf_counter()
+        began, self.cpu, self.loop = time.perf_counter(), time.process_time(), time.thread_time()
         try:
             for feed in self.feeds.values():
                 feed.start()
@@ -312,6 +312,8 @@ class Task:
             rows=self.sink.rows,
             seconds=seconds,
             idle_seconds=self.idle,
+            cpu_seconds=time.process_time() - self.cpu,
+            loop_seconds=time.thread_time() - self.loop,
             sent_bytes=self.sent_bytes,
             sent_messages=self.sent_messages,
             latency=Histogram(dict(self.latency)),

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import flumina
 from flumina.local import process
 
 _IDLE = 8
@@ -30,7 +29,7 @@ class Worker:
 
     def __init__(self) -> None:
         ready, of_child = os.pipe()
-        package = str(Path(flumina.__file__).parents[1])
+        package = str(Path(process.__file__).parents[2])
         paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
         self.process = subprocess.Popen(
             [sys.executable, "-c", f"from flumina.local.process import main; main({of_child})"],

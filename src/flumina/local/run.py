@@ -45,7 +45,7 @@ def run(
 ) -> RunResult:
     """Run a program on this machine, in as many processes as its plan has places.
 
-    ``workers``     how many leaves the plan should have; by default as many as there are cores, or fewer
+    ``workers``     how many workers may run side by side; by default as many as there are cores, or fewer
     ``plan``        a plan, or the path of one that was saved, instead of a new one made by ``optimiser``
     ``out``         a folder for the outputs, as Parquet; without it they are kept in memory
     ``overwrite``   replace what is in that folder, once the run has succeeded
@@ -88,8 +88,8 @@ def _execute(job: Job, streams: Sequence[Stream], line: ProgressLine, *, tls: bo
         ):
             invitation = Invitation(pickling.dumps(job), rendezvous.address, secret, LOOPBACK, patience)
             for number, process in enumerate(processes):
-                data = data_of(job, streams, number)
-                process.give(pickle.dumps((invitation, number, "local", data), protocol=5))
+                packed = pickling.dumps(data_of(job, streams, number))
+                process.give(pickle.dumps((invitation, number, "local", packed), protocol=5))
             return cast("dict[int, TaskReport]", rendezvous.wait())
     finally:
         line.close()

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations_with_replacement
 from typing import Any
 
-from flumina.decode import decode
+from flumina.batch import Batch
+from flumina.decode import Decoder
 from flumina.definition import Definition, Fork, Join, fold_batch
 from flumina.emit import Emit
 from flumina.errors import UsageError
 from flumina.plan.costs import DEFAULT, CostModel
 from flumina.program import AnyProgram, define
+from flumina.sources import CHUNK_ROWS, head
 from flumina.streams import Stream
 from flumina.tagsets import UNKEYED, TagSet
 
@@ -40,15 +42,13 @@ def measure(
     counts: dict[str, int] = {}
     sizes: dict[str, int] = {}
     for rank, stream in enumerate(given):
-        for number, table in enumerate(stream.parts()):
-            part = decode(stream, rank, number, table.slice(0, rows), names)
-            for run in part.batch.runs():
-                tag, emit = run.tag.name, Emit(definition.outputs)
-                start = time.perf_counter()
-                state = fold_batch(kind, state, run, emit)
-                spent[tag] = spent.get(tag, 0.0) + time.perf_counter() - start
-                counts[tag] = counts.get(tag, 0) + len(run)
-                sizes[tag] = sizes.get(tag, 0) + run.tables[0].nbytes + run.ts.nbytes + run.seq.nbytes
+        for run in _first_runs(stream, rank, names, rows):
+            tag, emit = run.tag.name, Emit(definition.outputs)
+            start = time.perf_counter()
+            state = fold_batch(kind, state, run, emit)
+            spent[tag] = spent.get(tag, 0.0) + time.perf_counter() - start
+            counts[tag] = counts.get(tag, 0) + len(run)
+            sizes[tag] = sizes.get(tag, 0) + run.tables[0].nbytes + run.ts.nbytes + run.seq.nbytes
     if not counts:
         raise UsageError("NO_EVENTS", "the streams hold no event to measure with")
     total = sum(counts.values())
@@ -59,6 +59,15 @@ def measure(
         event_bytes=sum(sizes.values()) / total,
         **_state_costs(definition, state),
     )
+
+
+def _first_runs(stream: Stream, rank: int, names: Sequence[str], rows: int) -> Iterator[Batch]:
+    """The first events of each part, tag by tag."""
+    source = stream.source()
+    for number in range(source.parts):
+        chunks = source.chunks(number, stream.columns, min(rows, CHUNK_ROWS))
+        for batch in Decoder(stream, rank, number, names).batches(head(chunks, rows), rows):
+            yield from batch.runs()
 
 
 def _state_costs(definition: Definition, state: Any) -> dict[str, float]:  # noqa: ANN401 -- a state can be anything

@@ -1,4 +1,7 @@
-"""Rates from data: exact counts for tags, heavy hitters for keys.
+"""Rates from data: counts for tags, heavy hitters for keys.
+
+Data in memory is counted in full. Of files, some row groups are looked at and the file says how many rows there are;
+of a generator, the first rows, and for how long they last; a paced one has its rate.
 
 Keys are counted by a Misra-Gries summary with c counters, merged column by column. Of n keys seen, every count it
 gives is at most the true one, and::
@@ -11,20 +14,26 @@ so that no key with more than n / (c + 1) events is missed, whatever the order o
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from flumina.decode import decode
+from flumina.decode import Decoder
 from flumina.definition import Definition
 from flumina.errors import UsageError
-from flumina.plan.sources import Rate, Source
+from flumina.plan.sources import Source
 from flumina.program import AnyProgram, define
+from flumina.sources import Generated, Generator
+from flumina.sources import Source as InputSource
 from flumina.streams import Stream
 from flumina.tagsets import Key
 
 COUNTERS = 1024
+SAMPLE_ROWS = 1_000_000
+"""How many rows of a part are looked at, where it is not in memory."""
+
 HOT = 0.01
 """A key with this share of its tag's events, or more, is planned for on its own."""
 
@@ -73,8 +82,8 @@ def estimate(
     """What an optimiser needs to know of these streams, from their own data.
 
     ``hot`` is the share of a tag's events from which on a key counts as hot; ``rows`` limits how many rows of each part
-    are looked at for keys (spread over the part; tags are counted exactly); ``seconds`` is how long the data took to
-    arrive, which otherwise is read off the timestamps (of whole numbers, one is taken for a second).
+    are looked at for keys (spread over the part); ``seconds`` is how long the data took to arrive, which otherwise is
+    read off the timestamps (of whole numbers, one is taken for a second, or a microsecond if a stream is paced).
     """
     definition, given = define(program), tuple(streams)
     if not given:
@@ -84,54 +93,101 @@ def estimate(
     if seconds is not None and not seconds > 0:
         raise UsageError("SECONDS", f"seconds= is a time above 0, got {seconds!r}")
     names = [stream.name for stream in given]
-    sampled = [_Sample(definition, stream, rank, names, rows) for rank, stream in enumerate(given)]
+    paced = any(isinstance(stream.data, Generated) and stream.data.rate is not None for stream in given)
+    second = 1_000_000.0 if paced else 1.0
+    sampled = [_Sample(definition, stream, rank, names, rows, second) for rank, stream in enumerate(given)]
     span = seconds if seconds is not None else _span(sampled)
     return [sample.source(span, hot) for sample in sampled]
 
 
 def _span(samples: Sequence[_Sample]) -> float:
-    """How many seconds lie between the first and the last event of all streams."""
-    times = [time for sample in samples for time in sample.times]
+    """How many seconds lie between the first and the last event of all streams whose ends are known."""
+    return _length([time for sample in samples for part in sample.parts if part.scale for time in part.times])
+
+
+def _length(times: Sequence[float]) -> float:
     return max(times) - min(times) or 1.0 if times else 1.0
+
+
+@dataclass
+class _Counted:
+    """One part: events of each tag that were seen, and what makes them the events of a second.
+
+    ``scale`` is how many events stand behind each that was seen, 0 if nobody knows; then ``factor`` does it all.
+    """
+
+    counts: dict[str, int]
+    times: list[float] = field(default_factory=list)
+    scale: float = 0.0
+    factor: float = 0.0
+
+    def rate(self, tag: str, span: float) -> float:
+        """Events of a tag in a second, where all events took this long."""
+        return self.counts[tag] * (self.scale / span if self.scale else self.factor)
 
 
 class _Sample:
     """One stream, counted."""
 
     def __init__(
-        self, definition: Definition, stream: Stream, rank: int, names: Sequence[str], rows: int | None
+        self, definition: Definition, stream: Stream, rank: int, names: Sequence[str], rows: int | None, second: float
     ) -> None:
-        self.stream = stream
-        self.times: list[float] = []
-        self.counts: dict[str, list[int]] = {tag.name: [] for tag in stream.tags}
+        self.stream, self.rank, self.names, self.rows, self.second = stream, rank, names, rows, second
         self.keys = {tag.name: HeavyHitters() for tag in stream.tags if tag.key is not None}
-        for name in self.counts:
-            if name not in definition.tags:
-                raise UsageError("UNKNOWN_TAG", f"stream {stream.name!r}: {definition.name} declares no tag {name!r}")
-        for number, table in enumerate(stream.parts()):
-            part = decode(stream, rank, number, table, names)
-            unit = 1.0 if pa.types.is_integer(part.ts_type) else 1e-6
-            if len(part.batch):
-                self.times += [float(part.batch.ts.min()) * unit, float(part.batch.ts.max()) * unit]
-            for tag, of_tag in zip(part.batch.tags, part.batch.tables, strict=True):
-                self.counts[tag.name].append(of_tag.num_rows)
+        for tag in stream.tags:
+            if tag.name not in definition.tags:
+                message = f"stream {stream.name!r}: {definition.name} declares no tag {tag.name!r}"
+                raise UsageError("UNKNOWN_TAG", message)
+        source = stream.source()
+        self.parts = [self._count(source, number) for number in range(source.parts)]
+
+    def _count(self, source: InputSource, number: int) -> _Counted:
+        stream = self.stream
+        decoder = Decoder(stream, self.rank, number, self.names)
+        found = _Counted({tag.name: 0 for tag in stream.tags})
+        keys: dict[str, list[pa.Array]] = {tag: [] for tag in self.keys}
+        stamps: list[int] = []
+        seen = 0
+        if not isinstance(source, Generator) and (schema := source.schema(number)) is not None:
+            decoder.check_schema(schema)
+        for first, chunk in source.sample(number, stream.columns, SAMPLE_ROWS):
+            decoder.rows = first  # what lies between is not looked at
+            batch = decoder.decode(chunk)
+            seen += len(batch)
+            stamps += [int(batch.ts.min()), int(batch.ts.max())] if len(batch) else []
+            for tag, of_tag in zip(batch.tags, batch.tables, strict=True):
+                found.counts[tag.name] += of_tag.num_rows
                 if tag.key is not None:
-                    self.keys[tag.name].add(_spread(of_tag.column(0), rows))
+                    keys[tag.name].append(of_tag.column(0))
+        bounds = source.bounds(number, stream.ts)
+        if bounds is not None:
+            stamps += decoder.timestamps(bounds).tolist()
+        unit = 1 / self.second if decoder.ts_type is None or pa.types.is_integer(decoder.ts_type) else 1e-6
+        found.times = [stamp * unit for stamp in stamps]
+        for name, columns in keys.items():
+            if columns:
+                self.keys[name].add(_spread(pa.chunked_array(columns), self.rows))
+        if isinstance(source, Generator) and source.generated.rate is not None:
+            found.factor = source.generated.rate / max(1, seen)
+        elif isinstance(source, Generator) and seen >= SAMPLE_ROWS:
+            found.factor = 1 / _length(found.times)
+        else:
+            found.scale = (source.rows(number) or seen) / max(1, seen) or 1.0
+        return found
 
     def source(self, span: float, hot: float) -> Source:
         """The counts as rates."""
-        rates: dict[str, Rate] = {t: [n / span for n in counts] for t, counts in self.counts.items()}
-        parts = len(next(iter(self.counts.values())))
+        rates = {tag.name: [part.rate(tag.name, span) for part in self.parts] for tag in self.stream.tags}
         heavy: dict[str, dict[Key, float]] = {}
         for tag, keys in self.keys.items():
-            scale = sum(self.counts[tag]) / span / keys.seen if keys.seen else 0.0
+            scale = sum(rates[tag]) / keys.seen if keys.seen else 0.0
             found = {key: count * scale for key, count in keys.heavy(hot).items()}
             if found:
                 heavy[tag] = found
-        return Source(self.stream.name, rates, parts, heavy)
+        return Source(self.stream.name, rates, len(self.parts), heavy)
 
 
-def _spread(keys: pa.Array, rows: int | None) -> pa.Array:
+def _spread(keys: pa.ChunkedArray, rows: int | None) -> pa.ChunkedArray:
     """At most this many entries, evenly spread."""
     if rows is None or len(keys) <= rows:
         return keys

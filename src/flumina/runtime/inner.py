@@ -152,12 +152,14 @@ class Inner(Worker):
     def announce(self) -> None:
         """Tell the children which states will be wanted, and how far that is known."""
         upto = self.announced
+        if upto == len(self.sequence) and self.settled == self.told.frontier and self.calm == self.told.calm:
+            return  # nothing is new
         if self.options.pipeline:
             upto = len(self.sequence)
         elif self.state is _NOTHING and not self.away:  # one at a time, and not while it may still be coalesced
             upto = max(upto, len(self.first_group()))
         items = tuple(self.sequence[n][0] for n in range(self.announced, upto))
-        frontier = before(self.sequence[upto][0].point) if upto < len(self.sequence) else self.limit
+        frontier = before(self.sequence[upto][0].point) if upto < len(self.sequence) else self.settled
         for _ in filter(lambda item: item.cause == EVERYTHING, items):
             self.hidden.popleft()
         calm = min(self.calm, before(self.hidden[0])) if self.hidden else self.calm

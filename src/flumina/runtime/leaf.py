@@ -77,7 +77,7 @@ class Leaf(Worker):
         """Process what a component has up to a point."""
         runs = component.take(bound)
         if runs:
-            run = merged(runs.values())
+            run = next(iter(runs.values())) if len(runs) == 1 else merged(runs.values())
             self.state = run.fold(self.shape.kind, self.state, self.emit)
             self.counting.events += len(run)
             self.counting.runs += 1
@@ -107,6 +107,9 @@ class Leaf(Worker):
 
     def clear(self) -> dict[Cause, Point]:
         """For every cause the bound up to which nothing that depends on it is outstanding."""
+        if len(self.components) == 1:
+            causes, bound = self.components[0].shape.causes, self.components[0].clear
+            return {cause: bound if cause in causes else END for cause in self.shape.causes}
         bounds = [(component.shape.causes, component.clear) for component in self.components]
         return {
             cause: min((bound for causes, bound in bounds if cause in causes), default=END)

@@ -52,7 +52,7 @@ class Queue:
             if rest:
                 self.runs.appendleft(rest)
                 break
-        run = merged(taken)
+        run = taken[0] if len(taken) == 1 else merged(taken)
         self.length -= len(run)
         return run
 
@@ -70,6 +70,7 @@ class Component:
         self.queues: dict[PartId, Queue] = {part: Queue() for part, _ in shape.parts}
         self.tags = dict(shape.parts)
         self.watch = None if shape.ties is None else TieWatch(shape.ties)
+        self.only = next(iter(self.queues.values())) if len(self.queues) == 1 else None
 
     def put(self, part: PartId, run: Run, frontier: Point) -> None:
         """Add what a part brought for this component's tags; the frontier counts even if that is nothing."""
@@ -78,11 +79,15 @@ class Component:
     @property
     def frontier(self) -> Point:
         """Nothing of this component at or before this point is still to come."""
+        if self.only is not None:
+            return self.only.frontier
         return min(queue.frontier for queue in self.queues.values())
 
     @property
     def first(self) -> Point | None:
         """The first event that waits."""
+        if self.only is not None:
+            return self.only.first
         heads = [queue.runs[0].first for queue in self.queues.values() if queue.runs]
         return min(heads) if heads else None
 
@@ -98,8 +103,9 @@ class Component:
         first = self.first
         runs: dict[PartId, Run] = {}
         if first is not None and first <= bound:
-            taken = {part: queue.take(bound) for part, queue in self.queues.items()}
-            runs = {part: run for part, run in taken.items() if run}
+            runs = {part: queue.take(bound) for part, queue in self.queues.items()}
+            if self.only is None:
+                runs = {part: run for part, run in runs.items() if run}
         if self.watch is not None:
             self.watch.released_runs(runs)
             self.watch.passed(bound.ts)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from heapq import merge as heap_merge
 from operator import itemgetter
 
@@ -22,49 +21,81 @@ from flumina.order import Point
 from flumina.tagsets import Key, TagSet
 
 
-@dataclass(frozen=True, slots=True)
 class Run:
-    """Events in O with their points; ``batch`` instead where they are in columns."""
+    """Events in O with their points; ``batch`` instead where they are in columns.
 
-    points: Sequence[Point] = ()
-    events: Sequence[Event] = ()
-    batch: Batch | None = None
-    arrived: float | None = None
-    """When a worker got it, if somebody tells the time."""
+    A run never changes. One in columns is a range of rows: cutting it copies nothing, and its rows become a batch of
+    their own when somebody looks at them. ``arrived`` is when a worker got it, if somebody tells the time.
+    """
+
+    __slots__ = ("_batch", "_first", "_start", "_stop", "_whole", "arrived", "events", "points")
+
+    def __init__(
+        self,
+        points: Sequence[Point] = (),
+        events: Sequence[Event] = (),
+        batch: Batch | None = None,
+        arrived: float | None = None,
+    ) -> None:
+        self.points, self.events, self.arrived = points, events, arrived
+        self._batch = self._whole = batch
+        self._start = 0
+        self._stop = len(points) if batch is None else len(batch)
+        self._first: Point | None = None
+
+    def _rows(self, start: int, stop: int) -> Run:
+        """A range of the rows of the whole."""
+        part = Run(arrived=self.arrived)
+        part._whole, part._start, part._stop = self._whole, start, stop
+        return part
+
+    def stamped(self, arrived: float) -> Run:
+        """The same events, with the time at which they came."""
+        run = self._rows(self._start, self._stop) if self._whole is not None else Run(self.points, self.events)
+        run.arrived = arrived
+        return run
+
+    @property
+    def batch(self) -> Batch | None:
+        """The events, where they are in columns."""
+        if self._batch is None and self._whole is not None:
+            self._batch = self._whole.slice(self._start, self._stop)
+        return self._batch
 
     def __len__(self) -> int:
-        return len(self.points) if self.batch is None else len(self.batch)
+        return self._stop - self._start
 
     def __bool__(self) -> bool:
-        return len(self) > 0
+        return self._stop > self._start
 
     @property
     def first(self) -> Point:
         """The point of the first event."""
-        return self.points[0] if self.batch is None else self.batch.point(0)
+        if self._first is None:
+            self._first = self.points[0] if self._whole is None else self._whole.point(self._start)
+        return self._first
 
     @property
     def last(self) -> Point:
         """The point of the last event."""
-        return self.points[-1] if self.batch is None else self.batch.point(len(self.batch) - 1)
+        return self.points[-1] if self._whole is None else self._whole.point(self._stop - 1)
 
     def cut(self, bound: Point) -> tuple[Run, Run]:
         """The events at or before a point, and the rest."""
         if not self or self.first > bound:
             return EMPTY, self
-        if self.last <= bound:
-            return self, EMPTY
-        if self.batch is None:
+        if self._whole is None:
             at = bisect_right(self.points, bound)
+            if at == len(self.points):
+                return self, EMPTY
             return (
                 Run(self.points[:at], self.events[:at], arrived=self.arrived),
                 Run(self.points[at:], self.events[at:], arrived=self.arrived),
             )
-        at = self.batch.count_up_to(bound)
-        return (
-            Run(batch=self.batch.slice(0, at), arrived=self.arrived),
-            Run(batch=self.batch.slice(at, len(self.batch)), arrived=self.arrived),
-        )
+        at = self._whole.count_up_to(bound, self._start, self._stop)
+        if at == self._stop:
+            return self, EMPTY
+        return self._rows(self._start, at), self._rows(at, self._stop)
 
     def only(self, tags: TagSet) -> Run:
         """The events of these tags, whatever their keys."""
@@ -112,8 +143,7 @@ class Run:
         """(point, event) one by one."""
         if self.batch is None:
             return zip(self.points, self.events, strict=True)
-        batch = self.batch
-        return ((batch.point(i), event) for i, event in enumerate(batch))
+        return zip(self.batch.points(), self.batch, strict=True)
 
     def fold(self, kind: StateKind, state: State, emit: Emit) -> State:
         """The state after all events of the run."""

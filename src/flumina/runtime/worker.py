@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from flumina.emit import Chunk, Emit, Row
@@ -53,6 +53,7 @@ class Worker(ABC):
         self.watch = None if shape.ties is None else TieWatch(shape.ties)
         """For an inner worker; a leaf has one for each component."""
         self.effects = Effects()
+        self.credits: dict[PartId, int] = {}
         self.counting = Counting()
         self.parent_frontier: Point = START
         self.calm: Point = START
@@ -94,6 +95,9 @@ class Worker(ABC):
         if now is not None:
             stall = self.stall()
             self.waits = None if stall is None else stall.wait
+        for part, events in self.credits.items():
+            self.effects.sends.append((part, Credit(part, events)))
+        self.credits.clear()
         effects, self.effects = self.effects, Effects()
         effects.outputs = self.emit.drain()
         return effects
@@ -110,7 +114,7 @@ class Worker(ABC):
 
     def stamped(self, run: Run) -> Run:
         """The run with the time of its arrival, if somebody tells the time."""
-        return run if self.now is None or not run else replace(run, arrived=self.now)
+        return run if self.now is None or not run else run.stamped(self.now)
 
     def taken(self, queue: Queue) -> None:
         """Account for events that have left a buffer."""
@@ -134,9 +138,9 @@ class Worker(ABC):
         return self.shape.final or point != END
 
     def give_credit(self, taken: Mapping[PartId, int]) -> None:
-        """Tell sources that their events have left the buffer."""
+        """Tell sources that their events have left the buffer, when this message has been dealt with."""
         for part, events in taken.items():
-            self.send(part, Credit(part, events))
+            self.credits[part] = self.credits.get(part, 0) + events
 
     @property
     def stats(self) -> WorkerStats:

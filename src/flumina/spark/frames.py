@@ -19,8 +19,8 @@ from pyspark.sql import types as T  # noqa: N812
 
 from flumina.decode import timestamp_type
 from flumina.definition import Definition
+from flumina.engine.arrivals import Beat
 from flumina.errors import InputError
-from flumina.sources import Beat
 from flumina.streams import Stream
 from flumina.tagsets import TagSet
 
@@ -71,9 +71,13 @@ class Brought:
     def rows(self, part: int) -> None:
         """Nobody has counted."""
 
-    def chunks(self, part: int, columns: Sequence[str], size: int = 0) -> Iterator[pa.RecordBatch | Beat]:  # noqa: ARG002
+    def pieces(self) -> Iterator[pa.RecordBatch | Beat]:
         """The rows as they come."""
         return self.batches
+
+    def chunks(self, part: int, columns: Sequence[str], size: int = 0) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
+        """The rows alone."""
+        return (piece for piece in self.batches if not isinstance(piece, Beat))
 
     def sample(self, part: int, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
         """Nothing: they can be read once."""
@@ -82,9 +86,9 @@ class Brought:
     def bounds(self, part: int, column: str) -> None:
         """Nobody has looked."""
 
-    def read(self, part: int) -> pa.Table:  # noqa: ARG002
+    def read(self, part: int) -> pa.Table:
         """All rows."""
-        return pa.Table.from_batches([batch for batch in self.batches if not isinstance(batch, Beat)])
+        return pa.Table.from_batches(list(self.chunks(part, ())))
 
 
 class Shared:

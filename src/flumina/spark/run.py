@@ -11,7 +11,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_type
 
+from flumina import decode
 from flumina.definition import Definition
+from flumina.describe import describe, one_ts_type
 from flumina.engine import pickling
 from flumina.engine.driver import RunResult, RunStats, Wishes, choose_plan, make_job, publish
 from flumina.engine.host import Invitation
@@ -61,7 +63,7 @@ def run(
     (:class:`flumina.Generated`), or data in memory.
 
     ``spark``       the session; by default the active one
-    ``workers``     how many leaves the plan should have; by default as many as the cluster has slots, or fewer
+    ``workers``     how many workers may run side by side; by default as many as the cluster has slots, or fewer
     ``plan``        a plan, or the path of one that was saved, instead of a new one made by ``optimiser``
     ``out``         a folder that all tasks and the driver can reach, for the outputs as Parquet; without it they come
                     back through the driver, which is for small ones
@@ -158,14 +160,16 @@ def _spread(source: PlannedSource, frame: Frame) -> PlannedSource:
 
 def _timestamps(streams: Sequence[Stream]) -> pa.DataType:
     """The kind of timestamps of all streams; of a DataFrame it follows from the schema."""
-    known = []
-    for stream in streams:
-        if isinstance(stream.data, DataFrame):
-            type_ = to_arrow_type(stream.data.schema[stream.ts].dataType)
-            known.append(replace(stream, data=pa.table({stream.ts: pa.array([0], pa.int64()).cast(type_)})))
-        else:
-            known.append(stream)
-    return timestamp_type(known)
+    found = [
+        (
+            stream,
+            decode.timestamp_type(to_arrow_type(stream.data.schema[stream.ts].dataType))
+            if isinstance(stream.data, DataFrame)
+            else describe(stream).ts_type,
+        )
+        for stream in streams
+    ]
+    return one_ts_type(found) or pa.int64()
 
 
 def _execute(cluster: Cluster, staged: _Staged, line: ProgressLine, *, tls: bool) -> tuple[dict[int, TaskReport], int]:
@@ -176,11 +180,11 @@ def _execute(cluster: Cluster, staged: _Staged, line: ProgressLine, *, tls: bool
     with Rendezvous(tasks, secret, cluster.bind, assemble_within=patience, on_progress=line.update) as rendezvous:
         invitation = Invitation(pickling.dumps(job), rendezvous.address, secret, "", patience)
         read = [stream for stream in staged.streams if not isinstance(stream.data, DataFrame)]
-        data = [data_of(job, read, number) for number in range(tasks)]
+        packed = [pickling.dumps(data_of(job, read, number)) for number in range(tasks)]
         start = staged.input
         if start is None:
-            start = handed_out(cluster.spark, data)
-        function = task(invitation, data if staged.frame else None, staged.frame, local=cluster.local)
+            start = handed_out(cluster.spark, packed)
+        function = task(invitation, packed if staged.frame else None, staged.frame, local=cluster.local)
         gang = Gang(cluster, start.mapInArrow(function, REPORT_DDL, barrier=True), line.name, rendezvous)
         with gang:
             reports = cast("dict[int, TaskReport]", rendezvous.wait())

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pickle
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 from pyspark import BarrierTaskContext
@@ -18,28 +17,27 @@ REPORT_DDL = "task int, finished boolean"
 """What a task leaves in the shuffle that ends the stage: outputs and statistics go another way."""
 
 
-def handed_out(spark: SparkSession, data: Sequence[Mapping[str, object]]) -> DataFrame:
+def handed_out(spark: SparkSession, packed: Sequence[bytes]) -> DataFrame:
     """One partition for each task, with what it reads itself: nobody is sent what others read."""
-    rows = [(pickle.dumps(of_task, protocol=5),) for of_task in data]
-    return spark.sparkContext.parallelize(rows, len(rows)).toDF("data binary")
+    return spark.sparkContext.parallelize([(one,) for one in packed], len(packed)).toDF("data binary")
 
 
 def task(
-    invitation: Invitation, data: Sequence[Mapping[str, object]] | None, frame: Frame | None, *, local: bool
+    invitation: Invitation, packed: Sequence[bytes] | None, frame: Frame | None, *, local: bool
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function for ``mapInArrow``: hosts the task whose number is that of the partition.
 
-    ``frame`` says how to read what Spark brings, and ``data`` what else each task reads; without them, Spark brings
+    ``frame`` says how to read what Spark brings, and ``packed`` what else each task reads; without them, Spark brings
     what :func:`handed_out` has made.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = BarrierTaskContext.get()
         number = context.partitionId()
-        if frame is None or data is None:
-            mine = next(pickle.loads(value.as_py()) for batch in batches for value in batch.column(0))  # noqa: S301
+        if frame is None or packed is None:
+            mine, brought = next(value.as_py() for batch in batches for value in batch.column(0)), {}
         else:
-            mine = {**data[number], **frame.sources(number, batches)}
+            mine, brought = packed[number], frame.sources(number, batches)
         here = Invitation(
             invitation.job,
             invitation.rendezvous,
@@ -47,7 +45,7 @@ def task(
             _address(context, local=local),
             invitation.patience,
         )
-        finished = host(here, number, f"{context.stageId()}.{context.taskAttemptId()}", mine)
+        finished = host(here, number, f"{context.stageId()}.{context.taskAttemptId()}", mine, brought)
         yield pa.record_batch([pa.array([number], pa.int32()), pa.array([finished])], schema=REPORT)
 
     return run
