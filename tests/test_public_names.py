@@ -5,6 +5,7 @@ import inspect
 import flumina as fl
 
 NAMES = [
+    "NOWHERE",
     "Atom",
     "Batch",
     "CalledOffError",
@@ -37,6 +38,7 @@ NAMES = [
     "Result",
     "SchemaError",
     "Set",
+    "Settings",
     "State",
     "StateType",
     "Stream",

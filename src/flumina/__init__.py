@@ -7,6 +7,8 @@ from flumina.batch import Batch, repeat
 from flumina.check import check
 from flumina.depends import Atom, depends
 from flumina.emit import Emit
+from flumina.engine.job import Settings
+from flumina.engine.outputs import NOWHERE
 from flumina.errors import (
     CalledOffError,
     ClusterError,
@@ -41,6 +43,7 @@ from flumina.streams import Stream
 from flumina.tagsets import KeySet, TagSet
 
 __all__ = [
+    "NOWHERE",
     "Atom",
     "Batch",
     "CalledOffError",
@@ -73,6 +76,7 @@ __all__ = [
     "Result",
     "SchemaError",
     "Set",
+    "Settings",
     "State",
     "StateType",
     "Stream",

@@ -20,7 +20,7 @@ import pyarrow as pa
 from flumina.batch import Batch
 from flumina.decode import Decoder
 from flumina.depends import Dependence
-from flumina.order import END, Point, heartbeat
+from flumina.order import END, START, Point, heartbeat
 from flumina.sources import CHUNK_ROWS, Generated
 from flumina.streams import Stream
 from flumina.ties import TieFinder, TieRule
@@ -101,16 +101,20 @@ def _told(
     finder = None
     if source.gathered is not None and depends is not None:
         finder = TieFinder(TieRule.of(depends, decoder.stream.tags, sequenced=False))
+    frontier = START
     for piece in source.pieces():
         if stop.is_set():
             return
         if isinstance(piece, Beat):
-            yield Arrival(None, heartbeat(piece.ts, rank))
+            if heartbeat(piece.ts, rank) > frontier:  # behind rows, word of the timestamp before theirs is nothing new
+                frontier = heartbeat(piece.ts, rank)
+                yield Arrival(None, frontier)
         elif len(batch := decoder.decode(piece)):
             if finder is not None:
                 finder.look([batch], [piece.column(source.gathered).to_numpy().astype(np.int64)])
                 finder.forget(int(batch.ts[-1]))
-            yield Arrival(batch, batch.point(-1))
+            frontier = batch.point(-1)
+            yield Arrival(batch, frontier)
     if not stop.is_set():
         yield Arrival(None, END)
 

@@ -17,7 +17,7 @@ from flumina.emit import ONLY_OUTPUT
 from flumina.engine.job import Card, Job, Settings, TaskReport, TaskStats
 from flumina.engine.layout import lay_out
 from flumina.engine.location import Location
-from flumina.engine.outputs import Outputs
+from flumina.engine.outputs import NOWHERE, Nowhere, Outputs
 from flumina.engine.publish import Result
 from flumina.engine.publish import publish as publish_outputs
 from flumina.errors import UsageError
@@ -42,7 +42,7 @@ class Wishes:
     workers: int | None = None
     plan: Plan | str | Path | None = None
     optimiser: str | Optimiser = "cost"
-    out: str | Path | None = None
+    out: str | Path | Nowhere | None = None
     filesystem: Any = None
     overwrite: bool = False
     order: bool = False
@@ -79,10 +79,11 @@ def make_job(
     check_streams(definition, streams)
     run = uuid.uuid4().hex[:12]
     location = None
-    if wishes.out is not None:
+    if wishes.out is not None and not isinstance(wishes.out, Nowhere):
         location = Location.of(str(wishes.out), run, filesystem=wishes.filesystem, overwrite=wishes.overwrite)
     names = tuple(stream.name for stream in streams)
-    outputs = Outputs(definition.outputs, ts_type, names, run, location, wishes.order)
+    kept = wishes.out is not NOWHERE
+    outputs = Outputs(definition.outputs, ts_type, names, run, location, wishes.order, kept=kept)
     outputs.prepare()
     sequenced = frozenset(stream.name for stream in streams if stream.seq is not None)
     options = replace(wishes.settings.options, final=wishes.state, sequenced=sequenced)

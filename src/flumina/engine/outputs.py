@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
 
 import pyarrow as pa
@@ -19,6 +20,16 @@ from flumina.engine.location import Location
 from flumina.errors import UsageError
 from flumina.order import Point
 from flumina.schema import Schema
+
+
+class Nowhere(Enum):
+    """Where outputs go that nobody wants."""
+
+    NOWHERE = "nowhere"
+
+
+NOWHERE = Nowhere.NOWHERE
+"""For ``out=``: outputs are made, checked and counted, but not kept."""
 
 INLINE_LIMIT = 64 << 20
 """How many bytes one task sends back where there is no place for files."""
@@ -50,6 +61,8 @@ class Outputs:
     inline_limit: int = INLINE_LIMIT
     compression: str = "none"
     group_rows: int = GROUP_ROWS
+    kept: bool = True
+    """Whether there is anything to publish; else rows are checked, counted and dropped."""
 
     def __post_init__(self) -> None:
         if not _RUN.fullmatch(self.run):

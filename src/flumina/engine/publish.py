@@ -34,8 +34,15 @@ class Result:
     location: Location | None = field(default=None, repr=False)
     held: pa.Table | None = field(default=None, repr=False)
 
+    @property
+    def kept(self) -> bool:
+        """Whether the rows can be read."""
+        return self.location is not None or self.held is not None
+
     def dataset(self) -> ds.Dataset:
         """The rows as a dataset, for reading parts of them."""
+        if not self.kept:
+            raise UsageError("NOT_KEPT", f"{self.rows:,} rows were made and not kept, since out=NOWHERE was given")
         if self.location is None:
             return ds.dataset(self.held)
         with telling("read", str(self.path)):
@@ -61,6 +68,8 @@ def publish(outputs: Outputs, manifests: Sequence[Manifest]) -> dict[str, Result
     _check(outputs, ordered)
     rows = {name: sum(manifest.rows[name] for manifest in ordered) for name in outputs.schemas}
     location = outputs.location
+    if not outputs.kept:
+        return {name: Result(rows[name], outputs.final(name)) for name in outputs.schemas}
     if location is None:
         tables = {name: _inline(outputs, name, ordered) for name in outputs.schemas}
         return {name: Result(rows[name], table.schema, held=table) for name, table in tables.items()}

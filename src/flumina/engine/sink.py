@@ -67,7 +67,7 @@ class Sink:
                 pieces.add_chunk(item)
             if pieces.full:
                 self._hand_on(item.output)
-            elif self._thread is None and pieces.size > self._room:
+            elif self._thread is None and self._outputs.kept and pieces.size > self._room:
                 raise self._too_much()
 
     def close(self) -> Manifest:
@@ -89,6 +89,8 @@ class Sink:
     def _hand_on(self, name: str) -> None:
         table = self._pieces[name].take()
         self._rows[name] += len(table)
+        if not self._outputs.kept:
+            return
         if self._thread is not None:
             self.waited += self._thread.put(name, table)
             return

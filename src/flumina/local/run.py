@@ -13,6 +13,7 @@ from flumina.engine.driver import RunResult, RunStats, Tables, Wishes, choose_pl
 from flumina.engine.host import Invitation
 from flumina.engine.inputs import data_of, is_paced, timestamp_type
 from flumina.engine.job import Job, Settings, TaskReport
+from flumina.engine.outputs import Nowhere
 from flumina.engine.progress import ProgressLine
 from flumina.engine.rendezvous import Rendezvous
 from flumina.engine.transport import Secret
@@ -34,7 +35,7 @@ def run(
     workers: int | None = None,
     plan: Plan | str | Path | None = None,
     optimiser: str | Optimiser = "cost",
-    out: str | Path | None = None,
+    out: str | Path | Nowhere | None = None,
     filesystem: Any = None,  # noqa: ANN401 -- a pyarrow file system
     overwrite: bool = False,
     order: bool = False,
@@ -47,7 +48,8 @@ def run(
 
     ``workers``     how many workers may run side by side; by default as many as there are cores, or fewer
     ``plan``        a plan, or the path of one that was saved, instead of a new one made by ``optimiser``
-    ``out``         a folder for the outputs, as Parquet; without it they are kept in memory
+    ``out``         a folder for the outputs, as Parquet; without it they are kept in memory, and with
+                    ``fl.NOWHERE`` they are counted only
     ``overwrite``   replace what is in that folder, once the run has succeeded
     ``order``       give outputs in the order O of their events
     ``state``       also give the state after the last event

@@ -77,7 +77,8 @@ class Gang:
 def explained(error: BaseException) -> ClusterError:
     """What Spark said, without the pages around it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    telling = [line for line in lines if not line.startswith(("at ", "File ", "Traceback", ":"))]
+    noise = ("at ", "File ", "Traceback", ":", "An error occurred while calling")
+    telling = [line for line in lines if not line.startswith(noise)]
     reason = next(
         (line for line in telling if "Job aborted" in line or "cancelled" in line), telling[0] if telling else ""
     )

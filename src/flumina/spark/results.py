@@ -16,18 +16,21 @@ class DataFrames(Mapping[str, DataFrame]):
     """One DataFrame for each declared output; reading one does not run the program again."""
 
     def __init__(self, spark: SparkSession, published: Mapping[str, Result]) -> None:
-        self._frames = {name: _frame(spark, result) for name, result in published.items()}
+        self._frames = {name: _frame(spark, result) for name, result in published.items() if result.kept}
+        self._published = published
 
     def __getitem__(self, name: str) -> DataFrame:
+        if name not in self._published:
+            raise UsageError("NO_OUTPUT", f"no output is called {name!r}; there are {list(self)}")
         if name not in self._frames:
-            raise UsageError("NO_OUTPUT", f"no output is called {name!r}; there are {list(self._frames)}")
+            self._published[name].dataset()  # says why there is none
         return self._frames[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._frames)
+        return iter(self._published)
 
     def __len__(self) -> int:
-        return len(self._frames)
+        return len(self._published)
 
 
 def _frame(spark: SparkSession, result: Result) -> DataFrame:

@@ -19,6 +19,7 @@ from flumina.engine.driver import RunResult, RunStats, Wishes, choose_plan, make
 from flumina.engine.host import Invitation
 from flumina.engine.inputs import data_of, is_paced, timestamp_type
 from flumina.engine.job import Job, Settings, TaskReport
+from flumina.engine.outputs import Nowhere
 from flumina.engine.progress import ProgressLine
 from flumina.engine.rendezvous import Rendezvous
 from flumina.engine.transport import Secret
@@ -48,7 +49,7 @@ def run(
     workers: int | None = None,
     plan: Plan | str | Path | None = None,
     optimiser: str | Optimiser = "cost",
-    out: str | Path | None = None,
+    out: str | Path | Nowhere | None = None,
     filesystem: Any = None,  # noqa: ANN401 -- a pyarrow file system
     overwrite: bool = False,
     order: bool = False,
@@ -66,7 +67,7 @@ def run(
     ``workers``     how many workers may run side by side; by default as many as the cluster has slots, or fewer
     ``plan``        a plan, or the path of one that was saved, instead of a new one made by ``optimiser``
     ``out``         a folder that all tasks and the driver can reach, for the outputs as Parquet; without it they come
-                    back through the driver, which is for small ones
+                    back through the driver, which is for small ones; with ``fl.NOWHERE`` they are counted only
     ``overwrite``   replace what is in that folder, once the run has succeeded
     ``order``       give outputs in the order O of their events
     ``state``       also give the state after the last event

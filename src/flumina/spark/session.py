@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import sys
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -40,7 +42,10 @@ class Cluster:
             alive = False
         if not alive:
             raise UsageError("SESSION_STOPPED", "the Spark session has been stopped", hint="make a new one")
-        return Cluster(found)
+        cluster = Cluster(found)
+        if cluster.local and "PYSPARK_PYTHON" not in os.environ:
+            found.sparkContext.pythonExec = sys.executable  # else Spark takes whatever is called python3 here
+        return cluster
 
     def conf(self, key: str, default: str = "") -> str:
         """A setting of the context."""
