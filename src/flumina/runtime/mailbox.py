@@ -107,6 +107,5 @@ class Component:
             if self.only is None:
                 runs = {part: run for part, run in runs.items() if run}
         if self.watch is not None:
-            self.watch.released_runs(runs)
-            self.watch.passed(bound.ts)
+            self.watch.released_runs(runs, bound)
         return runs

@@ -19,6 +19,7 @@ from functools import cache
 
 from flumina.definition import Definition
 from flumina.events import Event, Tag
+from flumina.order import Point
 from flumina.plan.tree import Itag, Plan, Worker
 from flumina.runtime.messages import Item, PartId
 from flumina.runtime.run import Run
@@ -93,14 +94,16 @@ class TieWatch:
                 tag, (part, key) = self.shape.tags[item.cause[1]], item.origin
                 self.finders[name].add(part, Glimpse(tag, item.point.ts, name, item.point.seq, key))
 
-    def released(self, part: PartId, event: Event) -> None:
-        """An own event."""
-        finder = self.finders.get(part[0])
-        if finder is not None:
-            finder.add(part[1], event)
+    def released_events(self, events: Iterable[tuple[PartId, Event]], upto: Point) -> None:
+        """Own events one by one: all up to a point."""
+        for (stream, number), event in events:
+            finder = self.finders.get(stream)
+            if finder is not None:
+                finder.add(number, event)
+        self._passed(upto.ts)
 
-    def released_runs(self, runs: Mapping[PartId, Run]) -> None:
-        """Own events of several parts."""
+    def released_runs(self, runs: Mapping[PartId, Run], upto: Point) -> None:
+        """Own events of several parts: all up to a point."""
         for name, finder in self.finders.items():
             mine = [(number, run) for (stream, number), run in runs.items() if stream == name and run]
             for number, run in mine:
@@ -110,7 +113,9 @@ class TieWatch:
             if columns:
                 finder.look([batch for _, batch in columns], [number for number, _ in columns])
 
-    def passed(self, before: int) -> None:
+        self._passed(upto.ts)
+
+    def _passed(self, before: int) -> None:
         """All own events with timestamps before this one have been released, and all that tie with them announced."""
         for finder in self.finders.values():
             finder.forget(before)

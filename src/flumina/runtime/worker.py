@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flumina.emit import Chunk, Emit, Row
-from flumina.events import Event
 from flumina.order import END, START, Point
 from flumina.runtime.mailbox import Queue
-from flumina.runtime.messages import Credit, Data, Handback, Message, Origin, PartId, Request, Response, Stop
+from flumina.runtime.messages import Credit, Data, Handback, Message, PartId, Request, Response, Stop
 from flumina.runtime.run import Run
 from flumina.runtime.stats import Counting, Wait, WorkerStats
 from flumina.runtime.tiewatch import TieWatch
@@ -122,10 +121,6 @@ class Worker(ABC):
         if self.now is not None:
             for events, arrived in arrivals:
                 self.counting.delayed(self.now - arrived, events)
-
-    def origin(self, part: PartId, event: Event) -> Origin | None:
-        """What those below are told of an own event that may tie with theirs."""
-        return Origin(part[1], event.key) if part[0] in self.shape.ties_below else None
 
     def send(self, to: Address, message: Message) -> None:
         """Have a message sent after those before it."""
