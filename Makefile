@@ -14,7 +14,7 @@ run: ## Run the demo
 	@$(ENV) flumina demo $(ARGS)
 
 test: lint ## Check style and types, then run the tests
-	@$(ENV) pytest -n auto $(ARGS)
+	@$(ENV) pytest -n auto --dist loadgroup $(ARGS)
 
 soak: ## Run the long searches, which test leaves out: 200,000 simulated schedules among them
 	@$(ENV) pytest -m soak $(ARGS)

@@ -45,6 +45,16 @@ class Fork:
     right: str
     function: Callable[[State, TagSet, TagSet], tuple[State, State]]
 
+    def split(self, state: State, left: TagSet, right: TagSet) -> tuple[State, State]:
+        """The halves; the user's function may fail."""
+        try:
+            one, other = self.function(state, left, right)
+        except FluminaError:
+            raise
+        except Exception as error:
+            raise user_error(self.function, error) from error
+        return one, other
+
 
 @dataclass(frozen=True, slots=True)
 class Join:
@@ -54,6 +64,15 @@ class Join:
     right: str
     target: str
     function: Callable[[State, State], State]
+
+    def unite(self, left: State, right: State) -> State:
+        """The whole; the user's function may fail."""
+        try:
+            return self.function(left, right)
+        except FluminaError:
+            raise
+        except Exception as error:
+            raise user_error(self.function, error) from error
 
 
 @dataclass(frozen=True)

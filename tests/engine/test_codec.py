@@ -189,3 +189,26 @@ def test_classes_of_a_script_are_the_same_class_at_the_other_end() -> None:
     assert isinstance(again, Response)
     assert again.state == type(definition.init())(5)
     assert sum(map(len, buffers)) < 400, "the class itself does not travel"
+
+
+def test_letters_keep_their_order_and_the_size_of_states_is_told() -> None:
+    codec = Codec(fl.define(Fraud), NAMES)
+    large = np.arange(APART)
+    letters = [
+        ("w1", "w2", Response(P, {"sums": large}, {EVERYTHING: P})),
+        ("w1", "w3", Response(P, {"sums": large[:3]}, {})),
+        (("views", 1), "w2", Credit(("views", 1), 5)),
+        ("w1", "w2", Response(END, None, {})),
+    ]
+    sizes: dict[str, int] = {}
+    buffers = codec.encode(letters, sizes)
+    again = list(codec.decode(buffers))
+    assert [(to, sender) for to, sender, _ in again] == [(to, sender) for to, sender, _ in letters]
+    assert again[2] == letters[2]
+    first, second = again[0][2], again[1][2]
+    assert isinstance(first, Response)
+    assert isinstance(second, Response)
+    assert (first.state["sums"] == large).all()
+    assert second.state["sums"].tolist() == [0, 1, 2]
+    assert large.nbytes < sizes["w2"] < large.nbytes + 1000
+    assert 0 < sizes["w3"] < 1000

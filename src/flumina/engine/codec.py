@@ -18,6 +18,7 @@ import pyarrow as pa
 from flumina.batch import Batch
 from flumina.declared import DeclaredState
 from flumina.definition import Definition, initial_state
+from flumina.errors import UsageError
 from flumina.events import Tag
 from flumina.fields import Field
 from flumina.order import Ints, Point
@@ -42,8 +43,8 @@ class Codec:
         self.shared = list(dict.fromkeys(map(_Same, _shared(definition))))
         self.numbers = {id(same.what): number for number, same in enumerate(self.shared)}
 
-    def encode(self, letters: Iterable[Letter]) -> list[Buffer]:
-        """Letters as one pickle and the buffers beside it."""
+    def encode(self, letters: Iterable[Letter], sizes: dict[str, int] | None = None) -> list[Buffer]:
+        """Letters as pickles in a row and the buffers beside them; ``sizes`` learns how large a sender's states are."""
         apart: list[Buffer] = []
 
         def keep_inside(buffer: pickle.PickleBuffer) -> bool:
@@ -54,15 +55,34 @@ class Codec:
             return False
 
         file = io.BytesIO()
-        plain = [(to, sender, *_plain(message)) for to, sender, message in letters]
-        _Pickler(file, self.numbers, keep_inside).dump(plain)
+        pickler = _Pickler(file, self.numbers, keep_inside)
+        for to, sender, message in letters:
+            began, before = file.tell(), len(apart)
+            pickler.dump((to, sender, *_plain(message)))
+            if sizes is not None and isinstance(message, Response | Handback):
+                assert isinstance(sender, str)
+                size = file.tell() - began + sum(map(len, apart[before:]))
+                sizes[sender] = sizes.get(sender, 0) + size
         return [file.getbuffer(), *apart]
 
     def decode(self, buffers: Sequence[Buffer]) -> Iterator[Letter]:
         """The letters again."""
         first, *apart = buffers
-        for to, sender, kind, *fields in _Unpickler(io.BytesIO(first), self.shared, apart).load():
+        file = io.BytesIO(first)
+        unpickler = _Unpickler(file, self.shared, apart)
+        while file.tell() < len(first):
+            to, sender, kind, *fields = unpickler.load()
             yield to, sender, self._message(kind, fields)
+
+    def pack(self, state: Any) -> bytes:  # noqa: ANN401 -- whatever the program's state is
+        """A state by itself, for a process that has the same program."""
+        file = io.BytesIO()
+        _Pickler(file, self.numbers, lambda _: True).dump(state)
+        return file.getvalue()
+
+    def unpack(self, packed: bytes) -> Any:  # noqa: ANN401
+        """The state again."""
+        return _Unpickler(io.BytesIO(packed), self.shared, ()).load()
 
     def _message(self, kind: str, fields: list[Any]) -> Message:
         match kind:
@@ -184,6 +204,16 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc] # it ships no types
     def __init__(self, file: io.BytesIO, numbers: dict[int, int], apart: Callable[[pickle.PickleBuffer], bool]) -> None:
         super().__init__(file, protocol=5, buffer_callback=apart)
         self.shared_numbers = numbers
+
+    def dump(self, what: object) -> None:
+        try:
+            super().dump(what)
+        except (pickle.PicklingError, TypeError, AttributeError) as error:
+            raise UsageError(
+                "STATE_NOT_PICKLABLE",
+                f"a state can't be sent to another process: {error}",
+                hint="states are data: keep open files, locks and connections elsewhere",
+            ) from error
 
     def reducer_override(self, obj: object) -> Any:  # noqa: ANN401
         number = self.shared_numbers.get(id(obj))

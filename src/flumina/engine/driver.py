@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ import pyarrow as pa
 
 from flumina.definition import Definition
 from flumina.emit import ONLY_OUTPUT
+from flumina.engine.codec import Codec
 from flumina.engine.job import Card, Job, Settings, TaskReport, TaskStats
 from flumina.engine.layout import lay_out
 from flumina.engine.location import Location
@@ -58,6 +60,8 @@ def choose_plan(definition: Definition, sources: Sequence[PlannedSource], wishes
         return make_plan(definition, sources, slots=slots, optimiser=wishes.optimiser)
     if wishes.workers is not None:
         raise UsageError("WORKERS", "a plan says how many workers there are; give plan= or workers=, not both")
+    if not isinstance(wishes.plan, Plan | str | os.PathLike):
+        raise UsageError("PLAN", f"plan= is a plan or the path of a saved one, got {wishes.plan!r}")
     plan = wishes.plan if isinstance(wishes.plan, Plan) else Plan.load(wishes.plan)
     check_valid(plan, definition, bind(definition, sources).shapes)
     return plan
@@ -79,8 +83,10 @@ def make_job(
     check_streams(definition, streams)
     run = uuid.uuid4().hex[:12]
     location = None
-    if wishes.out is not None and not isinstance(wishes.out, Nowhere):
-        location = Location.of(str(wishes.out), run, filesystem=wishes.filesystem, overwrite=wishes.overwrite)
+    if wishes.out is not None and wishes.out is not NOWHERE:
+        if not isinstance(wishes.out, str | os.PathLike):
+            raise UsageError("OUT", f"out= is the path of a folder, got {wishes.out!r}")
+        location = Location.of(os.fspath(wishes.out), run, filesystem=wishes.filesystem, overwrite=wishes.overwrite)
     names = tuple(stream.name for stream in streams)
     kept = wishes.out is not NOWHERE
     outputs = Outputs(definition.outputs, ts_type, names, run, location, wishes.order, kept=kept)
@@ -133,6 +139,11 @@ class RunStats:
     def seconds(self) -> float:
         """How long the slowest task took."""
         return max(task.seconds for task in self.tasks.values())
+
+    @property
+    def state_bytes(self) -> int:
+        """How large all states were that went from one task to another."""
+        return self.total.state_bytes
 
     @property
     def bytes_between(self) -> int:
@@ -195,3 +206,9 @@ class RunResult:
 def publish(job: Job, reports: Mapping[int, TaskReport]) -> dict[str, Result]:
     """Make the outputs of the run visible, all at once."""
     return publish_outputs(job.outputs, [report.manifest for _, report in sorted(reports.items())])
+
+
+def final_state(job: Job, reports: Mapping[int, TaskReport]) -> Any:  # noqa: ANN401 -- whatever the program's state is
+    """The state after the last event, if it was asked for: the root's task has it."""
+    packed = next((report.final for report in reports.values() if report.final is not None), None)
+    return None if packed is None else Codec(define(job.program), job.names).unpack(packed)

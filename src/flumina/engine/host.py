@@ -58,6 +58,7 @@ def host(invitation: Invitation, number: int, attempt: str, packed: bytes, broug
         member = Member.join(invitation.rendezvous, invitation.secret, registration, within=invitation.patience)
         try:
             report = _run(invitation, number, member, peers, packed, brought or {})
+            member.done(report)
         except (PeerLostError, HandshakeError):
             member.await_word(LOST)  # a peer that has failed has told the driver, who tells why
             raise
@@ -66,7 +67,6 @@ def host(invitation: Invitation, number: int, attempt: str, packed: bytes, broug
         except Exception as error:  # noqa: BLE001 -- the driver tells the user
             member.fail(error)
             return False
-        member.done(report)
     except CalledOffError as called_off:
         if not called_off.over:
             raise
@@ -143,7 +143,8 @@ def _run(
     finally:
         for channel in channels.values():
             channel.close()
-    return TaskReport(manifest, stats, task.final)
+    final = None if task.final is None else task.codec.pack(task.final)
+    return TaskReport(manifest, stats, final)
 
 
 def _feeds(job: Job, definition: Definition, number: int, data: Data, task: Task, started: float) -> Iterator[Feed]:

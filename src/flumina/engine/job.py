@@ -83,6 +83,7 @@ class TaskStats:
     ``idle_seconds``    of these, in which there was nothing to do but wait
     ``cpu_seconds``     processor time of the task, ``loop_seconds`` that of its loop alone: the rest is reading ahead
                         and writing
+    ``peak_memory``     of the process in bytes, since it was started; it may have run other tasks before
     ``sent_bytes``      to other tasks, states and events
     ``latency``         of outputs, from when their events were due; for paced runs
     """
@@ -94,6 +95,7 @@ class TaskStats:
     idle_seconds: float
     cpu_seconds: float
     loop_seconds: float
+    peak_memory: int
     sent_bytes: int
     sent_messages: int
     latency: Histogram
@@ -105,4 +107,5 @@ class TaskReport:
 
     manifest: Manifest
     stats: TaskStats
-    final: Any = None
+    final: bytes | None = None
+    """Packed by the codec: the class of a state may have been typed into a script."""

@@ -36,11 +36,12 @@ def lay_out(plan: Plan, router: Router, given: Mapping[PartId, int] | None = Non
 
     ``tasks`` is how many there are at least: some may have nothing but parts to read.
     """
-    places = {place: number for number, place in enumerate(plan.places)}
+    at = _places(plan)
+    places = {place: number for number, place in enumerate(dict.fromkeys(at[worker.id] for worker in plan.workers))}
     named = {f"task{number}": number for number in range(tasks)}
     if set(places) <= set(named):  # the plan was made for these tasks
         places = named
-    workers = {worker.id: places[worker.place or plan.places[0]] for worker in plan.workers}
+    workers = {name: places[place] for name, place in at.items()}
     homes: dict[PartId, int] = {}
     busy: Counter[int] = Counter()
     for stream in plan.streams:
@@ -57,3 +58,12 @@ def lay_out(plan: Plan, router: Router, given: Mapping[PartId, int] | None = Non
     }
     between = frozenset((min(pair), max(pair)) for pair in links if pair[0] != pair[1])
     return Layout(max([tasks, *(place + 1 for place in places.values())]), workers, homes, between)
+
+
+def _places(plan: Plan) -> dict[str, str]:
+    """Where every worker runs; one that has no place runs alone if it is a leaf, else beside its first child."""
+    found: dict[str, str] = {}
+    for worker in reversed(plan.workers):  # children first
+        beside = found[worker.children[0].id] if worker.children else f"of {worker.id}"
+        found[worker.id] = beside if worker.place is None else worker.place
+    return found

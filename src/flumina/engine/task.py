@@ -6,6 +6,7 @@ ahead by :mod:`flumina.engine.feed`), and word from the driver. Messages that ar
 
 from __future__ import annotations
 
+import resource
 import selectors
 import socket
 import time
@@ -241,7 +242,11 @@ class Task:
         """Hand to the sockets what has been posted."""
         for peer, letters in self.outgoing.items():
             if letters:
-                buffers = self.codec.encode(letters)
+                sizes: dict[str, int] = {}
+                buffers = self.codec.encode(letters, sizes)
+                for sender, size in sizes.items():
+                    if sender in self.workers:
+                        self.workers[sender].counting.state_bytes += size
                 self.sent_messages += len(letters)
                 self.sent_bytes += sum(map(len, buffers))
                 self.outgoing[peer] = []
@@ -314,6 +319,7 @@ class Task:
             idle_seconds=self.idle,
             cpu_seconds=time.process_time() - self.cpu,
             loop_seconds=time.thread_time() - self.loop,
+            peak_memory=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
             sent_bytes=self.sent_bytes,
             sent_messages=self.sent_messages,
             latency=Histogram(dict(self.latency)),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import pickle
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from flumina.engine import pickling
-from flumina.engine.driver import RunResult, RunStats, Tables, Wishes, choose_plan, make_job, publish
+from flumina.engine.driver import RunResult, RunStats, Tables, Wishes, choose_plan, final_state, make_job, publish
 from flumina.engine.host import Invitation
 from flumina.engine.inputs import data_of, is_paced, timestamp_type
 from flumina.engine.job import Job, Settings, TaskReport
@@ -17,7 +18,8 @@ from flumina.engine.outputs import Nowhere
 from flumina.engine.progress import ProgressLine
 from flumina.engine.rendezvous import Rendezvous
 from flumina.engine.transport import Secret
-from flumina.local.pool import POOL
+from flumina.errors import TaskLostError
+from flumina.local.pool import POOL, Worker
 from flumina.plan.optimise import Optimiser
 from flumina.plan.rates import estimate
 from flumina.plan.tree import Plan
@@ -26,6 +28,9 @@ from flumina.spec import check_streams
 from flumina.streams import Stream
 
 LOOPBACK = "127.0.0.1"
+
+_LOOK_EVERY = 0.2
+"""Seconds after which it is looked whether all processes are alive."""
 
 
 def run(
@@ -66,7 +71,7 @@ def run(
     except BaseException:
         job.outputs.discard()
         raise
-    final = next((report.final for report in reports.values() if report.final is not None), None)
+    final = final_state(job, reports)
     stats = RunStats.of({task: report.stats for task, report in reports.items()})
     return RunResult(Tables(published), chosen, stats, final)
 
@@ -92,6 +97,18 @@ def _execute(job: Job, streams: Sequence[Stream], line: ProgressLine, *, tls: bo
             for number, process in enumerate(processes):
                 packed = pickling.dumps(data_of(job, streams, number))
                 process.give(pickle.dumps((invitation, number, "local", packed), protocol=5))
-            return cast("dict[int, TaskReport]", rendezvous.wait())
+            return cast("dict[int, TaskReport]", _watched(rendezvous, processes))
     finally:
         line.close()
+
+
+def _watched(rendezvous: Rendezvous, processes: Sequence[Worker]) -> dict[int, object]:
+    """What the tasks report; a process that ends before it has come to the rendezvous is not waited for."""
+    while True:
+        try:
+            return rendezvous.wait(_LOOK_EVERY)
+        except TimeoutError:
+            for number, worker in enumerate(processes):
+                if worker.process.poll() is not None:
+                    pid, here = worker.process.pid, socket.gethostname()
+                    rendezvous.cancel(TaskLostError(number, pid=pid, host=here))

@@ -38,8 +38,8 @@ _MESSAGES = 3
 class CostModel:
     """Seconds and bytes; the defaults are figures measured for batches of numbers on one machine."""
 
-    event: float = 20e-9
-    """Handling one event."""
+    event: float = 50e-9
+    """Reading and handling one event."""
     by_tag: Mapping[str, float] = field(default_factory=dict)
     """The same for tags that differ."""
     join: float = 5e-6
@@ -48,9 +48,9 @@ class CostModel:
     """Work for one message, at either end."""
     hop: float = 40e-6
     """From one end of a message to the other."""
-    send: float = 10e-9
-    receive: float = 10e-9
-    """Moving one event between places, as part of a batch."""
+    send: float = 60e-9
+    receive: float = 30e-9
+    """Moving one event between places, as part of a batch: picking it out, and copying it in and out of a socket."""
     event_bytes: float = 16.0
     state_bytes: float = 200.0
 

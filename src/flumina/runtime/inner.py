@@ -68,7 +68,7 @@ class Child:
             if self.state is _NOTHING:
                 self.state = response.state
             elif response.state is not None:
-                self.state = join.function(self.state, response.state)
+                self.state = join.unite(self.state, response.state)
             self.answered, self.clear = response.point, response.clear
         return self.answered >= point
 
@@ -235,7 +235,7 @@ class Inner(Worker):
         if not all(have):
             return False
         left, right = self.children
-        self.state = join.function(left.state, right.state) if self.is_kept(point) else None
+        self.state = join.unite(left.state, right.state) if self.is_kept(point) else None
         left.state = right.state = _NOTHING
         self.counting.joins += 1
         return True
@@ -271,7 +271,7 @@ class Inner(Worker):
         fork = self.shape.fork
         assert fork is not None
         left, right = self.children
-        halves = fork.function(self.state, left.shape.tags, right.shape.tags)
+        halves = fork.split(self.state, left.shape.tags, right.shape.tags)
         self.state = _NOTHING
         self.counting.forks += 1
         for child, half in zip(self.children, halves, strict=True):

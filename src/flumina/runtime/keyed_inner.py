@@ -268,7 +268,7 @@ class KeyedInner(Worker):
         states = [
             busy.halves.pop(side) if side in busy.halves else self.kept[side].take_out(key) for side in busy.sides
         ]
-        busy.state = states[0] if len(states) == 1 else self.lifted.one.joins[0].function(*states)
+        busy.state = states[0] if len(states) == 1 else self.lifted.one.joins[0].unite(*states)
         self.counting.joins += 1
         return True
 
@@ -350,7 +350,7 @@ class KeyedInner(Worker):
         if len(sides) == 1:
             return (state,)
         left, right = (self.shape.children[side].tags.at(key) for side in sides)
-        return tuple(self.lifted.one.forks[0].function(state, left, right))
+        return self.lifted.one.forks[0].split(state, left, right)
 
     # -- everything at once -----------------------------------------------------------------------------------
 

@@ -109,11 +109,14 @@ class KeyedLeaf(Worker):
             self.taken(component.queues[part])
         self.process(free)
 
-    def process(self, runs: Sequence[tuple[PartId, Run]]) -> None:
-        """Process events whose keys are all here, in O whatever parts they came from."""
+    def process(self, runs: Sequence[tuple[PartId, Run]], key: Key = None) -> None:
+        """Process events whose keys are all here (or are all this one), in O whatever parts they came from."""
         run = merged(of_part for _, of_part in runs)
         if run:
-            self.states = run.fold(self.shape.kind, self.states, self.emit)
+            if key is None:
+                self.states = run.fold(self.shape.kind, self.states, self.emit)
+            else:  # no need to look for the keys
+                self.states[key] = run.fold(self.lifted.kind, self.states[key], self.emit)
             self.counting.events += len(run)
             self.counting.runs += 1
             for part, of_part in runs:
@@ -125,7 +128,7 @@ class KeyedLeaf(Worker):
         while not hot.away:
             # An event at the very point of a request does not depend on it: O has no order for them.
             limit = hot.requests[0].point if hot.requests else END
-            self.process([(part, line.take(limit)) for (_, part), line in hot.lines.items()])
+            self.process([(part, line.take(limit)) for (_, part), line in hot.lines.items()], key)
             if not (hot.requests and self.come(key) >= hot.requests[0].point):
                 break
             self.answer(key, hot.requests.popleft())

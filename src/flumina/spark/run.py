@@ -15,7 +15,7 @@ from flumina import decode
 from flumina.definition import Definition
 from flumina.describe import describe, one_ts_type
 from flumina.engine import pickling
-from flumina.engine.driver import RunResult, RunStats, Wishes, choose_plan, make_job, publish
+from flumina.engine.driver import RunResult, RunStats, Wishes, choose_plan, final_state, make_job, publish
 from flumina.engine.host import Invitation
 from flumina.engine.inputs import data_of, is_paced, timestamp_type
 from flumina.engine.job import Job, Settings, TaskReport
@@ -29,7 +29,7 @@ from flumina.plan.sources import Source as PlannedSource
 from flumina.plan.tree import Plan
 from flumina.program import AnyProgram, define
 from flumina.runtime.messages import PartId
-from flumina.spark.frames import Frame, brought_together, in_place, must_be_one_part, needed
+from flumina.spark.frames import Frame, brought_together, in_place, must_be_one_part, needed, quoted
 from flumina.spark.gang import Gang
 from flumina.spark.results import DataFrames
 from flumina.spark.session import Cluster
@@ -90,7 +90,7 @@ def run(
         raise
     finally:
         line.close()
-    final = next((report.final for report in reports.values() if report.final is not None), None)
+    final = final_state(staged.job, reports)
     stats = RunStats.of({number: report.stats for number, report in reports.items()}, shuffled)
     return RunResult(DataFrames(cluster.spark, published), staged.job.plan, stats, final)
 
@@ -145,7 +145,7 @@ def _sits_in_place(frames: Sequence[Stream], slots: int) -> bool:
 
 def _sampled(stream: Stream, columns: Sequence[str]) -> Stream:
     """A stream with some rows of its DataFrame, to estimate rates from."""
-    rows = stream.data.select(*columns).limit(SAMPLE_ROWS).toArrow()
+    rows = stream.data.select(*map(quoted, columns)).limit(SAMPLE_ROWS).toArrow()
     return replace(stream, data=rows, sorted=False)
 
 

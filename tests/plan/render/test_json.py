@@ -57,7 +57,9 @@ def test_the_text_is_stable_and_one_change_is_one_line(plan: Plan) -> None:
 
 def test_keys_are_sorted() -> None:
     hot = dict.fromkeys([f"page{n:02}" for n in range(30)], 1.0)
-    plan = make_plan(PageViews, [Source("s", {"view": 100, "change": 1}, hot={"view": hot})], slots=2)
+    plan = make_plan(
+        PageViews, [Source("s", {"view": 100, "change": 1}, hot={"view": hot})], slots=2, optimiser="greedy"
+    )
     workers = json.loads(to_json(plan))["workers"]
     lists = [keys[x] for w in workers for i in w["itags"] for keys in i["tags"].values() for x in keys if x != "all"]
     assert any(len(found) > 5 for found in lists if isinstance(found, list))

@@ -16,11 +16,12 @@ from functools import partial
 from itertools import permutations
 
 from flumina.plan.atoms import Atom, Graph, affordable, atoms
-from flumina.plan.costs import DEFAULT, Cost, CostModel, evaluate_sites
+from flumina.plan.costs import DEFAULT, Cost, CostModel, evaluate, evaluate_sites
 from flumina.plan.matching import match
 from flumina.plan.optimise.hierarchy import Component, by_rate, hierarchy
 from flumina.plan.optimise.packing import Node, tree_of, worker_of
 from flumina.plan.optimise.polish import polished
+from flumina.plan.optimise.sequential import sequential
 from flumina.plan.placement import Site, choose_places, placed, site_of
 from flumina.plan.sources import Inputs
 from flumina.plan.tree import Plan
@@ -44,7 +45,7 @@ def cost(inputs: Inputs, slots: int | None = None, model: CostModel = DEFAULT) -
     """The cheapest plan that was found, with at most this many leaves."""
     inputs.require_rates("cost")
     leaves = DEFAULT_SLOTS if slots is None else slots
-    best: tuple[Cost, Node, list[Atom]] | None = None
+    finalists = [sequential(inputs, 1)]
     for pieces in _divisions(inputs, leaves):
         graph = Graph(pieces, inputs.definition.depends)
         judge = judge_for(inputs, pieces, model)
@@ -54,11 +55,10 @@ def cost(inputs: Inputs, slots: int | None = None, model: CostModel = DEFAULT) -
             starts = sorted(found, key=lambda pair: pair[0].key)[:3]
             improved = [polished(graph, node, judge, leaves) for _, node in starts]
             chosen = min([chosen, *((judge(node), node) for node in improved)], key=lambda pair: pair[0].key)
-        if best is None or chosen[0].key < best[0].key:
-            best = (*chosen, pieces)
-    assert best is not None, "there is always the tree with one leaf"
-    root = match(worker_of(best[1], best[2]), inputs.definition)
-    return Plan.of(inputs.definition, inputs.shapes, placed(root, inputs))
+        root = match(worker_of(chosen[1], pieces), inputs.definition)
+        finalists.append(Plan.of(inputs.definition, inputs.shapes, placed(root, inputs)))
+    # While trees are compared, parts that are alike count as one; now they are looked at one by one.
+    return min(finalists, key=lambda plan: evaluate(plan, inputs, model).key)
 
 
 def with_model(model: CostModel) -> Callable[[Inputs, int | None], Plan]:

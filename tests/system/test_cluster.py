@@ -1,0 +1,162 @@
+"""Machines that fail: Spark tries the gang again, and the outputs are those of the sequential program."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import flumina as fl
+from flumina.apps.fraud import Fraud
+from flumina.engine.job import Settings
+from flumina.errors import GangError
+from flumina.testing import assert_same_outputs
+from tests.system.cluster import Cluster, kill, session
+from tests.system.processes import children
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
+
+ROWS = 4000
+RATE = 1000.0
+"""Events a second on each part: a run takes four seconds."""
+
+
+def transactions(part: int, told: str = "") -> Iterator[dict[str, Any]]:
+    """Values; the task that reads them leaves a file in the folder ``told``, so that the test knows that it works."""
+    if told and os.getpid() != int(Path(told, "driver").read_text(encoding="utf-8")):
+        Path(told, f"part{part}").touch()
+    for start in range(0, ROWS, 200):
+        yield {"v": np.arange(start, start + 200) * 7 + part}
+
+
+def rules(part: int) -> Iterator[dict[str, Any]]:
+    times = np.arange(50_000, int(ROWS / RATE * 1e6), 50_000)
+    yield {"ts": times, "r": np.arange(len(times))}
+
+
+def streams(told: str = "", parts: int = 2) -> list[fl.Stream]:
+    made = fl.Generated(partial(transactions, told=told), parts=parts, rate=RATE)
+    return [
+        fl.Stream("rules", Fraud.rule, fl.Generated(rules, rate=RATE)),
+        fl.Stream("transactions", Fraud.transaction, made),
+    ]
+
+
+@pytest.fixture(scope="module")
+def cluster(spark_home: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Two machines with two cores each."""
+    from pyspark import SparkContext  # noqa: PLC0415 -- only where it is needed
+
+    made = Cluster(tmp_path_factory.mktemp("cluster"))
+    yield made
+    active = SparkContext._active_spark_context
+    if active is not None:
+        active.stop()
+    made.close()
+    assert not any(children(process.pid) for process in made.processes)
+
+
+@pytest.fixture
+def spark_on_cluster(cluster: Cluster) -> SparkSession:
+    return session(cluster.master, spark__cores__max="4", spark__executor__cores="2")
+
+
+def run_with(harm: Callable[[], None], after: float, folder: Path, *, parts: int = 2, **more: Any) -> Any:
+    """A run during which something happens: so many seconds after all its parts have begun to be read."""
+    from flumina import spark as engine  # noqa: PLC0415 -- only where it is needed
+
+    told = folder / "told"
+    told.mkdir()
+    (told / "driver").write_text(str(os.getpid()), encoding="utf-8")
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.05):
+            if len(list(told.iterdir())) == 1 + parts:
+                if not over.wait(after):
+                    harm()
+                return
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    given = streams(str(told), parts)
+    try:
+        return engine.run(Fraud, given, workers=parts, optimiser="greedy", progress=False, out=folder / "out", **more)
+    finally:
+        over.set()
+        thread.join()
+
+
+def assert_exact(result: Any) -> None:
+    expected = fl.spec(Fraud, streams())
+    found = {name: frame.toArrow() for name, frame in result.outputs.items()}
+    assert_same_outputs(found, dict(expected.outputs))
+
+
+def harm_of(cluster: Cluster, seed: int) -> Callable[[], None]:
+    """Kill a Python worker or an executor, whichever the seed says."""
+    rng = random.Random(seed)
+
+    def harm() -> None:
+        found = cluster.python_workers() if seed % 2 else cluster.executors()
+        assert found, "there is nothing to kill"
+        kill(rng.choice(sorted(found)))
+
+    return harm
+
+
+def survives(cluster: Cluster, seed: int, tmp_path: Path) -> None:
+    after = random.Random(f"after {seed}").random() * 3
+    result = run_with(harm_of(cluster, seed), after, tmp_path, settings=Settings(patience=120.0))
+    assert_exact(result)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "told"]
+
+
+def test_a_cluster_runs_it(spark_on_cluster: SparkSession, tmp_path: Path) -> None:
+    assert_exact(run_with(lambda: None, 0.0, tmp_path, settings=Settings(patience=120.0)))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_killed_process_changes_nothing(
+    spark_on_cluster: SparkSession, cluster: Cluster, tmp_path: Path, seed: int
+) -> None:
+    survives(cluster, seed, tmp_path)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_fifty_killed_processes_change_nothing(
+    spark_on_cluster: SparkSession, cluster: Cluster, tmp_path: Path
+) -> None:
+    for seed in range(100, 150):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        survives(cluster, seed, folder)
+
+
+def test_a_machine_that_is_gone_for_good_is_an_error_in_time(
+    spark_on_cluster: SparkSession, cluster: Cluster, tmp_path: Path
+) -> None:
+    """The last test: afterwards the cluster has one machine."""
+    lost: list[float] = []
+
+    def harm() -> None:
+        lost.append(time.monotonic())
+        cluster.lose_worker(1)
+
+    with pytest.raises(GangError) as caught:
+        run_with(harm, 0.5, tmp_path, parts=4, settings=Settings(patience=60.0))
+    assert "2 of 4" in str(caught.value) or "0 of 4" in str(caught.value)
+    assert time.monotonic() - lost[0] < 60 + 15
+    assert [path.name for path in tmp_path.iterdir()] == ["told"]

@@ -1,0 +1,153 @@
+"""What users of Spark see when something is wrong: our errors, within seconds, and never pages of Java."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import flumina as fl
+from flumina.apps.value_barrier import ValueBarrier
+from flumina.engine.driver import RunResult
+from flumina.engine.job import Settings
+from flumina.errors import FluminaError, InputError, OutputError, UsageError, UserCodeError
+from flumina.testing import assert_same_outputs
+from tests.system import failing
+from tests.system.cluster import kill
+from tests.system.processes import children
+from tests.system.test_bad_calls import ODD, odd
+from tests.system.test_cluster import run_with
+from tests.system.test_failures import USER_CODE, assert_tells, streams
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+
+def run(program: Any, given: Any, **more: Any) -> RunResult:
+    from flumina import spark as engine  # noqa: PLC0415 -- only where it is needed
+
+    return engine.run(program, given, **{"workers": 2, "optimiser": "greedy", "progress": False, **more})
+
+
+def assert_ours(error: FluminaError) -> None:
+    """Nothing of what Java or Py4J say about themselves."""
+    text = str(error)
+    for alien in ("py4j", "Py4J", "java.", "org.apache.spark", "JVM"):
+        assert alien not in text, text
+
+
+@pytest.mark.parametrize(("program", "mark", "function", "event"), [USER_CODE[0], USER_CODE[3]], ids=str)
+def test_an_exception_in_user_code_ends_the_run(
+    spark: SparkSession,
+    program: Any,
+    mark: str,
+    function: str,
+    event: bool,  # noqa: FBT001 -- as the table has it
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(UserCodeError) as caught:
+        run(program, streams(program), out=tmp_path / "out")
+    assert_tells(caught.value, mark, function, event=event)
+    assert_ours(caught.value)
+    assert list(tmp_path.iterdir()) == []
+    assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
+
+
+def test_an_output_of_another_type_ends_the_run(spark: SparkSession) -> None:
+    with pytest.raises(OutputError) as caught:
+        run(failing.InOutput, streams(failing.InOutput))
+    assert_ours(caught.value)
+
+
+def of_frame(spark: SparkSession, table: pa.Table, **more: Any) -> list[fl.Stream]:
+    return [
+        fl.Stream("barriers", ValueBarrier.barrier, pa.table({"ts": [5, 9]})),
+        fl.Stream("values", ValueBarrier.value, spark.createDataFrame(table), **more),
+    ]
+
+
+def test_bad_rows_of_a_frame_are_named(spark: SparkSession) -> None:
+    table = pa.table({"ts": range(100), "v": [*range(50), None, *range(49)]})
+    with pytest.raises(InputError) as caught:
+        run(ValueBarrier, of_frame(spark, table), workers=None)
+    assert (caught.value.condition, caught.value.stream, caught.value.column) == ("NULL_VALUE", "values", "v")
+    assert_ours(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("table", "condition"),
+    [
+        (pa.table({"v": [1]}), "MISSING_COLUMN"),
+        (pa.table({"ts": [1]}), "MISSING_COLUMN"),
+        (pa.table({"ts": [1], "v": ["x"]}), "COLUMN_TYPE"),
+        (pa.table({"ts": ["x"], "v": [1]}), "TIMESTAMP_TYPE"),
+    ],
+    ids=["no timestamps", "no values", "text", "text for timestamps"],
+)
+def test_bad_columns_of_a_frame_are_named(spark: SparkSession, table: pa.Table, condition: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(InputError) as caught:
+        run(ValueBarrier, of_frame(spark, table), workers=None)
+    assert caught.value.condition == condition
+    assert_ours(caught.value)
+    assert time.monotonic() - began < 30
+
+
+@pytest.mark.parametrize("name", [ODD[0], ODD[1], ODD[4], ODD[8]])
+def test_columns_of_frames_may_be_called_anything(spark: SparkSession, name: str) -> None:
+    given = odd(name)
+    frames = [replace(s, data=spark.createDataFrame(pa.concat_tables(s.parts())), sorted=False) for s in given]
+    result = run(ValueBarrier, frames, workers=None)
+    assert_same_outputs(result.output.toArrow(), fl.spec(ValueBarrier, given).output)
+
+
+def test_a_frame_without_partitions(spark: SparkSession) -> None:
+    nothing = spark.createDataFrame(spark.sparkContext.emptyRDD(), "ts long, v long")
+    given = [fl.Stream("values", ValueBarrier.value, nothing), *streams(ValueBarrier, bad=None)[:1]]
+    expected = fl.spec(ValueBarrier, [fl.Stream("values", ValueBarrier.value, {"ts": [], "v": []}), *given[1:]])
+    result = run(ValueBarrier, given, workers=None)
+    assert_same_outputs(result.output.toArrow(), expected.output)
+
+
+def test_too_few_slots_are_named_at_once(spark: SparkSession) -> None:
+    parts = [pa.table({"ts": [n], "v": [n]}) for n in range(8)]
+    given = [*streams(ValueBarrier)[:1], fl.Stream("values", ValueBarrier.value, parts)]
+    began = time.monotonic()
+    with pytest.raises(UsageError) as caught:
+        run(ValueBarrier, given, workers=8)
+    assert caught.value.condition == "TOO_FEW_SLOTS"
+    assert "8" in str(caught.value)
+    assert time.monotonic() - began < 15
+
+
+def test_what_is_no_session_is_named() -> None:
+    pytest.importorskip("pyspark")
+
+    class Connected:
+        """What a Spark Connect session looks like: no Java behind it."""
+
+    for thing in (Connected(), 7):
+        with pytest.raises(UsageError) as caught:
+            run(ValueBarrier, streams(ValueBarrier), spark=thing)
+        assert caught.value.condition == "SPARK_CONNECT"
+
+
+@pytest.mark.timeout(240)
+def test_a_killed_python_worker_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    def harm() -> None:
+        daemons = [pid for pid, command in children(os.getpid()).items() if "pyspark.daemon" in command]
+        working = sorted({pid for daemon in daemons for pid in children(daemon)})
+        assert working, "there is nothing to kill"
+        for pid in working[-1:]:
+            kill(pid)
+
+    from tests.system.test_cluster import assert_exact  # noqa: PLC0415
+
+    assert_exact(run_with(harm, 1.0, tmp_path, settings=Settings(patience=120.0)))
