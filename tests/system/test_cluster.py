@@ -69,7 +69,14 @@ def cluster(spark_home: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture
 def spark_on_cluster(cluster: Cluster) -> SparkSession:
-    return session(cluster.master, spark__cores__max="4", spark__executor__cores="2")
+    """A session whose executors are there: on a busy machine they take longer than a run waits for them."""
+    from flumina.spark.session import Cluster as SparkCluster  # noqa: PLC0415 -- only where it is needed
+
+    made = session(cluster.master, spark__cores__max="4", spark__executor__cores="2")
+    deadline = time.monotonic() + 120
+    while SparkCluster(made).slots() < 4 and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return made
 
 
 def run_with(harm: Callable[[], None], after: float, folder: Path, *, parts: int = 2, **more: Any) -> Any:

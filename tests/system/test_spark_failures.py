@@ -117,7 +117,7 @@ def test_a_frame_without_partitions(spark: SparkSession) -> None:
 
 
 def test_too_few_slots_are_named_at_once(spark: SparkSession) -> None:
-    parts = [pa.table({"ts": [n], "v": [n]}) for n in range(8)]
+    parts = [pa.table({"ts": range(n, 800, 8), "v": range(100)}) for n in range(8)]
     given = [*streams(ValueBarrier)[:1], fl.Stream("values", ValueBarrier.value, parts)]
     began = time.monotonic()
     with pytest.raises(UsageError) as caught:

@@ -49,7 +49,7 @@ def lay_out(plan: Plan, router: Router, given: Mapping[PartId, int] | None = Non
             part = (stream.name, number)
             receivers = [plan.workers[n] for n in router.receivers(*part)]
             candidates = [workers[worker.id] for worker in receivers] or [0]
-            home = min(candidates, key=lambda task: (busy[task], task)) if given is None else given[part]
+            home = (given or {}).get(part, min(candidates, key=lambda task: (busy[task], task)))
             homes[part] = home
             busy[home] += 1
     links = {(workers[parent.id], workers[child.id]) for parent in plan.workers for child in parent.children}

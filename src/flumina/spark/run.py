@@ -109,13 +109,19 @@ def _stage(
     cluster: Cluster, program: AnyProgram, definition: Definition, streams: Sequence[Stream], wishes: Wishes
 ) -> _Staged:
     """Choose a plan and the way of the data to it."""
+    columns = {s.name: needed(s, s.data) for s in streams if isinstance(s.data, DataFrame)}
+    sampled = {s.name: _sampled(s, columns[s.name]) for s in streams if isinstance(s.data, DataFrame)}
+    # Spark leaves out stages that have nothing to read, and the gang with them.
+    streams = [
+        replace(s, data=sampled[s.name].data) if s.name in sampled and not sampled[s.name].data.num_rows else s
+        for s in streams
+    ]
     frames = [stream for stream in streams if isinstance(stream.data, DataFrame)]
     slots = cluster.slots()
     if not frames:
         plan = choose_plan(definition, estimate(definition, streams), wishes, slots)
         job = make_job(program, streams, plan, timestamp_type(streams), wishes, paced=is_paced(streams))
         return _Staged(job, streams, None, None)
-    columns = {stream.name: needed(stream, stream.data) for stream in frames}
     direct = _sits_in_place(frames, slots)
     tasks = frames[0].data.rdd.getNumPartitions() if direct else wishes.workers or slots
     if direct:
@@ -125,9 +131,9 @@ def _stage(
     else:
         single = [must_be_one_part(definition, stream) for stream in frames]
         brought, frame = brought_together(
-            frames, [stream.data for stream in frames], list(columns.values()), single, tasks
+            frames, [stream.data for stream in frames], [columns[stream.name] for stream in frames], single, tasks
         )
-    known = [_sampled(stream, columns[stream.name]) if stream in frames else stream for stream in streams]
+    known = [sampled[stream.name] if stream in frames else stream for stream in streams]
     sources = [_spread(source, frame) for source in estimate(definition, known)]
     plan = choose_plan(definition, sources, wishes, tasks)
     given: dict[PartId, int] = {
@@ -164,7 +170,7 @@ def _timestamps(streams: Sequence[Stream]) -> pa.DataType:
     found = [
         (
             stream,
-            decode.timestamp_type(to_arrow_type(stream.data.schema[stream.ts].dataType))
+            decode.timestamp_type(to_arrow_type(stream.data.schema[stream.ts].dataType, timezone="UTC"))
             if isinstance(stream.data, DataFrame)
             else describe(stream).ts_type,
         )
