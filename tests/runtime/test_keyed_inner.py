@@ -21,7 +21,7 @@ from flumina.sim.case import Case
 from flumina.sim.plans import random_case
 from flumina.sim.scheduler import Simulation, Weather, judge
 from flumina.tagsets import KeySet, TagSet
-from tests.runtime.support import ColumnSimulation, Scripted, leaf, one_event, plan_of, streams, with_ties
+from tests.runtime.support import ColumnSimulation, Scripted, leaf, one_event, plan_of, streams
 
 PAGES = define(PageViews)
 
@@ -114,7 +114,7 @@ def test_random_cases_with_ties_snapshots_and_all_switches(program: Any, simulat
     joins = moved = 0
     for seed in range(60):
         random = Random(seed)
-        case = with_ties(random_case(random, definition, 40))
+        case = random_case(random, definition, 40)
         points = [point for point, _ in case.in_order]
         options = Options(*(random.random() < 0.7 for _ in range(3)))
         weather = Weather(credits=random.choice((1, 3, 10**6)), heartbeats=random.choice((0.0, 0.5)))

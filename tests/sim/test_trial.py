@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 
 import pytest
@@ -41,13 +42,15 @@ def test_seeds_differ_in_everything() -> None:
     assert any(one.weather.slow for one in trials)
     assert any(one.weather.heartbeats == 0 for one in trials)
     assert any(one.weather.credits == 1 for one in trials)
-    programs = {one.case.definition.name for one in trials}
-    assert {"RandomProgram", "ValueBarrier", "PageViews"} & programs >= {"RandomProgram"}
+    programs = Counter(one.case.definition.name for one in trials)
+    assert programs["RandomProgram"] == 320
+    assert programs["RandomKeyedProgram"] == 160
+    assert any(point == p for one in trials for point in one.snapshots for p, _ in one.case.in_order)
     assert len({id(one.case.definition) for one in trials}) == 20
 
 
 def test_all_apps_have_their_turn() -> None:
-    names = {trial(seed).case.definition.name for seed in range(64, 32 * 3 * 9, 96)}
+    names = {trial(seed).case.definition.name for seed in range(96, 32 * 4 * 10, 128)}
     assert {"Fraud", "KeyCounter", "PageViews", "ValueBarrier", "ValueBarrierByHand"} <= names
 
 
