@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections import Counter
 from random import Random
 
@@ -31,6 +34,19 @@ def test_a_seed_is_one_run() -> None:
         assert (again.options, again.weather, again.snapshots) == (one.options, one.weather, one.snapshots)
         second = trial(seed).run(Draw(given=draw.made))
         assert (second.steps, second.outputs) == (first.steps, first.outputs)
+
+
+def test_a_seed_is_one_run_in_every_process() -> None:
+    """Text hashes differ from process to process; nothing may depend on the order of a set."""
+    command = [sys.executable, "-m", "flumina", "sim", "flumina.apps:PageViews", "--seed", "1", "--trace"]
+    told = [
+        subprocess.run(
+            command, env={**os.environ, "PYTHONHASHSEED": hashes}, capture_output=True, text=True, check=True
+        ).stdout.partition(" runs without")[0]
+        for hashes in ("1", "2")
+    ]
+    assert len(told[0]) > 5000
+    assert told[0] == told[1]
 
 
 def test_seeds_differ_in_everything() -> None:

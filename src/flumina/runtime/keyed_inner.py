@@ -75,7 +75,7 @@ class KeyedInner(Worker):
         self.busy: dict[Key, Busy] = {}
         self.local: KeyMap = lifted.init()
         """States of keys that nobody below has events of."""
-        self.kept: tuple[KeyMap, KeyMap] = (lifted.init(), lifted.init())
+        self.kept = [lifted.init(), lifted.init()]
         """States kept for children that hand over, by side."""
         self.started = False
         self.away = True
@@ -83,8 +83,8 @@ class KeyedInner(Worker):
         self.outgoing: tuple[list[Item], list[Item]] = ([], [])
         self.done: Counter[PartId] = Counter()
         """Own events that were served, for which the sources have no credit back yet."""
-        self.touched: set[Key] = set()
-        """Keys for which something has happened that was not looked at yet."""
+        self.touched: dict[Key, None] = {}
+        """Keys for which something has happened that was not looked at yet; a set has no order that can be repeated."""
         self.sides_of = lru_cache(maxsize=65536)(self._sides_of)
 
     # -- what comes in ----------------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ class KeyedInner(Worker):
             self.gathered[side] = message.state
         else:
             self.busy[message.key].responses[side].append(message)
-            self.touched.add(message.key)
+            self.touched[message.key] = None
 
     def on_handback(self, message: Handback) -> None:
         if message.key is None:
@@ -117,7 +117,7 @@ class KeyedInner(Worker):
         while busy.entries and busy.entries[0][1] is None and busy.entries[0][0].point <= message.served:
             busy.entries.popleft()
             busy.asked = max(0, busy.asked - 1)
-        self.touched.add(message.key)
+        self.touched[message.key] = None
 
     def on_stop(self) -> None:
         for child in self.shape.children:
@@ -166,7 +166,7 @@ class KeyedInner(Worker):
         key = entry.item.key
         busy = self.busy.setdefault(key, Busy(self.sides_of(key)))
         busy.entries.append(entry)
-        self.touched.add(key)
+        self.touched[key] = None
         if self.options.pipeline:
             self.ask(busy)
 
@@ -204,7 +204,7 @@ class KeyedInner(Worker):
     def progress(self) -> None:
         while True:
             self.admit()
-            touched, self.touched = (self.touched, set()) if not self.away else (set(), self.touched)
+            touched, self.touched = (self.touched, {}) if not self.away else ({}, self.touched)
             for key in touched:
                 self.advance(key)
             self.announce()
@@ -344,7 +344,7 @@ class KeyedInner(Worker):
         for side in range(len(self.shape.children)):
             of_child = self.lifted.join(self.kept[side], self.gathered.pop(side))
             states = self.lifted.join(states, of_child)
-        self.local, self.kept = self.lifted.init(), (self.lifted.init(), self.lifted.init())
+        self.local, self.kept = self.lifted.init(), [self.lifted.init(), self.lifted.init()]
         self.away, self.barrier = True, None
         clear: dict[Cause, Point] = {EVERYTHING: item.point}
         self.send(self.shape.parent, Response(item.point, states, clear))
@@ -361,7 +361,7 @@ class KeyedInner(Worker):
                 parts[side][key] = half
         for side, child in enumerate(self.shape.children):
             if child.hands_over and self.started:
-                self.kept = (parts[0], self.kept[1]) if side == 0 else (self.kept[0], parts[1])
+                self.kept[side] = parts[side]
             else:
                 self.send(child.id, Handback(parts[side], served))
         self.started = True

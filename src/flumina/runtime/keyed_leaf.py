@@ -159,6 +159,8 @@ class KeyedLeaf(Worker):
         """Give all states away."""
         states, self.states = self.states, self.lifted.init()
         self.away = not self.shape.hands_over
+        self.counting.handed += self.shape.hands_over
+        self.counting.blocked += self.away
         self.send(self.shape.parent, Response(item.point, states, {EVERYTHING: item.point}))
 
     @property
