@@ -195,11 +195,23 @@ def test_requests_that_were_settled_without_the_inner_worker_are_dropped() -> No
     inner = three_levels()["inner"]
     inner.handle("root", Handback(PAGES.init(), START))
     inner.handle("root", Request(wanted(5, 6, 7), Point(9, 0, 0), END))
-    inner.handle(("change", 1), own(Point(9, 0, 0)))
+    inner.handle(("change", 1), own(Point(9, 0, 0), change(8)))
     assert len(sent(answer(inner, 5, Point(5, 0, 0)), Response)) == 1
     effects = inner.handle("root", Handback(Record({"info": "new"}), Point(6, 0, 0), "a"))
     assert [(to, m.served) for to, m in sent(effects, Handback)] == [("l0", Point(6, 0, 0)), ("l1", Point(6, 0, 0))]
     assert [m.point.ts for _, m in sent(answer(inner, 7, Point(9, 0, 0)), Response)] == [7]
+    assert inner.waiting == 1, "its own event is still to be served"
+
+
+def test_an_inner_worker_that_must_not_coalesce_does_not() -> None:
+    inner = three_levels()["inner"]
+    inner.options = Options(coalesce=False, hand_over=False)
+    inner.handle("root", Handback(PAGES.init(), START))
+    inner.handle("root", Request(wanted(5), Point(9, 0, 0), END))
+    inner.handle(("change", 1), own(Point(7, 0, 0), change(3)))
+    effects = answer(inner, 3, Point(9, 0, 0))
+    assert [to for to, _ in sent(effects, Handback)] == ["l0", "l1"]
+    assert (inner.stats.coalesced, inner.stats.forks) == (0, 1)
 
 
 def test_a_state_that_is_here_is_not_given_again() -> None:

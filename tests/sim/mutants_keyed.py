@@ -80,13 +80,13 @@ def ties_of_a_key_apart(self: KeyedInner, busy: Busy) -> bool:
 
 
 @mutant((KeyedInner, "clear_of"), seed=765)
-def clear_of_the_children(self: KeyedInner, key: Key, busy: Busy) -> Point:
+def clear_of_the_children(self: KeyedInner, busy: Busy) -> Point:
     """An inner worker speaks for its children only."""
     return min((busy.clear[side] for side in busy.sides), default=END)
 
 
 @mutant((KeyedInner, "clear_of"), seed=1914)
-def clear_of_the_inner_worker(self: KeyedInner, key: Key, busy: Busy) -> Point:
+def clear_of_the_inner_worker(self: KeyedInner, busy: Busy) -> Point:
     """An inner worker speaks for itself only."""
     own = [before(item.point) for item, event, _ in (*busy.entries, *self.sequence) if event is not None]
     own += [before(queue.first) for queue in self.queues.values() if queue.first is not None]

@@ -298,13 +298,12 @@ class KeyedInner(Worker):
             self.done[part] += 1
             return
         state, busy.state, busy.away = busy.state, _NOTHING, True
-        self.send(self.shape.parent, Response(item.point, state, {EVERYTHING: self.clear_of(key, busy)}, key))
+        self.send(self.shape.parent, Response(item.point, state, {EVERYTHING: self.clear_of(busy)}, key))
 
-    def clear_of(self, key: Key, busy: Busy) -> Point:
-        """Up to where nothing of a key is outstanding."""
+    def clear_of(self, busy: Busy) -> Point:
+        """Up to where nothing of a key is outstanding; what is in the sequence lies behind the barrier."""
         own = [self.known]
         own += [before(item.point) for item, event, _ in busy.entries if event is not None]
-        own += [before(item.point) for item, event, _ in self.sequence if event is not None and item.key == key]
         own += [before(queue.first) for queue in self.queues.values() if queue.first is not None]
         own += [before(self.barrier.point)] if self.barrier is not None else []
         return min(*own, END, *(busy.clear[side] for side in busy.sides))
