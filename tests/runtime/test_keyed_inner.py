@@ -15,7 +15,7 @@ from flumina.plan.tree import Itag, Worker
 from flumina.program import define
 from flumina.runtime.build import workers
 from flumina.runtime.keyed_inner import KeyedInner
-from flumina.runtime.messages import EVERYTHING, Data, Handback, Item, Message, Request, Response
+from flumina.runtime.messages import EVERYTHING, Data, Handback, Item, Message, Request, Response, Stop
 from flumina.runtime.run import Run
 from flumina.runtime.topology import Options
 from flumina.runtime.worker import Address, Effects
@@ -152,8 +152,9 @@ def test_what_an_inner_worker_waits_for_is_named() -> None:
     assert "inner waits for change[1]" in str(inner.stall())
     inner.handle(("change", 1), own(Point(6, 0, 9), change(3), change(6)))
     assert "inner waits for the states of its children before what is at (3, 0, 0)" in str(inner.stall())
-    assert inner.waiting == 2
+    assert (inner.waiting, inner.first_waiting) == (2, Point(3, 0, 0))
     answer(inner, 3, Point(9, 9, 9))
+    assert (inner.waiting, inner.first_waiting) == (1, Point(6, 0, 0))
     assert "inner waits for the state of 'a' from root before what is at (6, 0, 0)" in str(inner.stall())
     inner.handle("root", Handback(Record({"info": "new"}), Point(5, 0, 0), "a"))
     assert "word from root, which is at (5, 0, 0), before what is at (6, 0, 0)" in str(inner.stall())
@@ -223,6 +224,29 @@ def test_a_state_that_is_here_is_not_given_again() -> None:
     inner.handle(("change", 1), own(Point(9, 0, 0)))
     with pytest.raises(AssertionError, match="inner was given the state of 'a' while it has it"):
         inner.handle("root", Handback(Record({"info": "a"}), Point(5, 0, 0), "a"))
+
+
+def test_after_the_stop_only_a_child_that_hands_over_may_answer() -> None:
+    counter = define(KeyCounter)
+    one, others = KeySet.of(1), KeySet.everything() - KeySet.of(1)
+
+    def some(tag: str, keys: KeySet, *parts: int) -> Itag:
+        return Itag(tag, frozenset(parts), TagSet({tag: keys}))
+
+    adds = leaf("adds", counter, some("inc", others, 0))
+    reads = leaf("reads", counter, some("inc", one, 0, 1), some("read", one, 0))
+    own_itags = (some("inc", others, 1), some("read", others, 0))
+    plan = plan_of(
+        KeyCounter, streams(KeyCounter, inc=2, read=1), Worker("root", counter.initial, own_itags, (adds, reads))
+    )
+    root = workers(plan, counter)["root"]
+    assert [to for to, _ in root.handle("^", Stop()).sends] == ["adds", "reads"]
+    late = Response(Point(5, 0, 0), counter.init(), {EVERYTHING: START}, 2)
+    assert root.handle("adds", late) == Effects()
+    with pytest.raises(AssertionError, match="root was stopped and got Response"):
+        root.handle("reads", late)
+    with pytest.raises(AssertionError, match="root was stopped and got Request"):
+        root.handle("adds", Request((), END, END))
 
 
 @pytest.mark.parametrize("pipeline", [True, False])

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from flumina.order import END, Point
-from flumina.runtime.keyed_inner import _NOTHING, Busy, KeyedInner
+from flumina.runtime.keyed_inner import Busy, KeyedInner
 from flumina.runtime.keyed_leaf import HotKey, KeyedLeaf
 from flumina.runtime.mailbox import before
 from flumina.runtime.messages import Handback, Request
@@ -120,4 +120,4 @@ def everything_before_the_keys(self: KeyedInner) -> bool:
 @mutant((KeyedInner, "settled"), seed=64)
 def everything_before_the_children(self: KeyedInner) -> bool:
     """A request for everything is answered without a child's states."""
-    return bool(self.gathered) and not any(b.entries or b.away or b.state is not _NOTHING for b in self.busy.values())
+    return bool(self.gathered) and not any(busy.entries or busy.away for busy in self.busy.values())

@@ -332,7 +332,7 @@ class KeyedInner(Worker):
 
     def settled(self) -> bool:
         """Whether no key has anything left before the request for everything, and all states have come."""
-        idle = not any(b.entries or b.away or b.state is not _NOTHING for b in self.busy.values())
+        idle = not any(busy.entries or busy.away for busy in self.busy.values())
         return idle and len(self.gathered) == len(self.shape.children)
 
     def answer_everything(self, item: Item) -> None:
