@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from flumina.apps import KeyCounter, PageViews
+from flumina.emit import Row
 from flumina.keymap import KeyMap
 from flumina.order import END, START, Point
 from flumina.plan.tree import Itag, Worker
@@ -24,7 +25,7 @@ from flumina.sim.plans import random_case
 from flumina.sim.scheduler import Simulation, Weather, judge
 from flumina.state import Record
 from flumina.tagsets import KeySet, TagSet
-from tests.runtime.support import ColumnSimulation, Scripted, leaf, one_event, plan_of, streams
+from tests.runtime.support import ColumnSimulation, Scripted, itag, leaf, one_event, plan_of, streams
 
 PAGES = define(PageViews)
 
@@ -192,12 +193,13 @@ def test_how_far_a_key_is_clear() -> None:
         assert (to, response.point, response.clear) == ("root", Point(5, 0, 0), {EVERYTHING: expected})
 
 
-def test_requests_that_were_settled_without_the_inner_worker_are_dropped() -> None:
+@pytest.mark.parametrize("settled", [(6,), (5, 6), (3, 4, 6)])
+def test_requests_that_were_settled_without_the_inner_worker_are_dropped(settled: tuple[int, ...]) -> None:
     inner = three_levels()["inner"]
     inner.handle("root", Handback(PAGES.init(), START))
-    inner.handle("root", Request(wanted(5, 6, 7), Point(9, 0, 0), END))
+    inner.handle("root", Request(wanted(2, *settled, 7), Point(9, 0, 0), END))
     inner.handle(("change", 1), own(Point(9, 0, 0), change(8)))
-    assert len(sent(answer(inner, 5, Point(5, 0, 0)), Response)) == 1
+    assert len(sent(answer(inner, 2, Point(2, 0, 0)), Response)) == 1
     effects = inner.handle("root", Handback(Record({"info": "new"}), Point(6, 0, 0), "a"))
     assert [(to, m.served) for to, m in sent(effects, Handback)] == [("l0", Point(6, 0, 0)), ("l1", Point(6, 0, 0))]
     assert [m.point.ts for _, m in sent(answer(inner, 7, Point(9, 0, 0)), Response)] == [7]
@@ -226,27 +228,61 @@ def test_a_state_that_is_here_is_not_given_again() -> None:
         inner.handle("root", Handback(Record({"info": "a"}), Point(5, 0, 0), "a"))
 
 
-def test_after_the_stop_only_a_child_that_hands_over_may_answer() -> None:
+@pytest.mark.parametrize(("adds", "reads"), [("a", "b"), ("b", "a")])
+def test_after_the_stop_only_a_child_that_hands_over_may_answer(adds: str, reads: str) -> None:
     counter = define(KeyCounter)
     one, others = KeySet.of(1), KeySet.everything() - KeySet.of(1)
 
     def some(tag: str, keys: KeySet, *parts: int) -> Itag:
         return Itag(tag, frozenset(parts), TagSet({tag: keys}))
 
-    adds = leaf("adds", counter, some("inc", others, 0))
-    reads = leaf("reads", counter, some("inc", one, 0, 1), some("read", one, 0))
-    own_itags = (some("inc", others, 1), some("read", others, 0))
-    plan = plan_of(
-        KeyCounter, streams(KeyCounter, inc=2, read=1), Worker("root", counter.initial, own_itags, (adds, reads))
+    leaves = (
+        leaf(adds, counter, some("inc", others, 0)),
+        leaf(reads, counter, some("inc", one, 0, 1), some("read", one, 0)),
     )
-    root = workers(plan, counter)["root"]
-    assert [to for to, _ in root.handle("^", Stop()).sends] == ["adds", "reads"]
+    root = Worker("root", counter.initial, (some("inc", others, 1), some("read", others, 0)), leaves)
+    made = workers(plan_of(KeyCounter, streams(KeyCounter, inc=2, read=1), root), counter)["root"]
+    assert [to for to, _ in made.handle("^", Stop()).sends] == [adds, reads]
     late = Response(Point(5, 0, 0), counter.init(), {EVERYTHING: START}, 2)
-    assert root.handle("adds", late) == Effects()
+    assert made.handle(adds, late) == Effects()
     with pytest.raises(AssertionError, match="root was stopped and got Response"):
-        root.handle("reads", late)
+        made.handle(reads, late)
     with pytest.raises(AssertionError, match="root was stopped and got Request"):
-        root.handle("adds", Request((), END, END))
+        made.handle(adds, Request((), END, END))
+
+
+def test_late_contributions_of_a_point_are_taken_in_before_the_next() -> None:
+    """Two own events at one point are served with the first answers; the second ones come later, and then others."""
+    counter = define(KeyCounter)
+    below = tuple(leaf(f"l{n}", counter, itag(counter, "inc", "inc", parts=[n])) for n in (2, 3))
+    own_itags = (itag(counter, "inc", "inc", parts=[0, 1]), itag(counter, "read", "read"))
+    root = Worker("root", counter.initial, own_itags, below)
+    plan = plan_of(KeyCounter, streams(KeyCounter, inc=4, read=1), root)
+    made = workers(plan, counter)["root"]
+    made.handle("^", Handback(counter.init(), START))
+    made.handle("^", Request((), END, END))
+    for part, ts in ((("inc", 0), 1), (("inc", 1), 1), (("read", 0), 5)):
+        point, event = one_event(counter, plan, part[0], ts, k=7)
+        effects = made.handle(part, Data(part, Run([point], [event]), Point(9, 9, 0)))
+    asked = sent(effects, Request)
+    assert [[item.point.ts for item in message.items] for _, message in asked] == [[1, 1, 5], [1, 1, 5]]
+    first, last = (asked[0][1].items[n].point for n in (0, 2))
+
+    def answers(point: Point, count: int) -> Effects:
+        for child in ("l2", "l3"):
+            state = counter.lifted.one.init()  # type: ignore[union-attr]
+            state.count = count
+            given: Effects = made.handle(child, Response(point, state, {EVERYTHING: point}, 7))
+        return given
+
+    answers(first, 10)
+    assert made.stats.events == 2, "both events of the point"
+    answers(first, 0)
+    (row,) = answers(last, 100).outputs
+    assert isinstance(row, Row)
+    assert row.values == (7, 2 + 20 + 200)
+    assert isinstance(made, KeyedInner)
+    assert not made.busy, "nothing is expected any more"
 
 
 @pytest.mark.parametrize("pipeline", [True, False])
