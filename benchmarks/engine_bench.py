@@ -1,4 +1,4 @@
-# ruff: noqa: INP001, T201 -- a script, which prints
+# ruff: noqa: INP001, T201, ARG001 -- a script, which prints; all measurements are called alike
 """How fast the engines are: each figure is a ratio of two things measured in the same run, in turns.
 
     python benchmarks/engine_bench.py                 # everything, on Spark
@@ -11,10 +11,15 @@ output of the slowest task, as the tasks tell it; the median of five runs, with 
 from __future__ import annotations
 
 import argparse
+import queue
+import selectors
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +30,11 @@ import pyarrow.parquet as pq
 import flumina as fl
 from flumina import local
 from flumina.apps import Fraud, PageViews, ValueBarrier
+from flumina.decode import decode
+from flumina.emit import Emit
 from flumina.engine.driver import RunResult
+from flumina.engine.transport import Listener, Secret
+from flumina.local.pool import POOL
 
 WINDOW = 10_000
 PAGES = ("home", "news")
@@ -232,10 +241,332 @@ def parquet(engine: Engine, inputs: Inputs, rounds: int) -> None:
         )
 
 
+def frame(engine: Engine, inputs: Inputs, rounds: int) -> None:
+    """2. One pre-sorted DataFrame with two partitions, against a bare mapInArrow that counts rows."""
+    if engine.name != "spark":
+        return
+    rows = min(inputs.rows, 5_000_000)
+    print(f"\n## 2. From one DataFrame with two partitions, {2 * rows:,} rows, against a mapInArrow that counts rows\n")
+    mixed = (
+        engine.spark.range(0, 2 * rows, 1, 2)
+        .selectExpr("id AS ts", "id AS v", f"IF(id % {2 * WINDOW} = {2 * WINDOW - 1}, 'barrier', 'value') AS kind")
+        .cache()
+    )
+    mixed.count()
+    tags = {"value": ValueBarrier.value, "barrier": ValueBarrier.barrier}
+    streams = [fl.Stream("all", tags, mixed, tag_column="kind")]
+
+    def count(found: Any) -> Any:  # noqa: ANN401
+        total = sum(batch.num_rows for batch in found)
+        yield pa.record_batch([pa.array([total])], names=["n"])
+
+    def bare() -> None:
+        batch = "spark.sql.execution.arrow.maxRecordsPerBatch"
+        before = engine.spark.conf.get(batch)
+        engine.spark.conf.set(batch, 65_536)
+        assert sum(row.n for row in mixed.mapInArrow(count, "n long").collect()) == 2 * rows
+        engine.spark.conf.set(batch, before)
+
+    plan = engine.run(ValueBarrier, streams).plan
+    bare()
+    ratios, whole, alone = [], [], []
+    for _ in range(rounds):
+        alone.append(timed(bare))
+        began = time.perf_counter()
+        result = engine.run(ValueBarrier, streams, plan=plan)
+        whole.append(time.perf_counter() - began)
+        assert result.stats.shuffled_bytes == 0
+        ratios.append(alone[-1] / whole[-1])
+    million = 2 * rows / 1e6
+    print("| bare, M rows/s | flumina, M rows/s | ratio, start-up included (at least 0.8) |\n|---|---|---|")
+    print(f"| {million / statistics.median(alone):.2f} | {million / statistics.median(whole):.2f} | {shown(ratios)} |")
+
+
+class ValueBarrierOneByOne(ValueBarrier):
+    """Without code for batches."""
+
+    update_batch = None  # type: ignore[assignment]
+
+
+class FraudOneByOne(Fraud):
+    """Without code for batches."""
+
+    update_batch = None  # type: ignore[assignment]
+
+
+class PageViewsOneByOne(PageViews):
+    """Without code for batches."""
+
+    update_batch = None  # type: ignore[assignment]
+
+
+def bare_loop(program: type[fl.Program], streams: Sequence[fl.Stream]) -> float:
+    """Seconds of a loop of Python that calls ``update`` for all events of the first part, made beforehand."""
+    definition = fl.define(program)
+    part = streams[0].source().read(0).slice(0, 300_000)
+    batch = decode(streams[0], 0, 0, part, [stream.name for stream in streams]).batch
+    events = list(batch)
+    one = definition.lifted.one if definition.lifted is not None else definition
+    kind, emit = one.kinds[one.initial], Emit(definition.outputs)
+    states = {page: one.init() for page in (*PAGES, None)}
+    began = time.perf_counter()
+    update = kind.update
+    for event in events:
+        emit.event = event
+        update(states[event.key], event, emit)
+        emit.items.clear()
+    return (time.perf_counter() - began) / len(events)
+
+
+def one_by_one(engine: Engine, inputs: Inputs, rounds: int) -> None:
+    """3. No batch code: against a bare loop of Python, and two leaves against one."""
+    rows = 500_000
+    print(f"\n## 3. One event at a time, {2 * rows:,} events\n")
+    print(
+        "| program | bare loop, ns/event | a worker, of the bare loop (at least 0.5) | two leaves, of one (at least 1.7) |"  # noqa: E501
+    )
+    print("|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        small = Inputs(Path(folder), rows)
+        for program, plain in (
+            (ValueBarrierOneByOne, ValueBarrier),
+            (PageViewsOneByOne, PageViews),
+            (FraudOneByOne, Fraud),
+        ):
+            streams = [replace_tag(stream, program) for stream in small.streams(plain)]
+            engine.run(program, streams, workers=2)
+            share, gain, loops = [], [], []
+            for _ in range(rounds):
+                loops.append(bare_loop(program, streams))
+                two = engine.run(program, streams, workers=2)
+                assert len(two.plan.leaves) == 2, two.plan.explain()
+                one = engine.run(program, streams, optimiser="sequential")
+                share.append(loops[-1] * rows / two.stats.seconds)
+                gain.append(one.stats.seconds / two.stats.seconds)
+            print(
+                f"| {plain.__name__} | {1e9 * statistics.median(loops):.0f} | {shown(share)} | {shown(gain)} |",
+                flush=True,
+            )
+
+
+def replace_tag(stream: fl.Stream, program: type[fl.Program]) -> fl.Stream:
+    """The same stream; subclasses share their tags."""
+    assert isinstance(stream.tag, fl.Tag)
+    return replace(stream, tag=fl.define(program).tags[stream.tag.name])
+
+
+def round_trips(engine: Engine, inputs: Inputs, rounds: int) -> None:
+    """4. A join over two leaves in other tasks, against round trips of the bare transport."""
+    print("\n## 4. A root that joins, updates and forks over two leaves\n")
+    rows, every = 200_000, 100
+    with tempfile.TemporaryDirectory() as folder:
+        for part in range(2):
+            ts = np.arange(rows) * 2 + part
+            pq.write_table(pa.table({"ts": ts, "v": ts}), Path(folder) / f"t-{part}.parquet")
+        ends = np.arange(2 * every - 1, 2 * rows, 2 * every)
+        pq.write_table(pa.table({"ts": ends, "r": ends}), Path(folder) / "r.parquet")
+        streams = [
+            fl.Stream("t", Fraud.transaction, fl.Parquet([f"{folder}/t-0.parquet", f"{folder}/t-1.parquet"])),
+            fl.Stream("r", Fraud.rule, fl.Parquet(f"{folder}/r.parquet")),
+        ]
+        plan = engine.run(Fraud, streams, workers=2, optimiser="greedy").plan
+        leaves = [leaf.id for leaf in plan.leaves]
+        root = plan.root.id
+        for title, apart in (
+            ("root beside a leaf", {leaves[0]: "slot0", leaves[1]: "slot1", root: "slot0"}),
+            ("all three apart", {leaves[0]: "slot0", leaves[1]: "slot1", root: "slot2"}),
+        ):
+            if engine.name == "spark" and title != "root beside a leaf":
+                continue  # three tasks on two cores
+            joins, trips = [], []
+            for _ in range(rounds):
+                trips.append(bare_round_trip())
+                result = engine.run(Fraud, streams, plan=plan.at(apart))
+                joins.append(result.stats.seconds / result.stats.joins)
+            ratios = [join / trip for join, trip in zip(joins, trips, strict=True)]
+            print(
+                f"{title}: {1e6 * statistics.median(joins):.0f} us a join (with its 200 events), a round trip "
+                f"{1e6 * statistics.median(trips):.0f} us, ratio {shown(ratios)} (at most 10)",
+                flush=True,
+            )
+
+
+ECHO = """
+import selectors, sys
+from flumina.engine.transport import Secret, connect
+channel = connect((sys.argv[1], int(sys.argv[2])), Secret(bytes.fromhex(sys.argv[3])), "echo", within=30)
+channel.unblock()
+with selectors.DefaultSelector() as selector:
+    selector.register(channel, selectors.EVENT_READ)
+    while True:
+        selector.select()
+        for frame in channel.take():
+            if len(frame[0]) == 1:
+                raise SystemExit
+            channel.put(frame)
+"""
+
+
+def bare_round_trip() -> float:
+    """The median of 2,000 round trips of 200 bytes to another process and back."""
+    secret = Secret.make()
+    found: queue.Queue[Any] = queue.Queue()
+    listener = Listener("127.0.0.1", secret, lambda _, channel: found.put(channel))
+    command = [sys.executable, "-c", ECHO, "127.0.0.1", str(listener.address[1]), secret.key.hex()]
+    with subprocess.Popen(command):
+        channel = found.get(timeout=30)
+        channel.unblock()
+        times = []
+        with selectors.DefaultSelector() as selector:
+            selector.register(channel, selectors.EVENT_READ)
+            for _ in range(2_000):
+                began = time.perf_counter()
+                channel.put([bytes(200)])
+                while not channel.take():
+                    selector.select()
+                times.append(time.perf_counter() - began)
+        channel.put([b"!"])
+    channel.close()
+    listener.close()
+    return statistics.median(times)
+
+
+def start_up(engine: Engine, inputs: Inputs, rounds: int) -> None:
+    """5. A run in a warm session, against an empty barrier stage."""
+    if engine.name != "spark":
+        return
+    print("\n## 5. Start-up in a warm session\n")
+    data = {"ts": list(range(100)), "v": list(range(100))}
+    streams = [
+        fl.Stream("values", ValueBarrier.value, [pa.table(data), pa.table(data)]),
+        fl.Stream("barriers", ValueBarrier.barrier, {"ts": [50]}),
+    ]
+    plan = engine.run(ValueBarrier, streams, workers=2, optimiser="greedy").plan
+
+    def empty(found: Any) -> Any:  # noqa: ANN401
+        for _ in found:
+            pass
+        yield pa.record_batch([pa.array([1])], names=["n"])
+
+    def stage() -> None:
+        engine.spark.range(0, 2, 1, 2).mapInArrow(empty, "n long", barrier=True).repartition(1).collect()
+
+    stage()
+    bare, ours = [], []
+    for _ in range(2 * rounds):
+        bare.append(timed(stage))
+        ours.append(timed(lambda: engine.run(ValueBarrier, streams, plan=plan)))
+    over = [o - b for o, b in zip(ours, bare, strict=True)]
+    print(f"empty stage {shown(bare)} s, a run {shown(ours)} s, over it {shown(over)} s (at most 0.5)")
+
+
+def latency(engine: Engine, inputs: Inputs, rounds: int) -> None:
+    """7. Paced at 50,000 events a second on each of two parts, a barrier for every 10,000."""
+    print("\n## 7. Latency, 50,000 events/s on each of two parts, one barrier per 10,000\n")
+    seconds = 10
+
+    def values(part: int) -> Any:  # noqa: ANN401
+        for first in range(0, 50_000 * seconds, 50_000):
+            yield {"v": np.arange(first, first + 50_000)}
+
+    def barriers(part: int) -> Any:  # noqa: ANN401
+        yield {"ts": np.arange(100_000, 1_000_000 * seconds, 200_000)}
+
+    for beats in (100.0, 1000.0):
+        streams = [
+            fl.Stream("values", ValueBarrier.value, fl.Generated(values, parts=2, rate=50_000, heartbeats=beats)),
+            fl.Stream("barriers", ValueBarrier.barrier, fl.Generated(barriers, rate=5, heartbeats=beats)),
+        ]
+        plan = engine.run(ValueBarrier, streams, workers=2, optimiser="greedy", plan=None).plan
+        found = [engine.run(ValueBarrier, streams, plan=plan).stats.latency for _ in range(max(1, rounds // 2))]
+        total = sum(found[1:], found[0])
+        print(
+            f"heartbeats every {1000 / beats:.0f} ms: p50 {1e3 * total.percentile(50):.1f} ms, "
+            f"p99 {1e3 * total.percentile(99):.1f} ms (at most {1000 / beats + 10:.0f}) over {total.total} outputs",
+            flush=True,
+        )
+
+
+def many_keys(engine: Engine, inputs: Inputs, rounds: int) -> None:
+    """8. Page views over a million pages, ten of them hot, against two pages."""
+    rows = min(inputs.rows, 2_000_000)
+    print(f"\n## 8. Page views over 1,000,000 pages, ten of them hot, against two pages; {2 * rows:,} views\n")
+    rng = np.random.default_rng(2)
+    with tempfile.TemporaryDirectory() as folder:
+        two = Inputs(Path(folder), rows).streams(PageViews)
+        many = Path(folder) / "many"
+        many.mkdir()
+        for part in range(2):
+            pages = np.where(rng.random(rows) < 0.9, rng.integers(0, 10, rows), rng.integers(10, 1_000_000, rows))
+            table = pa.table(
+                {"ts": np.arange(rows) * 2 + part, "page": pa.array(pages).cast(pa.string()), "user": pages}
+            )
+            pq.write_table(table, many / f"views-{part}.parquet")
+        ends = np.arange(2 * WINDOW - 1, 2 * rows, 2 * WINDOW)
+        pages = pa.array(rng.integers(0, 10, len(ends))).cast(pa.string())
+        pq.write_table(pa.table({"ts": ends, "page": pages, "info": pages}), many / "changes.parquet")
+        hot = [
+            fl.Stream("views", PageViews.view, fl.Parquet([str(many / f"views-{part}.parquet") for part in range(2)])),
+            fl.Stream("changes", PageViews.change, fl.Parquet(str(many / "changes.parquet"))),
+        ]
+        ratios = []
+        for _ in range(rounds):
+            few = engine.run(PageViews, two, workers=2)
+            lots = engine.run(PageViews, hot, workers=2)
+            ratios.append(few.stats.seconds / lots.stats.seconds)
+        print(lots.plan.explain())
+        print(
+            f"events/s of the two-page case: {shown(ratios)} (at least 0.5); bytes between workers: two pages "
+            f"{few.stats.bytes_between:,}, a million {lots.stats.bytes_between:,} for {len(ends):,} changes"
+        )
+
+
+def memory(engine: Engine, inputs: Inputs, rounds: int) -> None:
+    """Peak memory of a worker for 10, 100 and 200 M events from Parquet."""
+    print("\n## Memory\n\n| events | peak of a worker, MiB |\n|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        base = Inputs(Path(folder), 5_000_000)
+        for times in (1, 10, 20):
+            streams = [
+                fl.Stream("values", ValueBarrier.value, fl.Generated(Repeated(base.folder, times), parts=2)),
+                fl.Stream("barriers", ValueBarrier.barrier, {"ts": np.arange(19_999, times * 10_000_000, 20_000)}),
+            ]
+            POOL.close()  # a fresh process each time
+            result = engine.run(ValueBarrier, streams, workers=2)
+            peak = max(task.peak_memory for task in result.stats.tasks.values())
+            print(f"| {result.stats.events:,} | {peak / 2**20:.0f} |", flush=True)
+
+
+class Repeated:
+    """The rows of a file again and again, later each time."""
+
+    def __init__(self, folder: Path, times: int) -> None:
+        self.folder, self.times = folder, times
+
+    def __call__(self, part: int) -> Any:  # noqa: ANN401
+        """The rows of a part."""
+        for turn in range(self.times):
+            for batch in batches(self.folder / f"values-{part}.parquet", ["ts", "v"]):
+                ts = batch.column(0).to_numpy() + turn * 10_000_000
+                yield pa.record_batch([pa.array(ts), batch.column(1)], names=["ts", "v"])
+
+
+WHAT = {
+    "parquet": parquet,
+    "frame": frame,
+    "one_by_one": one_by_one,
+    "round_trips": round_trips,
+    "start_up": start_up,
+    "latency": latency,
+    "many_keys": many_keys,
+    "memory": memory,
+}
+
+
 def main() -> None:
     """Measure what was asked for."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", nargs="*", choices=["parquet", []], default=["parquet"])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="*", help=f"some of {', '.join(WHAT)}; everything by default")
     parser.add_argument("--engine", choices=["spark", "local"], default="spark")
     parser.add_argument("--rows", type=int, default=10_000_000, help="rows of each part")
     parser.add_argument("--rounds", type=int, default=5)
@@ -243,8 +574,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         inputs = Inputs(Path(folder), given.rows)
         engine = Engine(given.engine)
-        for what in given.what:
-            globals()[what](engine, inputs, given.rounds)
+        for what in given.what or WHAT:
+            WHAT[what](engine, inputs, given.rounds)
 
 
 if __name__ == "__main__":

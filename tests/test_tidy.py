@@ -145,7 +145,7 @@ def test_everything_public_is_documented(name: str) -> None:
 IMPLEMENTS = {
     f"{cls}.{method}"
     for cls in ("RuleDependence", "FunctionDependence")
-    for method in ("between", "partners", "covers")
+    for method in ("between", "partners", "covers", "only_by_key")
 }
 """Methods that the protocol they implement documents, without the class being derived from it."""
 

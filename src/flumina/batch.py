@@ -11,6 +11,7 @@ import itertools
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -267,4 +268,9 @@ def repeat(value: object, count: int, type_: str) -> pa.Array:
     >>> repeat(None, 2, "string").to_pylist()
     [None, None]
     """
-    return pa.repeat(pa.scalar(value, Schema.parse(f"value {type_}").fields[0].type), count)
+    return pa.repeat(pa.scalar(value, _type(type_)), count)
+
+
+@lru_cache(maxsize=256)
+def _type(ddl: str) -> pa.DataType:
+    return Schema.parse(f"value {ddl}").fields[0].type

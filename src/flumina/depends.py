@@ -73,6 +73,9 @@ class Dependence(Protocol):
     def covers(self, tag: str, other: str, *, same_key: bool) -> bool:
         """Whether all pairs of events of two tags depend on each other (all with equal keys, if ``same_key``)."""
 
+    def only_by_key(self, tags: Collection[str]) -> bool:
+        """Whether events of these tags with different keys never depend on each other."""
+
 
 @dataclass(frozen=True)
 class RuleDependence:
@@ -112,6 +115,9 @@ class RuleDependence:
     def covers(self, tag: str, other: str, *, same_key: bool) -> bool:
         rule = self.rules.get((tag, other))
         return rule is Rule.ALWAYS or (same_key and rule is Rule.SAME_KEY)
+
+    def only_by_key(self, tags: Collection[str]) -> bool:
+        return all(self.rules.get(pair) is not Rule.ALWAYS for pair in product(tags, tags))
 
 
 class FunctionDependence:
@@ -157,3 +163,7 @@ class FunctionDependence:
             for other_name, b in self.atoms
             if other_name == other and (a == b or not same_key)
         )
+
+    def only_by_key(self, tags: Collection[str]) -> bool:
+        atoms = [atom for atom in self.atoms if atom[0] in tags]
+        return not any(self(*a, *b) for a, b in product(atoms, atoms) if a[1] != b[1])

@@ -109,7 +109,7 @@ class Channel:
         if causes.dtype == bool:
             if len(causes) != size:
                 raise self._error(f"at= is a mask of {len(causes)} over a batch of {size} events")
-            causes = np.flatnonzero(causes)
+            return np.flatnonzero(causes)
         if len(causes) and causes.dtype.kind not in "iu":
             raise self._error(f"at= is a mask or a column of indices, got {causes.dtype}")
         if len(causes) and not (causes.min() >= 0 and causes.max() < size):

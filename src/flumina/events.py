@@ -44,6 +44,8 @@ class Tag:
 
     def __init__(self, columns: str = "", *, key: str | None = None, keys: Iterable[Key] | None = None) -> None:
         self.name = "?"
+        self.owner: type | None = None
+        """The class in whose body the tag stands."""
         self.where = user_line()
         self.mistakes: list[tuple[str, str]] = []
         self.columns = self._parse(columns)
@@ -94,11 +96,15 @@ class Tag:
     def __set_name__(self, owner: type, name: str) -> None:
         """Learn the tag's name from the class body it stands in."""
         if self.name == "?":
-            self.name = name
+            self.name, self.owner = name, owner
 
     def __getstate__(self) -> dict[str, object]:
         """The class of this tag's events is made anew wherever the tag arrives."""
-        return {name: value for name, value in self.__dict__.items() if name != "event_class"}
+        return {name: value for name, value in self.__dict__.items() if name not in ("event_class", "owner")}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        self.owner = None
 
     @property
     def universe(self) -> KeySet:

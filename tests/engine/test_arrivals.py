@@ -10,9 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import flumina as fl
-from flumina.engine.arrivals import Arrival, arrivals
-from flumina.errors import InputError
+from flumina.engine.arrivals import Arrival, Beat, arrivals
+from flumina.errors import InputError, OrderError
 from flumina.order import END, Point, heartbeat
+from flumina.program import define
+from flumina.sources import Tables
 
 
 class Tags:
@@ -192,3 +194,50 @@ class TestPaced:
     def test_bad_rows(self, ts: list[Any], condition: str) -> None:
         with pytest.raises(InputError, match=condition):
             self.timed(fl.Generated(lambda _: [{"ts": ts, "user": [1, 2]}], rate=1))
+
+
+class Notes(fl.Program):
+    note = fl.Tag(key="k long")
+    depends = fl.depends((note, note))
+    count = fl.PerKey(fl.Replicated("long"), read_by=[note], set_by=[note])
+
+    def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+        """Only its dependence matters."""
+
+
+class Gathered(Tables):
+    """Rows of which each says where it lay."""
+
+    gathered = "place"
+
+    def pieces(self) -> Iterator[pa.RecordBatch | Beat]:
+        for batch in self.tables[0].to_batches(max_chunksize=25):
+            yield batch
+            yield Beat(batch.column("ts")[-1].as_py() - 1)
+
+
+@pytest.mark.parametrize(
+    ("keys", "places", "tie"),
+    [
+        ([1, 2, 1, 2], [0, 0, 1, 1], True),
+        ([1, 1, 2, 2], [0, 0, 1, 1], False),
+        ([1, 1, 1, 1], [3, 3, 3, 3], False),
+        ([1, 2, 3, 1], [0, 0, 0, 2], True),
+    ],
+)
+@pytest.mark.parametrize("at", [0, 10, 23, 24, 46])
+def test_gathered_rows_may_not_tie(keys: list[int], places: list[int], at: int, *, tie: bool) -> None:
+    """Four rows at one time among fifty others, within a piece or across the border of two."""
+    rows = [(2 * n, n, n % 3) for n in range(50)]
+    rows[at:at] = [(2 * at, 100 + key, place) for key, place in zip(keys, places, strict=True)]
+    columns = zip(*rows, strict=True)
+    table = pa.table(dict(zip(("ts", "k", "place"), (pa.array(c, pa.int64()) for c in columns), strict=True)))
+    stream = fl.Stream("notes", Notes.note, Gathered([table]))
+    depends = define(Notes).depends
+    if tie:
+        with pytest.raises(OrderError, match=rf"timestamp {2 * at} .* in part {places[0]} and .* in part {places[-1]}"):
+            list(arrivals(stream, 0, 0, ["notes"], depends=depends))
+    else:
+        found = list(arrivals(stream, 0, 0, ["notes"], depends=depends))
+        assert sum(len(arrival.batch) for arrival in found if arrival.batch is not None) == 54
+        assert [a.frontier for a in found] == sorted(a.frontier for a in found)

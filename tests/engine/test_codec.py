@@ -14,7 +14,7 @@ import flumina as fl
 from flumina.apps.fraud import Fraud
 from flumina.apps.page_views import PageViews
 from flumina.batch import Batch
-from flumina.engine.codec import APART, Codec
+from flumina.engine.codec import APART, Codec, Letter
 from flumina.order import END, START, Point
 from flumina.runtime.messages import EVERYTHING, Credit, Data, Handback, Item, Message, Request, Response, Stop
 from flumina.runtime.run import EMPTY, Run
@@ -194,7 +194,7 @@ def test_classes_of_a_script_are_the_same_class_at_the_other_end() -> None:
 def test_letters_keep_their_order_and_the_size_of_states_is_told() -> None:
     codec = Codec(fl.define(Fraud), NAMES)
     large = np.arange(APART)
-    letters = [
+    letters: list[Letter] = [
         ("w1", "w2", Response(P, {"sums": large}, {EVERYTHING: P})),
         ("w1", "w3", Response(P, {"sums": large[:3]}, {})),
         (("views", 1), "w2", Credit(("views", 1), 5)),

@@ -80,3 +80,23 @@ def test_a_module_that_the_workers_lack_is_named() -> None:
     with pytest.raises(UsageError, match="page_vieww") as caught:
         pickling.loads(data)
     assert caught.value.condition == "NOT_IMPORTABLE"
+
+
+SUBCLASS = """
+import sys
+from flumina.apps.page_views import PageViews
+from flumina.engine import pickling
+
+class Mine(PageViews):
+    update_batch = None
+
+sys.stdout.buffer.write(pickling.dumps(Mine))
+"""
+
+
+def test_a_subclass_of_what_can_be_imported_keeps_its_tags(tmp_path: Path) -> None:
+    file = tmp_path / "script.py"
+    file.write_text(SUBCLASS, encoding="utf-8")
+    mine = pickling.loads(subprocess.run([sys.executable, str(file)], capture_output=True, check=True).stdout)
+    assert issubclass(mine, PageViews)
+    assert fl.define(mine).tags == {"view": PageViews.view, "change": PageViews.change}

@@ -19,9 +19,11 @@ import pyarrow as pa
 
 from flumina.batch import Batch
 from flumina.decode import Decoder
+from flumina.depends import Dependence
 from flumina.order import END, START, Point, heartbeat
 from flumina.sources import CHUNK_ROWS, Generated
 from flumina.streams import Stream
+from flumina.ties import TieFinder, TieRule
 
 
 class Arrival(NamedTuple):
@@ -39,7 +41,13 @@ class Beat(NamedTuple):
 
 @runtime_checkable
 class Telling(Protocol):
-    """A source with one part, in order, that tells how far it has come also where it has no rows."""
+    """A source with one part, in order, that tells how far it has come also where it has no rows.
+
+    If its rows lay in several places before, ``gathered`` names the column with the number of each row's place: rows
+    of one place have kept their order, those of two have none where times are equal.
+    """
+
+    gathered: str | None
 
     def pieces(self) -> Iterator[pa.RecordBatch | Beat]:
         """Rows, and word of how far they have come."""
@@ -54,12 +62,14 @@ def arrivals(
     started: Callable[[], float] | None = None,
     stop: threading.Event | None = None,
     chunk_rows: int = CHUNK_ROWS,
+    depends: Dependence | None = None,
 ) -> Iterator[Arrival]:
     """Everything that one part of a stream has to say; the last arrival has the frontier END.
 
     ``started`` tells when the run started, as ``time.time()`` counts, and may wait until it has; without it, the run
     starts with the first event. It is called once, and only for a paced source, after its first rows have been made.
-    Once ``stop`` is set, nothing more arrives.
+    Once ``stop`` is set, nothing more arrives. With ``depends``, gathered rows are searched for dependent ones that
+    tie.
     """
     stop = threading.Event() if stop is None else stop
     source = stream.source()
@@ -68,7 +78,7 @@ def arrivals(
     if generated is None and (schema := source.schema(number)) is not None:
         decoder.check_schema(schema)
     if isinstance(source, Telling):
-        yield from _told(source.pieces(), decoder, rank, stop)
+        yield from _told(source, decoder, rank, stop, depends)
         return
     batches = decoder.batches(source.chunks(number, stream.columns, chunk_rows), chunk_rows)
     if generated is not None and generated.rate is not None:
@@ -85,17 +95,25 @@ def arrivals(
 
 
 def _told(
-    pieces: Iterator[pa.RecordBatch | Beat], decoder: Decoder, rank: int, stop: threading.Event
+    source: Telling, decoder: Decoder, rank: int, stop: threading.Event, depends: Dependence | None
 ) -> Iterator[Arrival]:
     """Rows and word of a source that tells how far it has come."""
+    finder = None
+    if source.gathered is not None and depends is not None:
+        finder = TieFinder(TieRule.of(depends, decoder.stream.tags, sequenced=False))
     frontier = START
-    for piece in pieces:
+    for piece in source.pieces():
         if stop.is_set():
             return
-        batch = None if isinstance(piece, Beat) else decoder.decode(piece)
-        told = heartbeat(piece.ts, rank) if isinstance(piece, Beat) else batch.point(-1) if batch else START
-        if told > frontier:  # behind rows, word of the timestamp before theirs says nothing new
-            frontier = told
+        if isinstance(piece, Beat):
+            if heartbeat(piece.ts, rank) > frontier:  # behind rows, word of the timestamp before theirs is nothing new
+                frontier = heartbeat(piece.ts, rank)
+                yield Arrival(None, frontier)
+        elif len(batch := decoder.decode(piece)):
+            if finder is not None:
+                finder.look([batch], [piece.column(source.gathered).to_numpy().astype(np.int64)])
+                finder.forget(int(batch.ts[-1]))
+            frontier = batch.point(-1)
             yield Arrival(batch, frontier)
     if not stop.is_set():
         yield Arrival(None, END)

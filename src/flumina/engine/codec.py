@@ -22,7 +22,7 @@ from flumina.errors import UsageError
 from flumina.events import Tag
 from flumina.fields import Field
 from flumina.order import Ints, Point
-from flumina.runtime.messages import Credit, Data, Handback, Item, Message, Request, Response, Stop
+from flumina.runtime.messages import Credit, Data, Handback, Item, Message, Origin, Request, Response, Stop
 from flumina.runtime.run import EMPTY, Run
 from flumina.runtime.worker import Address
 
@@ -92,7 +92,10 @@ class Codec:
                 return Data(part, run, Point._make(frontier))
             case "request":
                 items, frontier, calm = fields
-                wanted = tuple(Item(Point._make(point), cause, key) for point, cause, key in items)
+                wanted = tuple(
+                    Item(Point._make(point), cause, key, origin and Origin._make(origin))
+                    for point, cause, key, origin in items
+                )
                 return Request(wanted, Point._make(frontier), Point._make(calm))
             case "response":
                 point, state, clear, key = fields
@@ -165,7 +168,9 @@ def _plain(message: Message) -> tuple[Any, ...]:
                 batch = _plain_batch(message.run.batch)
             return ("data", message.part, tuple(message.frontier), batch)
         case Request():
-            items = [(tuple(item.point), item.cause, item.key) for item in message.items]
+            items = [
+                (tuple(item.point), item.cause, item.key, item.origin and tuple(item.origin)) for item in message.items
+            ]
             return ("request", items, tuple(message.frontier), tuple(message.calm))
         case Response():
             clear = {cause: tuple(point) for cause, point in message.clear.items()}

@@ -91,7 +91,9 @@ def make_job(
     kept = wishes.out is not NOWHERE
     outputs = Outputs(definition.outputs, ts_type, names, run, location, wishes.order, kept=kept)
     outputs.prepare()
-    settings = replace(wishes.settings, options=replace(wishes.settings.options, final=wishes.state))
+    sequenced = frozenset(stream.name for stream in streams if stream.seq is not None)
+    options = replace(wishes.settings.options, final=wishes.state, sequenced=sequenced)
+    settings = replace(wishes.settings, options=options)
     layout = lay_out(plan, Router(plan, definition), given, tasks)
     return Job(program, plan, tuple(map(Card.of, streams)), outputs, layout, settings, paced)
 

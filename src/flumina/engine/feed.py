@@ -19,7 +19,7 @@ from flumina.plan.routing import Router
 from flumina.runtime.messages import Data, PartId
 from flumina.runtime.run import EMPTY, Run
 
-AHEAD = 2
+AHEAD = 4
 """How many pieces are read before the first of them is asked for."""
 
 
@@ -80,6 +80,11 @@ class Feed:
     def ended(self) -> bool:
         """Whether everything has been sent, the end included."""
         return self.frontier == END
+
+    @property
+    def rests(self) -> bool:
+        """Whether its thread has nothing to do at the moment."""
+        return self._queue.full() or not self._thread.is_alive()
 
     def ready(self) -> bool:
         """Whether a piece has been read and all its receivers have room."""

@@ -154,6 +154,13 @@ def _feeds(job: Job, definition: Definition, number: int, data: Data, task: Task
             rank = list(job.names).index(part[0])
             stream = job.cards[rank].bind(definition, data[part[0]])
             read = partial(
-                arrivals, stream, rank, part[1], job.names, started=lambda: started, chunk_rows=job.settings.chunk_rows
+                arrivals,
+                stream,
+                rank,
+                part[1],
+                job.names,
+                started=lambda: started,
+                chunk_rows=job.settings.chunk_rows,
+                depends=definition.depends,
             )
             yield Feed(part, read, router, job.settings.window, task.wake)

@@ -14,6 +14,7 @@ from typing import Any
 import cloudpickle
 
 from flumina.errors import UsageError
+from flumina.events import Tag
 from flumina.program import Program, reviving
 
 
@@ -22,6 +23,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc] # it ships no types
 
     def reducer_override(self, obj: object) -> Any:  # noqa: ANN401
         """How an object is taken apart, or NotImplemented for the usual way."""
+        if isinstance(obj, Tag) and obj.owner is not None and super().reducer_override(obj.owner) is NotImplemented:
+            return (getattr, (obj.owner, obj.name))  # programs compare tags by identity
         reduced = super().reducer_override(obj)
         if isinstance(obj, type) and issubclass(obj, Program) and isinstance(reduced, tuple):
             make, args, *rest = reduced

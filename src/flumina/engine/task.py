@@ -133,7 +133,9 @@ class Task:
     def rest(self) -> None:
         """Look for messages for a moment, then sleep; the time counts as waiting for what the workers lack."""
         began = time.perf_counter()
-        spin_until = began + self.job.settings.spin
+        # Where there is something to read, the processor is worth more to the threads that do.
+        spin = self.job.settings.spin if all(feed.rests for feed in self.feeds.values()) else 0.0
+        spin_until = began + spin
         found = False
         while not found and time.perf_counter() < spin_until:
             found = self.look(0) or self.any_ready()

@@ -19,7 +19,19 @@ from typing import Any
 from flumina.events import Event
 from flumina.order import END, START, Point
 from flumina.runtime.mailbox import Queue, before
-from flumina.runtime.messages import EVERYTHING, Cause, Data, Handback, Item, Message, PartId, Request, Response, Stop
+from flumina.runtime.messages import (
+    EVERYTHING,
+    Cause,
+    Data,
+    Handback,
+    Item,
+    Message,
+    Origin,
+    PartId,
+    Request,
+    Response,
+    Stop,
+)
 from flumina.runtime.run import Run
 from flumina.runtime.topology import ChildShape, Options, WorkerShape
 from flumina.runtime.worker import Address, Worker
@@ -93,6 +105,8 @@ class Inner(Worker):
 
     def on_request(self, message: Request) -> None:
         self.requests.extend(message.items)
+        if self.watch is not None:
+            self.watch.announced(message.items)
         self.hidden.extend(item.point for item in message.items if item.cause == EVERYTHING)
 
     def on_response(self, child: str, message: Response) -> None:
@@ -134,8 +148,18 @@ class Inner(Worker):
         self.settled = limit
         new: list[tuple[Item, Event | None, PartId | None]] = []
         for part, queue in self.queues.items():
-            new += [(Item(point, (self.id, event.tag.name)), event, part) for point, event in queue.take(limit)]
+            told = part[0] in self.shape.ties_below
+            new += [
+                (
+                    Item(point, (self.id, event.tag.name), None, Origin(part[1], event.key) if told else None),
+                    event,
+                    part,
+                )
+                for point, event in queue.take(limit)
+            ]
             self.taken(queue)
+        if self.watch is not None:
+            self.watch.released_events(((part, event) for _, event, part in new if event and part), limit)
         while self.requests and self.requests[0].point <= limit:
             new.append((self.requests.popleft(), None, None))
         new.sort(key=lambda entry: entry[0].point)

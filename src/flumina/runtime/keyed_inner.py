@@ -19,7 +19,19 @@ from flumina.keyed import Lifted
 from flumina.keymap import KeyMap
 from flumina.order import END, START, Point
 from flumina.runtime.mailbox import Queue, before
-from flumina.runtime.messages import EVERYTHING, Cause, Data, Handback, Item, Message, PartId, Request, Response, Stop
+from flumina.runtime.messages import (
+    EVERYTHING,
+    Cause,
+    Data,
+    Handback,
+    Item,
+    Message,
+    Origin,
+    PartId,
+    Request,
+    Response,
+    Stop,
+)
 from flumina.runtime.topology import Options, WorkerShape
 from flumina.runtime.worker import Address, Worker
 from flumina.schema import Schema
@@ -95,6 +107,8 @@ class KeyedInner(Worker):
     def on_request(self, message: Request) -> None:
         for item in message.items:  # of different keys, they may come in another order than O
             insort(self.requests, item, key=lambda other: (other.point, other.cause == EVERYTHING))
+        if self.watch is not None:
+            self.watch.announced(message.items)
 
     def on_response(self, child: str, message: Response) -> None:
         side = 0 if self.shape.children[0].id == child else 1
@@ -152,9 +166,18 @@ class KeyedInner(Worker):
         """Own events and requests that have not been looked at, in O, up to a point."""
         new: list[Entry] = []
         for part, queue in self.queues.items():
-            run = queue.take(limit)
-            new += [Entry(Item(point, (self.id, event.tag.name), event.key), event, part) for point, event in run]
+            told = part[0] in self.shape.ties_below
+            new += [
+                Entry(
+                    Item(point, (self.id, event.tag.name), event.key, Origin(part[1], event.key) if told else None),
+                    event,
+                    part,
+                )
+                for point, event in queue.take(limit)
+            ]
             self.taken(queue)
+        if self.watch is not None:
+            self.watch.released_events(((part, event) for _, event, part in new if event and part), limit)
         settled = bisect_right(self.requests, limit, key=lambda item: item.point)
         new += [Entry(item) for item in self.requests[:settled]]
         del self.requests[:settled]

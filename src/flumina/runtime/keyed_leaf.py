@@ -68,6 +68,9 @@ class KeyedLeaf(Worker):
                 self.barriers.append(item)
             else:
                 self.hot.setdefault(item.key, HotKey()).requests.append(item)
+        for component in self.components:
+            if component.watch is not None:
+                component.watch.announced(message.items)
 
     def on_handback(self, message: Handback) -> None:
         if message.key is None:

@@ -48,6 +48,8 @@ class Leaf(Worker):
         self.requests.extend(message.items)
         for component, stops in zip(self.components, self.stops, strict=True):
             stops.extend(item.point for item in message.items if item.cause in component.shape.causes)
+            if component.watch is not None:
+                component.watch.announced(message.items)
 
     def on_handback(self, message: Handback) -> None:
         assert self.state is _NOTHING, f"{self.id} was given a state while it has one"

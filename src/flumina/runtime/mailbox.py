@@ -11,6 +11,7 @@ from collections import deque
 from flumina.order import START, Point
 from flumina.runtime.messages import PartId
 from flumina.runtime.run import EMPTY, Run, merged
+from flumina.runtime.tiewatch import TieWatch
 from flumina.runtime.topology import ComponentShape
 
 
@@ -68,6 +69,7 @@ class Component:
         self.shape = shape
         self.queues: dict[PartId, Queue] = {part: Queue() for part, _ in shape.parts}
         self.tags = dict(shape.parts)
+        self.watch = None if shape.ties is None else TieWatch(shape.ties)
         self.only = next(iter(self.queues.values())) if len(self.queues) == 1 else None
 
     def put(self, part: PartId, run: Run, frontier: Point) -> None:
@@ -99,9 +101,11 @@ class Component:
         """All events at or before ``bound`` and the frontier, for each part that has some."""
         bound = min(bound, self.frontier)
         first = self.first
-        if first is None or first > bound:
-            return {}
-        if self.only is not None:
-            return {part: queue.take(bound) for part, queue in self.queues.items()}
-        runs = {part: queue.take(bound) for part, queue in self.queues.items()}
-        return {part: run for part, run in runs.items() if run}
+        runs: dict[PartId, Run] = {}
+        if first is not None and first <= bound:
+            runs = {part: queue.take(bound) for part, queue in self.queues.items()}
+            if self.only is None:
+                runs = {part: run for part, run in runs.items() if run}
+        if self.watch is not None:
+            self.watch.released_runs(runs, bound)
+        return runs

@@ -34,12 +34,23 @@ PartId = tuple[str, int]
 """A stream and the number of one of its parts."""
 
 
+class Origin(NamedTuple):
+    """Of the event behind an item: the number of its part, and its key."""
+
+    part: int
+    key: Key
+
+
 class Item(NamedTuple):
-    """A point at which a worker's state is wanted, and why; that of one key only, where ``key`` is given."""
+    """A point at which a worker's state is wanted, and why; that of one key only, where ``key`` is given.
+
+    ``origin`` is told where events below may tie with the one that is the cause.
+    """
 
     point: Point
     cause: Cause
     key: Key = None
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,14 +130,15 @@ class Run:
             return Run([p for p, _ in rest], [e for _, e in rest]), {k: Run(*both) for k, both in diverted.items()}
         listed = list(keys)
         found = self.batch.index_of_keys(listed)
-        if not (found >= 0).any():
+        others, *counts = np.bincount(found + 1, minlength=len(listed) + 1).tolist()
+        if others == len(found):
             return self, {}
         runs = {
-            listed[i]: Run(batch=self.batch.take(np.flatnonzero(found == i)))
-            for i in np.unique(found[found >= 0]).tolist()
+            key: Run(batch=self.batch.take(np.flatnonzero(found == number)))
+            for number, (key, count) in enumerate(zip(listed, counts, strict=True))
+            if count
         }
-        rest_rows = np.flatnonzero(found < 0)
-        return Run(batch=self.batch.take(rest_rows)) if len(rest_rows) else EMPTY, runs
+        return Run(batch=self.batch.take(np.flatnonzero(found < 0))) if others else EMPTY, runs
 
     def __iter__(self) -> Iterator[tuple[Point, Event]]:
         """(point, event) one by one."""

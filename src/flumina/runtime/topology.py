@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from flumina.definition import Definition, Fork, Join, StateKind
 from flumina.plan.components import components
 from flumina.plan.tree import Plan, Worker
 from flumina.runtime.messages import EVERYTHING, Cause, PartId
+from flumina.runtime.tiewatch import MayTie, WatchShape
 from flumina.tagsets import TagSet
 
 COORDINATOR = "^"
@@ -26,6 +27,8 @@ class Options:
     """In a keyed program, ask for the state of one key at a time, and let the other keys go on."""
     final: bool = True
     """Whether the state at the end is wanted; else nobody gathers it."""
+    sequenced: frozenset[str] | None = field(default=None, kw_only=True)
+    """The streams with a ``seq`` column, to find dependent events that tie; None if it is known that none do."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,8 @@ class ComponentShape:
 
     parts: tuple[tuple[PartId, TagSet], ...]
     causes: frozenset[Cause]
+    ties: WatchShape | None = None
+    """Where to look for ties, if anywhere."""
 
     @cached_property
     def free(self) -> bool:
@@ -72,14 +77,19 @@ class WorkerShape:
     join: Join | None
     hands_over: bool
     final: bool
+    ties: WatchShape | None
+    """Where an inner worker has to look for ties, if anywhere."""
+    ties_below: frozenset[str]
+    """The streams of own events with which events of a descendant may tie."""
 
 
 def topology(plan: Plan, definition: Definition, options: Options) -> dict[str, WorkerShape]:
     """The shapes of all workers of a valid plan, by id."""
-    return {worker.id: _shape(plan, definition, options, worker) for worker in plan.workers}
+    ties = MayTie(plan, definition, options.sequenced)
+    return {worker.id: _shape(plan, definition, options, worker, ties) for worker in plan.workers}
 
 
-def _shape(plan: Plan, definition: Definition, options: Options, worker: Worker) -> WorkerShape:
+def _shape(plan: Plan, definition: Definition, options: Options, worker: Worker, ties: MayTie) -> WorkerShape:
     parent = plan.parent(worker.id)
     above = {
         (ancestor.id, name): TagSet([(name, keys)])
@@ -90,7 +100,7 @@ def _shape(plan: Plan, definition: Definition, options: Options, worker: Worker)
     for component in components(worker.itags, definition.depends) if worker.is_leaf else ():
         tags = [((itag.stream, part), itag.tags) for itag in component for part in sorted(itag.parts)]
         causes = {c for c, s in above.items() for _, mine in tags if definition.depends.between(s, mine)}
-        shapes.append(ComponentShape(tuple(tags), frozenset(causes | {EVERYTHING})))
+        shapes.append(ComponentShape(tuple(tags), frozenset(causes | {EVERYTHING}), ties.watch(worker, component)))
     children = tuple(
         ChildShape(child.id, child.subtree_tags, _contribution(definition, options, child)) for child in worker.children
     )
@@ -111,6 +121,8 @@ def _shape(plan: Plan, definition: Definition, options: Options, worker: Worker)
         join=join,
         hands_over=parent is not None and _contribution(definition, options, worker) is not None,
         final=options.final,
+        ties=None if worker.is_leaf else ties.watch(worker, worker.itags),
+        ties_below=ties.below(worker),
     )
 
 

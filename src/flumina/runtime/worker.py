@@ -13,6 +13,7 @@ from flumina.runtime.mailbox import Queue
 from flumina.runtime.messages import Credit, Data, Handback, Message, PartId, Request, Response, Stop
 from flumina.runtime.run import Run
 from flumina.runtime.stats import Counting, Wait, WorkerStats
+from flumina.runtime.tiewatch import TieWatch
 from flumina.runtime.topology import WorkerShape
 from flumina.schema import Schema
 
@@ -48,6 +49,8 @@ class Worker(ABC):
         self.shape = shape
         self.id = shape.id
         self.emit = Emit(outputs)
+        self.watch = None if shape.ties is None else TieWatch(shape.ties)
+        """For an inner worker; a leaf has one for each component."""
         self.effects = Effects()
         self.credits: dict[PartId, int] = {}
         self.counting = Counting()

@@ -12,7 +12,7 @@ from flumina.runtime.run import Run
 from flumina.runtime.worker import Worker
 from flumina.sim.case import Case
 
-CONSTANT = ("shape", "options", "emit", "counting", "identity", "lifted", "sides_of", "measure")
+CONSTANT = ("shape", "options", "emit", "counting", "identity", "lifted", "sides_of", "measure", "rule")
 """What a worker never changes, or only counts with."""
 
 _PASSING = frozenset({*CONSTANT, "effects", "now", "waits", "inner"})
@@ -51,4 +51,6 @@ def shared_parts(case: Case, workers: Iterable[Worker]) -> dict[int, Any]:
     for worker in workers:
         shared += [getattr(worker, name) for name in CONSTANT if hasattr(worker, name)]
         shared += [*worker.shape.components, *worker.shape.children]
+        for ties in (worker.shape.ties, *(component.ties for component in worker.shape.components)):
+            shared += [] if ties is None else [ties, *(rule for _, _, rule in ties.streams)]
     return {id(part): part for part in shared}

@@ -24,6 +24,9 @@ from flumina.errors import InputError
 from flumina.streams import Stream
 from flumina.tagsets import TagSet
 
+PARTITION = "\0partition"
+"""The column that holds, for a stream gathered into one part, the number of the partition each row lay in."""
+
 _BEHIND = 4
 """How many pieces of one stream may wait while another one of the same task is read on."""
 
@@ -46,7 +49,12 @@ class Frame:
         if not self.mixed:
             return {name: Brought(len(self.parts[name]), batches) for name in names}
         shared = Shared(batches, list(self.columns), self.columns)
-        return {name: Brought(len(self.parts[name]), shared.of(name)) for name in names}
+        return {
+            name: Brought(
+                len(self.parts[name]), shared.of(name), PARTITION if PARTITION in self.columns[name] else None
+            )
+            for name in names
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +63,7 @@ class Brought:
 
     parts: int
     batches: Iterator[pa.RecordBatch | Beat]
+    gathered: str | None = None
 
     def schema(self, part: int) -> None:
         """Known to the driver only."""
@@ -181,10 +190,14 @@ def brought_together(
                 *[F.col(quoted(name)).alias(alias) for name, alias in names[stream.name].items()],
             )
         )
+        if one:
+            names[stream.name][PARTITION] = "q"
     union = wide[0]
     for other in wide[1:]:
         union = union.unionByName(other, allowMissingColumns=True)
-    placed = union.repartitionById(tasks, F.col("task")).sortWithinPartitions("t", "s", "q").drop("task", "q")
+    placed = union.repartitionById(tasks, F.col("task")).sortWithinPartitions("t", "s", "q").drop("task")
+    # The upper bits of a row's id are the number of its partition; the lower ones, its place there.
+    placed = placed.withColumn("q", F.shiftright("q", 33).cast("int")) if any(single) else placed.drop("q")
     parts = {s.name: (0,) if one else tuple(range(tasks)) for s, one in zip(streams, single, strict=True)}
     return placed, Frame(names, mixed=True, parts=parts)
 
