@@ -183,7 +183,6 @@ def test_keys_may_be_of_any_size(tmp_path: Path) -> None:
     assert_same_outputs(result.output, fl.spec(PageViews, streams).output)
 
 
-@pytest.mark.xfail(reason="engines do not look for ties yet")
 def test_dependent_events_that_tie_across_parts_are_an_error() -> None:
     tied = [
         fl.Stream("values", ValueBarrier.value, [good(), good()]),
