@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -154,8 +155,10 @@ def test_a_null_in_the_middle_of_a_file_is_named(tmp_path: Path) -> None:
     assert (error.condition, error.part, error.row, error.column) == ("NULL_VALUE", 1, 1500, "v")
 
 
-def slow(part: int) -> Iterator[dict[str, Any]]:
-    """Values for a run that takes about ten seconds at its pace."""
+def slow(part: int, told: str = "") -> Iterator[dict[str, Any]]:
+    """Values for a run that takes about ten seconds at its pace; who reads them says so in the folder ``told``."""
+    if told:
+        Path(told, f"{part}-{os.getpid()}").touch()
     for start in range(0, 10_000, 100):
         yield {"v": np.arange(start, start + 100) * 2 + part}
 
@@ -164,35 +167,41 @@ def beats(part: int) -> Iterator[dict[str, Any]]:
     yield {"ts": np.arange(100_000, 10_000_000, 100_000)}
 
 
-def paced(program: Any, rate: float = 1000.0) -> list[fl.Stream]:
+def paced(program: Any, told: Path | None = None, rate: float = 1000.0) -> list[fl.Stream]:
+    values = partial(slow, told=str(told or ""))
     return [
         fl.Stream("barriers", program.barrier, fl.Generated(beats, rate=rate)),
-        fl.Stream("values", program.value, fl.Generated(slow, parts=2, rate=rate)),
+        fl.Stream("values", program.value, fl.Generated(values, parts=2, rate=rate)),
     ]
 
 
 def test_a_process_that_is_killed_ends_the_run_at_once(tmp_path: Path) -> None:
     killed: list[tuple[int, float]] = []
+    told = tmp_path / "told"
+    told.mkdir()
 
     def kill() -> None:
-        waiting = {worker.process.pid for worker in POOL.idle}
-        deadline = time.monotonic() + 20
-        while len(borrowed := processes() - waiting) < 2 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        time.sleep(1.0)
-        pid = max(borrowed)
-        killed.append((pid, time.monotonic()))
-        os.kill(pid, signal.SIGKILL)
+        deadline = time.monotonic() + 60
+        while len(reading := readers(told)) < 2 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        time.sleep(0.5)
+        killed.append((reading[1], time.monotonic()))
+        os.kill(reading[1], signal.SIGKILL)
 
-    POOL.close()
     thread = threading.Thread(target=kill)
     thread.start()
     with pytest.raises(TaskLostError) as caught:
-        run(ValueBarrier, paced(ValueBarrier), out=tmp_path / "out")
+        run(ValueBarrier, paced(ValueBarrier, told), out=tmp_path / "out")
     thread.join()
     assert killed[0][0] == caught.value.pid
     assert time.monotonic() - killed[0][1] < 4
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["told"]
+
+
+def readers(told: Path) -> dict[int, int]:
+    """The process that reads each part, this one aside: it only looks at the first rows."""
+    found = [tuple(map(int, path.name.split("-"))) for path in told.iterdir()]
+    return {part: pid for part, pid in found if pid != os.getpid()}
 
 
 def processes() -> set[int]:

@@ -97,11 +97,11 @@ FRAMES = [
 @pytest.mark.parametrize("case", FRAMES, ids=lambda case: case.id)
 def test_data_frames_are_streams(spark: SparkSession, case: Case) -> None:
     result = run(case, framed(spark, case.streams), order=True)
-    assert_agrees(case, result, collected(case, result), ordered=True)
+    assert_agrees(case, result, collected(case, result), ordered=True, cut=False)
     moved = result.stats.shuffled_bytes
     if case.note.startswith("in place"):
         assert moved == 0, "as many partitions as tasks"
-    elif case.input.empty != "all":
+    elif not case.input.empty:
         assert moved > 0, "brought together by Spark"
 
 

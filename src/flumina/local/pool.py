@@ -40,23 +40,26 @@ class Worker:
         os.close(of_child)
         self.ready = ready
         self.code = _code()
-        self.waits = False
-        """Whether it has said that it waits for a task."""
+        self.owed = 1
+        """How often it has yet to say that it waits for a task: once when it has started, and after each one."""
 
     def give(self, arguments: bytes) -> None:
         """Have it run a task; if it has died meanwhile, the rendezvous will miss it."""
         assert self.process.stdin is not None
-        self.waits = False
+        self.owed += 1
         order = pickle.dumps((sys.path, str(Path.cwd()), arguments))
         with contextlib.suppress(OSError):
             process.write(self.process.stdin, order)  # type: ignore[arg-type]
 
     def waits_within(self, seconds: float) -> bool:
         """Whether it has started up, or come back from what it was given before."""
-        if not self.waits:
-            readable, _, _ = select.select([self.ready], [], [], max(0.0, seconds))
-            self.waits = bool(readable) and os.read(self.ready, 1) == process.READY
-        return self.waits
+        deadline = time.monotonic() + seconds
+        while self.owed:
+            readable, _, _ = select.select([self.ready], [], [], max(0.0, deadline - time.monotonic()))
+            if not readable or os.read(self.ready, 1) != process.READY:
+                return False
+            self.owed -= 1
+        return True
 
     def end(self) -> None:
         """End it now, and leave nothing of it behind."""
