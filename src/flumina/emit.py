@@ -97,7 +97,7 @@ class Channel:
             raise self._error(f"takes {self._width} columns ({self._schema}), got {len(values)}")
         causes = np.arange(len(batch)) if at is None else self._causes(at, len(batch))
         arrays = [self._array(f, value, batch, causes) for f, value in zip(self._schema.fields, values, strict=True)]
-        if {len(array) for array in arrays} - {len(causes)}:
+        if any(len(array) != len(causes) for array in arrays):
             sizes = ", ".join(f"{f.name}: {len(a)}" for f, a in zip(self._schema.fields, arrays, strict=True))
             raise self._error(f"columns need one row for each of {len(causes)} causing events, got {sizes}")
         columns = pa.record_batch(arrays, schema=self._schema.arrow)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from flumina.emit import Chunk, Row, row_columns
@@ -25,6 +26,10 @@ PINNED_BYTES = 256 << 20
 """Views that keep alive more than this are copied."""
 
 
+Places = tuple[Ints, "Ints | npt.NDArray[np.int32] | int", "Ints | None"]
+"""Timestamps, ranks (one, where all have the same) and, where results are ordered, sequence numbers of events."""
+
+
 class Pieces:
     """Collects one output; rows of one event keep their order."""
 
@@ -38,16 +43,17 @@ class Pieces:
         self._fresh = 0
         self._pinned = 0
         self._columns: list[pa.RecordBatch] = []
-        self._events: list[tuple[Ints, Ints, Ints | None]] = []
+        self._events: list[Places] = []
 
     def add_chunk(self, chunk: Chunk) -> None:
         """Take over whole columns; of their events no more than what results say about them."""
         batch, at = chunk.batch, chunk.at
         if not len(at):
             return
-        rank = np.broadcast_to(batch.rank[:1], len(at)) if batch.rank.strides[0] == 0 else batch.rank[at]
+        rank: Ints | int = int(batch.rank[0]) if batch.rank.strides[0] == 0 else batch.rank[at]
         if batch.streams != self._outputs.streams:
-            rank = np.array([self._rank_of[stream] for stream in batch.streams])[rank]
+            ranks = np.array([self._rank_of[stream] for stream in batch.streams])
+            rank = int(ranks[rank]) if isinstance(rank, int) else ranks[rank]
         self._append(chunk.columns, batch.ts[at], rank, batch.seq[at] if self._outputs.ordered else None)
 
     def convert_rows(self) -> None:
@@ -67,9 +73,9 @@ class Pieces:
         columns = pa.record_batch(arrays, schema=self._declared) if arrays else _no_columns(len(rows))
         self._append(columns, ts, rank, seq if self._outputs.ordered else None)
 
-    def _append(self, columns: pa.RecordBatch, ts: Ints, rank: Ints, seq: Ints | None) -> None:
+    def _append(self, columns: pa.RecordBatch, ts: Ints, rank: Ints | int, seq: Ints | None) -> None:
         self._columns.append(columns)
-        self._events.append((ts, rank.astype(np.int32), seq))
+        self._events.append((ts, rank, seq))
         self.rows += len(ts)
         self.size += columns.nbytes + 20 * len(ts)
         self._pinned += columns.get_total_buffer_size()
@@ -119,9 +125,14 @@ def places(table: pa.Table | pa.RecordBatch) -> tuple[Ints, Ints, Ints]:
     return ts.cast(pa.int64()).to_numpy(), rank.to_numpy().astype(np.int64), seq.to_numpy()
 
 
-def _joined(events: Iterable[tuple[Ints, Ints, Ints | None]]) -> tuple[Ints, Ints, Ints | None]:
+def _joined(events: Iterable[Places]) -> tuple[Ints, npt.NDArray[np.int32], Ints | None]:
     ts, rank, seq = zip(*events, strict=True)
-    return np.concatenate(ts), np.concatenate(rank), None if seq[0] is None else np.concatenate(seq)
+    if all(isinstance(one, int) for one in rank):
+        ranks = np.repeat(np.array(rank, np.int32), [len(one) for one in ts])
+    else:
+        each = [np.full(len(t), r, np.int32) if isinstance(r, int) else r for t, r in zip(ts, rank, strict=True)]
+        ranks = np.concatenate(each).astype(np.int32, copy=False)
+    return np.concatenate(ts), ranks, None if seq[0] is None else np.concatenate(seq)
 
 
 def _copied(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
