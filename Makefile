@@ -28,6 +28,8 @@ lint: ## Check style and types only
 bench: ## Measure how fast things are, as ratios
 	@$(ENV) python benchmarks/plan_bench.py
 	@$(ENV) python benchmarks/sim_bench.py
+	@$(ENV) python benchmarks/outputs_bench.py
+	@$(ENV) python benchmarks/engine_bench.py
 
 format: ## Put the code into the common format
 	@$(ENV) ruff check --fix-only
