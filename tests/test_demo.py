@@ -10,7 +10,8 @@ def test_the_demo_prints_changes_with_the_views_around_them(capsys: pytest.Captu
     shown = capsys.readouterr().out
     assert "saw (none yet)" in shown
     assert "was edition 1" in shown
-    assert "change ('home')" in shown, "the plan divides the hot page"
+    assert "change (all) ← changes" in shown, "changes are where the two leaves meet"
+    assert "in 2 processes" in shown
     assert "gave exactly these rows" in shown
     assert "all laws hold" in shown
 

@@ -5,7 +5,6 @@ import inspect
 import flumina as fl
 
 NAMES = [
-    "NOWHERE",
     "Atom",
     "Batch",
     "CalledOffError",
@@ -26,6 +25,7 @@ NAMES = [
     "LawError",
     "Max",
     "Min",
+    "NOWHERE",
     "OrderError",
     "OutputError",
     "Parquet",

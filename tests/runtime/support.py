@@ -1,9 +1,8 @@
-"""Small plans and inputs, runs whose schedule is written down, and sources that send columns or ties."""
+"""Small plans and inputs, runs whose schedule is written down, and sources that send columns."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 import flumina as fl
 from flumina.batch import Batch
 from flumina.definition import Definition
-from flumina.events import Event
 from flumina.order import END, Point, heartbeat
 from flumina.plan.tree import Itag, Plan, StreamShape, Worker
 from flumina.plan.validity import check_valid
@@ -22,7 +20,7 @@ from flumina.runtime.topology import Options
 from flumina.sim.case import Case, Entry
 from flumina.sim.network import Cut, Source
 from flumina.sim.scheduler import Simulation, Weather
-from flumina.tagsets import UNKEYED, KeySet, TagSet
+from flumina.tagsets import TagSet
 
 CALM = Weather(heartbeats=1.0)
 
@@ -107,11 +105,9 @@ class Scripted(Simulation):
 
     def send(self, part: PartId, events: int = 0, beat: Point | int | None = None) -> None:
         """Let a source send its next events and perhaps a heartbeat; deliver all that follows from it."""
-        source = self.sources[part]
         if isinstance(beat, int):
             beat = heartbeat(beat, [shape.name for shape in self.case.plan.streams].index(part[0]))
-        for receiver, data in source.advance(Cut(events, beat)):
-            self.network.send(part, receiver, data)
+        self.post(part, Cut(events, beat))
         self.drain()
         self.check_prompt()
 
@@ -150,45 +146,6 @@ class MixedSimulation(ColumnSimulation):
 def in_columns(run: Run, names: Sequence[str]) -> Run:
     """The same run as a batch."""
     return Run(batch=Batch.of_events(run.events, names)) if run else run
-
-
-def with_ties(case: Case) -> Case:
-    """The same case with events of several parts at one point, wherever they are independent."""
-    parts: dict[PartId, Sequence[Entry]] = dict(case.parts)
-    for shape in case.plan.streams:
-        tied = {part: _renumbered(entries) for part, entries in case.parts.items() if part[0] == shape.name}
-        if not _dependent_ties(case.definition, tied):
-            parts.update(tied)
-    return replace(case, parts=parts)
-
-
-def _renumbered(entries: Sequence[Entry]) -> list[Entry]:
-    """The events of a part numbered within each timestamp."""
-    count: Counter[int] = Counter()
-    made = []
-    for point, event in entries:
-        seq = count[point.ts]
-        count[point.ts] += 1
-        values = (event.ts, event.stream, seq, *tuple(event)[3:])
-        made.append((point._replace(seq=seq), event.tag.event_class._make(values)))
-    return made
-
-
-def _dependent_ties(definition: Definition, parts: Mapping[PartId, Sequence[Entry]]) -> bool:
-    groups: dict[Point, list[Event]] = {}
-    for entries in parts.values():
-        for point, event in entries:
-            groups.setdefault(point, []).append(event)
-    return any(
-        definition.depends.between(_only(one), _only(other))
-        for events in groups.values()
-        for number, one in enumerate(events)
-        for other in events[:number]
-    )
-
-
-def _only(event: Event) -> TagSet:
-    return TagSet([(event.tag.name, UNKEYED if event.tag.key is None else KeySet.of(event.key))])
 
 
 PLAIN = Options(coalesce=False, pipeline=False, hand_over=False)

@@ -9,19 +9,23 @@ from typing import Any
 import pytest
 
 from flumina.apps import KeyCounter, PageViews
+from flumina.emit import Row
 from flumina.keymap import KeyMap
-from flumina.order import Point
+from flumina.order import END, START, Point
 from flumina.plan.tree import Itag, Worker
 from flumina.program import define
+from flumina.runtime.build import workers
 from flumina.runtime.keyed_inner import KeyedInner
-from flumina.runtime.messages import Handback, Message, Request, Response
+from flumina.runtime.messages import EVERYTHING, Data, Handback, Item, Message, Request, Response, Stop
+from flumina.runtime.run import Run
 from flumina.runtime.topology import Options
-from flumina.runtime.worker import Address
+from flumina.runtime.worker import Address, Effects
 from flumina.sim.case import Case
 from flumina.sim.plans import random_case
 from flumina.sim.scheduler import Simulation, Weather, judge
+from flumina.state import Record
 from flumina.tagsets import KeySet, TagSet
-from tests.runtime.support import ColumnSimulation, Scripted, leaf, one_event, plan_of, streams, with_ties
+from tests.runtime.support import ColumnSimulation, Scripted, itag, leaf, one_event, plan_of, streams
 
 PAGES = define(PageViews)
 
@@ -79,6 +83,9 @@ def test_a_change_of_a_hot_page_moves_that_page_only() -> None:
     moved = [m.state for _, _, m in run.seen if isinstance(m, Response | Handback) and m.key is not None]
     assert moved
     assert not any(isinstance(state, KeyMap) for state in moved), "never a map"
+    stats = run.workers["root"].stats
+    assert (stats.events, stats.joins, stats.forks) == (6, 2, 2), "two changes of a, and four events of c"
+    assert stats.coalesced == 3, "c is here, and its events are served one after the other"
     whole = [m for _, _, m in run.seen if isinstance(m, Handback) and m.key is None]
     assert len(whole) == 3, "each worker gets all its states once, at the start"
 
@@ -95,6 +102,203 @@ def test_a_key_of_nobody_below_is_kept_here() -> None:
     assert not root.busy
     run.finish()
     assert run.coordinator.final.pruned().keys() == {"a", "b", "c"}
+
+
+def three_levels() -> dict[str, Any]:
+    """The root changes page a, an inner worker too (on another part), and two leaves below it view it."""
+
+    def some(stream: str, part: int, *keys: str) -> Itag:
+        return Itag(stream, frozenset({part}), TagSet({stream: KeySet.of(*keys)}))
+
+    pages = KeySet.everything() - KeySet.of("a")
+    rest = [Itag(tag, frozenset({0, 1}), TagSet({tag: pages})) for tag in ("view", "change")]
+    left, right = (leaf(f"l{n}", PAGES, some("view", n, "a")) for n in (0, 1))
+    inner = Worker("inner", PAGES.initial, (some("change", 1, "a"),), (left, right))
+    root = Worker("root", PAGES.initial, (some("change", 0, "a"),), (inner, leaf("rest", PAGES, *rest)))
+    plan = plan_of(PageViews, streams(PageViews, change=2, view=2), root)
+    return dict(workers(plan, PAGES, Options(hand_over=False)))
+
+
+def change(ts: int, seq: int = 0) -> tuple[Point, Any]:
+    return Point(ts, 0, seq), PAGES.tags["change"].event(ts=ts, stream="change", seq=seq, page="a", info=str(ts))
+
+
+def own(frontier: Point, *entries: tuple[Point, Any]) -> Data:
+    return Data(("change", 1), Run([point for point, _ in entries], [event for _, event in entries]), frontier)
+
+
+def wanted(*times: int) -> tuple[Item, ...]:
+    return tuple(Item(Point(ts, 0, 0), ("root", "change"), "a") for ts in times)
+
+
+def sent(effects: Effects, kind: type[Any]) -> list[tuple[Any, Any]]:
+    return [(to, message) for to, message in effects.sends if isinstance(message, kind)]
+
+
+def answer(inner: Any, ts: int, clear: Point) -> Effects:
+    """Both leaves give the state of page a."""
+    info = Record({"info": "old"})
+    inner.handle("l0", Response(Point(ts, 0, 0), info, {EVERYTHING: clear}, "a"))
+    effects: Effects = inner.handle("l1", Response(Point(ts, 0, 0), info, {EVERYTHING: clear}, "a"))
+    return effects
+
+
+def test_what_an_inner_worker_waits_for_is_named() -> None:
+    inner = three_levels()["inner"]
+    inner.handle("root", Request(wanted(5), Point(5, 0, 0), END))
+    assert str(inner.stall()).startswith("inner waits for all states from root before what is at (5, 0, 0)")
+    assert inner.holdings() == []
+    inner.handle("root", Handback(PAGES.init(), START))
+    assert len(inner.holdings()) == 3
+    assert "inner waits for change[1]" in str(inner.stall())
+    inner.handle(("change", 1), own(Point(6, 0, 9), change(3), change(6)))
+    assert "inner waits for the states of its children before what is at (3, 0, 0)" in str(inner.stall())
+    assert (inner.waiting, inner.first_waiting) == (2, Point(3, 0, 0))
+    answer(inner, 3, Point(9, 9, 9))
+    assert (inner.waiting, inner.first_waiting) == (1, Point(6, 0, 0))
+    assert "inner waits for the state of 'a' from root before what is at (6, 0, 0)" in str(inner.stall())
+    inner.handle("root", Handback(Record({"info": "new"}), Point(5, 0, 0), "a"))
+    assert "word from root, which is at (5, 0, 0), before what is at (6, 0, 0)" in str(inner.stall())
+    inner.handle("root", Request((Item(Point(5, 5, 0), EVERYTHING),), Point(5, 8, 0), END))
+    assert "before what is at (5, 5, 0)" in str(inner.stall())
+
+
+def test_an_inner_worker_coalesces_up_to_what_its_children_say() -> None:
+    for clear, answers in ((Point(5, 0, 0), 1), (Point(5, 0, -1), 0)):
+        inner = three_levels()["inner"]
+        inner.handle("root", Handback(PAGES.init(), START))
+        inner.handle("root", Request(wanted(5), Point(9, 0, 0), END))
+        inner.handle(("change", 1), own(Point(7, 0, 0), change(3)))
+        effects = answer(inner, 3, clear)
+        assert len(sent(effects, Response)) == answers == inner.stats.coalesced
+        assert len(sent(effects, Handback)) == 2 - 2 * answers
+        assert [m.served for _, m in sent(effects, Handback)] == [Point(3, 0, 0)] * (2 - 2 * answers)
+        assert (inner.stats.joins, inner.stats.forks, inner.stats.events) == (1, 1 - answers, 1)
+
+
+def test_how_far_a_key_is_clear() -> None:
+    """Up to the first own event of the key that waits, the frontier of the own parts, and what the children say."""
+    far = Point(90, 0, 0)
+    for data, children, expected in (
+        (own(Point(7, 0, 0)), far, Point(7, 0, 0)),
+        (own(far), Point(8, 0, 0), Point(8, 0, 0)),
+        (own(far, change(6)), far, Point(6, 0, -1)),
+        (own(far, change(20)), far, Point(20, 0, -1)),
+    ):
+        inner = three_levels()["inner"]
+        inner.handle("root", Handback(PAGES.init(), START))
+        inner.handle("root", Request(wanted(5), Point(9, 0, 0), END))
+        inner.handle(("change", 1), data)
+        ((to, response),) = sent(answer(inner, 5, children), Response)
+        assert (to, response.point, response.clear) == ("root", Point(5, 0, 0), {EVERYTHING: expected})
+
+
+@pytest.mark.parametrize("settled", [(6,), (5, 6), (3, 4, 6)])
+def test_requests_that_were_settled_without_the_inner_worker_are_dropped(settled: tuple[int, ...]) -> None:
+    inner = three_levels()["inner"]
+    inner.handle("root", Handback(PAGES.init(), START))
+    inner.handle("root", Request(wanted(2, *settled, 7), Point(9, 0, 0), END))
+    inner.handle(("change", 1), own(Point(9, 0, 0), change(8)))
+    assert len(sent(answer(inner, 2, Point(2, 0, 0)), Response)) == 1
+    effects = inner.handle("root", Handback(Record({"info": "new"}), Point(6, 0, 0), "a"))
+    assert [(to, m.served) for to, m in sent(effects, Handback)] == [("l0", Point(6, 0, 0)), ("l1", Point(6, 0, 0))]
+    assert [m.point.ts for _, m in sent(answer(inner, 7, Point(9, 0, 0)), Response)] == [7]
+    assert inner.waiting == 1, "its own event is still to be served"
+
+
+def test_an_inner_worker_that_must_not_coalesce_does_not() -> None:
+    inner = three_levels()["inner"]
+    inner.options = Options(coalesce=False, hand_over=False)
+    inner.handle("root", Handback(PAGES.init(), START))
+    inner.handle("root", Request(wanted(5), Point(9, 0, 0), END))
+    inner.handle(("change", 1), own(Point(7, 0, 0), change(3)))
+    effects = answer(inner, 3, Point(9, 0, 0))
+    assert [to for to, _ in sent(effects, Handback)] == ["l0", "l1"]
+    assert (inner.stats.coalesced, inner.stats.forks) == (0, 1)
+
+
+def test_a_state_that_is_here_is_not_given_again() -> None:
+    inner = three_levels()["inner"]
+    inner.handle("root", Handback(PAGES.init(), START))
+    with pytest.raises(AssertionError, match="inner was given all states while it has them"):
+        inner.handle("root", Handback(PAGES.init(), START))
+    inner.handle("root", Request(wanted(5), Point(9, 0, 0), END))
+    inner.handle(("change", 1), own(Point(9, 0, 0)))
+    with pytest.raises(AssertionError, match="inner was given the state of 'a' while it has it"):
+        inner.handle("root", Handback(Record({"info": "a"}), Point(5, 0, 0), "a"))
+
+
+@pytest.mark.parametrize(("adds", "reads"), [("a", "b"), ("b", "a")])
+def test_after_the_stop_only_a_child_that_hands_over_may_answer(adds: str, reads: str) -> None:
+    counter = define(KeyCounter)
+    one, others = KeySet.of(1), KeySet.everything() - KeySet.of(1)
+
+    def some(tag: str, keys: KeySet, *parts: int) -> Itag:
+        return Itag(tag, frozenset(parts), TagSet({tag: keys}))
+
+    leaves = (
+        leaf(adds, counter, some("inc", others, 0)),
+        leaf(reads, counter, some("inc", one, 0, 1), some("read", one, 0)),
+    )
+    root = Worker("root", counter.initial, (some("inc", others, 1), some("read", others, 0)), leaves)
+    made = workers(plan_of(KeyCounter, streams(KeyCounter, inc=2, read=1), root), counter)["root"]
+    assert [to for to, _ in made.handle("^", Stop()).sends] == [adds, reads]
+    late = Response(Point(5, 0, 0), counter.init(), {EVERYTHING: START}, 2)
+    assert made.handle(adds, late) == Effects()
+    with pytest.raises(AssertionError, match="root was stopped and got Response"):
+        made.handle(reads, late)
+    with pytest.raises(AssertionError, match="root was stopped and got Request"):
+        made.handle(adds, Request((), END, END))
+
+
+def test_late_contributions_of_a_point_are_taken_in_before_the_next() -> None:
+    """Two own events at one point are served with the first answers; the second ones come later, and then others."""
+    counter = define(KeyCounter)
+    below = tuple(leaf(f"l{n}", counter, itag(counter, "inc", "inc", parts=[n])) for n in (2, 3))
+    own_itags = (itag(counter, "inc", "inc", parts=[0, 1]), itag(counter, "read", "read"))
+    root = Worker("root", counter.initial, own_itags, below)
+    plan = plan_of(KeyCounter, streams(KeyCounter, inc=4, read=1), root)
+    made = workers(plan, counter)["root"]
+    made.handle("^", Handback(counter.init(), START))
+    made.handle("^", Request((), END, END))
+    for part, ts in ((("inc", 0), 1), (("inc", 1), 1), (("read", 0), 5)):
+        point, event = one_event(counter, plan, part[0], ts, k=7)
+        effects = made.handle(part, Data(part, Run([point], [event]), Point(9, 9, 0)))
+    asked = sent(effects, Request)
+    assert [[item.point.ts for item in message.items] for _, message in asked] == [[1, 1, 5], [1, 1, 5]]
+    first, last = (asked[0][1].items[n].point for n in (0, 2))
+
+    def answers(point: Point, count: int) -> Effects:
+        for child in ("l2", "l3"):
+            state = counter.lifted.one.init()  # type: ignore[union-attr]
+            state.count = count
+            given: Effects = made.handle(child, Response(point, state, {EVERYTHING: point}, 7))
+        return given
+
+    answers(first, 10)
+    assert made.stats.events == 2, "both events of the point"
+    answers(first, 0)
+    (row,) = answers(last, 100).outputs
+    assert isinstance(row, Row)
+    assert row.values == (7, 2 + 20 + 200)
+    assert isinstance(made, KeyedInner)
+    assert not made.busy, "nothing is expected any more"
+
+
+@pytest.mark.parametrize("pipeline", [True, False])
+def test_frontiers_are_told_once_and_never_past_what_was_not_asked_for(pipeline: bool) -> None:  # noqa: FBT001
+    inner = three_levels()["inner"]
+    inner.options = Options(pipeline=pipeline, hand_over=False)
+    inner.handle("root", Handback(PAGES.init(), START))
+    assert sent(inner.handle("root", Request(wanted(5, 7), Point(9, 0, 0), Point(30, 0, 0))), Request)
+    effects = inner.handle(("change", 1), own(Point(8, 0, 0)))
+    told = [(to, [i.point.ts for i in m.items], m.frontier, m.calm) for to, m in sent(effects, Request)]
+    frontier = Point(8, 0, 0) if pipeline else Point(7, 0, -1)
+    assert told == [(to, [5, 7] if pipeline else [5], frontier, Point(30, 0, 0)) for to in ("l0", "l1")]
+    assert not sent(inner.handle(("change", 1), own(Point(8, 0, 0))), Request), "nothing is new"
+    snapshot = Item(Point(20, 0, 0), EVERYTHING)
+    effects = inner.handle("root", Request((snapshot,), Point(9, 0, 0), Point(30, 0, 0)))
+    assert {m.calm for _, m in sent(effects, Request)} == {Point(20, 0, -1)}, "a snapshot is to come"
 
 
 @pytest.mark.parametrize("coalesce", [True, False])
@@ -114,7 +318,7 @@ def test_random_cases_with_ties_snapshots_and_all_switches(program: Any, simulat
     joins = moved = 0
     for seed in range(60):
         random = Random(seed)
-        case = with_ties(random_case(random, definition, 40))
+        case = random_case(random, definition, 40)
         points = [point for point, _ in case.in_order]
         options = Options(*(random.random() < 0.7 for _ in range(3)))
         weather = Weather(credits=random.choice((1, 3, 10**6)), heartbeats=random.choice((0.0, 0.5)))

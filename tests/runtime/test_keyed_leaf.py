@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from flumina.apps import KeyCounter, PageViews
 from flumina.keymap import KeyMap
 from flumina.order import END, START, Point
@@ -13,8 +15,9 @@ from flumina.runtime.messages import EVERYTHING, Data, Handback, Item, Request, 
 from flumina.runtime.run import Run
 from flumina.runtime.topology import Options
 from flumina.runtime.worker import Effects
+from flumina.sim.case import Case
 from flumina.state import Record
-from tests.runtime.support import in_columns, itag, leaf, one_event, plan_of, streams
+from tests.runtime.support import Scripted, in_columns, itag, leaf, one_event, plan_of, streams
 
 PAGES = define(PageViews)
 LEAVES = tuple(leaf(f"l{n}", PAGES, itag(PAGES, "view", "view", parts=[n])) for n in range(2))
@@ -63,6 +66,8 @@ def test_only_the_state_of_the_wanted_key_is_given_away_and_other_keys_go_on() -
     assert seen(effects) == ["a:new a", "a:new a"]
     assert made.waiting == 0
     assert not made.hot, "a key that is settled costs nothing any more"
+    assert (made.stats.blocked, made.stats.handed, made.stats.events, made.stats.requests) == (1, 0, 6, 1)
+    assert made.stats.runs == 4, "b and a, then b, then what waited of a"
 
 
 def test_clear_says_how_far_nothing_of_the_key_is_outstanding() -> None:
@@ -88,6 +93,7 @@ def test_everything_is_given_away_only_when_no_key_is_wanted_or_away() -> None:
     assert response.state.pruned().keys() == {"a", "b"}
     assert made.waiting == 1, "the view behind the snapshot waits for the states"
     assert seen(made.handle("root", Handback(response.state, snapshot.point))) == ["b:old b"]
+    assert (made.stats.blocked, made.stats.handed) == (2, 0), "for the key, and for everything"
 
 
 def test_a_leaf_that_only_adds_goes_on_from_nothing() -> None:
@@ -104,6 +110,13 @@ def test_a_leaf_that_only_adds_goes_on_from_nothing() -> None:
     effects = made.handle(("inc", 0), Data(("inc", 0), run, Point(10, 0, 0)))
     answers = [(m.point.ts, m.state.count) for _, m in effects.sends if isinstance(m, Response)]
     assert answers == [(5, 2), (9, 1)], "two contributions, without waiting in between"
+    assert (made.stats.blocked, made.stats.handed, made.stats.events) == (0, 2, 3)
+    made.handle("root", Request((Item(END, EVERYTHING),), END, END))
+    effects = made.handle(("inc", 0), Data(("inc", 0), Run(), END))
+    (whole,) = [message for _, message in effects.sends if isinstance(message, Response)]
+    assert (whole.point, whole.key, whole.clear) == (END, None, {EVERYTHING: END})
+    assert (made.stats.blocked, made.stats.handed) == (0, 3)
+    assert made.holdings() == [counter.init()], "it goes on from nothing"
 
 
 def test_columns_are_divided_by_key_like_lists() -> None:
@@ -119,3 +132,68 @@ def test_columns_are_divided_by_key_like_lists() -> None:
         told.append([(m.key, m.state, m.clear) for _, m in effects.sends if isinstance(m, Response)])
         assert made.waiting == 1
     assert told[0] == told[1]
+
+
+def test_what_a_leaf_waits_for_is_named() -> None:
+    made = workers(PLAN, PAGES)["l0"]
+    made.handle(("view", 0), Data(("view", 0), views((3, "a")), Point(8, 1, 0)))
+    assert "l0 waits for all states from root" in str(made.stall())
+    assert made.holdings() == []
+    made = started()
+    assert made.stall() is None
+    assert len(made.holdings()) == 1
+    made.handle("root", Request((change(5, "a"), change(6, "b")), Point(9, 0, 0), Point(9, 0, 0)))
+    assert "l0 waits for view[0]" in str(made.stall())
+    assert "before what is at (5, 0, 0)" in str(made.stall())
+    made.handle(("view", 0), Data(("view", 0), views((7, "a"), (7, "b"), (20, "c")), Point(20, 1, 9)))
+    assert "the state of 'a', 'b' from root before what is at (7, 1, 0)" in str(made.stall())
+    assert made.waiting == 3
+    for page, ts in (("a", 5), ("b", 6)):
+        made.handle("root", Handback(Record({"info": page}), Point(ts, 0, 0), page))
+    assert "word from root, which is at (9, 0, 0), before what is at (20, 1, 2)" in str(made.stall())
+    made.handle("root", Request((Item(Point(10, 5, 0), EVERYTHING),), Point(9, 0, 0), Point(9, 0, 0)))
+    assert "before what is at (10, 5, 0)" in str(made.stall())
+
+
+def test_a_state_that_is_here_is_not_given_again() -> None:
+    made = started()
+    with pytest.raises(AssertionError, match="l0 was given all states while it has them"):
+        made.handle("root", Handback(PAGES.init(), START))
+    made.handle("root", Request((change(5, "a"),), Point(9, 0, 0), END))
+    with pytest.raises(AssertionError, match="l0 was given the state of 'a' while it has it"):
+        made.handle("root", Handback(Record({"info": "a"}), Point(5, 0, 0), "a"))
+
+
+def test_requests_that_were_settled_without_the_leaf_are_dropped() -> None:
+    """Those up to ``served``, and no other."""
+    made = started()
+    made.handle("root", Request(tuple(change(ts, "a") for ts in (5, 6, 7)), Point(9, 0, 0), END))
+    made.handle(("view", 0), Data(("view", 0), Run(), Point(8, 1, 0)))
+    effects = made.handle("root", Handback(Record({"info": "a"}), Point(6, 0, 0), "a"))
+    assert [m.point.ts for _, m in effects.sends if isinstance(m, Response)] == [7]
+
+
+def test_an_event_at_the_very_point_of_a_request_is_in_the_answer() -> None:
+    counter = define(KeyCounter)
+    below = tuple(leaf(f"l{n}", counter, itag(counter, "inc", "inc", parts=[n])) for n in range(2))
+    root = Worker("root", counter.initial, (itag(counter, "read", "read"),), below)
+    plan = plan_of(KeyCounter, streams(KeyCounter, inc=2, read=1), root)
+    made = workers(plan, counter, Options(hand_over=False))["l0"]
+    made.handle("root", Handback(counter.init(), START))
+    made.handle("root", Request((Item(Point(5, 0, 3), ("root", "read"), 7),), Point(9, 1, 0), END))
+    entries = [one_event(counter, plan, "inc", 5, seq, k=7) for seq in (2, 3, 4)]
+    run = Run([point for point, _ in entries], [event for _, event in entries])
+    effects = made.handle(("inc", 0), Data(("inc", 0), run, Point(6, 0, 0)))
+    (answer,) = [message for _, message in effects.sends if isinstance(message, Response)]
+    assert (answer.state.count, answer.clear[EVERYTHING]) == (2, Point(5, 0, 3))
+    assert made.waiting == 1
+
+
+def test_a_leaf_alone_stops_at_every_snapshot() -> None:
+    alone = leaf("alone", PAGES, itag(PAGES, "view", "view", parts=[0, 1]), itag(PAGES, "change", "change"))
+    plan = plan_of(PageViews, streams(PageViews, change=1, view=2), alone)
+    changes = [one_event(PAGES, plan, "change", ts, page="a", info=str(ts)) for ts in (1, 3, 5, 7)]
+    case = Case(PAGES, plan, {("change", 0): changes, ("view", 0): [], ("view", 1): []})
+    run = Scripted(case, snapshots=[Point(ts, 9, 0) for ts in (2, 4, 6)])
+    run.finish()
+    assert [shot.state["a"].info for shot in run.coordinator.snapshots] == ["1", "3", "5"]

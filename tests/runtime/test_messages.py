@@ -17,7 +17,7 @@ from flumina.runtime.worker import Address, Effects
 from flumina.sim.plans import random_case
 from flumina.sim.programs import random_program
 from flumina.sim.scheduler import Simulation, judge
-from tests.runtime.support import PLAIN, with_ties
+from tests.runtime.support import PLAIN
 
 MESSAGES: list[Message] = [
     Request((Item(Point(1, 0, 0), ("w", "t")), Item(END, EVERYTHING)), START, END),
@@ -52,6 +52,6 @@ def test_runs_in_which_every_message_has_been_pickled(program: AnyProgram) -> No
 def test_random_programs_in_which_every_message_has_been_pickled() -> None:
     for seed in range(30):
         random = Random(seed)
-        case = with_ties(random_case(random, define(random_program(random)), 30))
+        case = random_case(random, define(random_program(random)), 30)
         points = sorted({case.in_order[10][0], case.in_order[20][0]})
         judge(case, Pickling(case, random, options=PLAIN if seed % 3 else Options(), snapshots=points).run())

@@ -44,7 +44,8 @@ def test_each_saves_something() -> None:
     assert len({stats.events for stats in totals.values()}) == 1
     blocked = {name: stats.blocked for name, stats in totals.items()}
     assert blocked["plain"] > blocked["coalesced"] > blocked["also handing over"]
-    assert totals["plain"].coalesced == totals["plain"].handed == totals["also pipelined"].handed == 0
+    assert totals["plain"].handed == totals["also pipelined"].handed == 0
+    assert totals["plain"].coalesced < 10, "only what shares a point is served together"
     assert totals["also handing over"].handed > 0
 
 

@@ -17,7 +17,7 @@ from flumina.sim.plans import random_case
 from flumina.sim.programs import random_program
 from flumina.sim.scheduler import Simulation, judge
 from flumina.tagsets import KeySet, TagSet
-from tests.runtime.support import itag, leaf, one_event, plan_of, streams, with_ties
+from tests.runtime.support import itag, leaf, one_event, plan_of, streams
 
 OPTIONS = [Options(), Options(coalesce=False), Options(pipeline=False), Options(hand_over=False)]
 
@@ -75,7 +75,7 @@ def test_random_cases_with_ties_and_snapshots_at_events() -> None:
     tied = 0
     for seed in range(120):
         random = Random(seed)
-        case = with_ties(random_case(random, define(random_program(random)), 30))
+        case = random_case(random, define(random_program(random)), 30)
         points = [point for point, _ in case.in_order]
         tied += len(set(points)) < len(points)
         options = Options(*(random.random() < 0.7 for _ in range(3)))

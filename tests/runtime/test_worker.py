@@ -21,7 +21,7 @@ from flumina.sim.plans import random_case
 from flumina.sim.programs import random_program
 from flumina.sim.scheduler import Simulation, judge
 from flumina.state import copied, same
-from tests.runtime.support import COALESCED, PIPELINED, PLAIN, ColumnSimulation, MixedSimulation, with_ties
+from tests.runtime.support import COALESCED, PIPELINED, PLAIN, ColumnSimulation, MixedSimulation
 
 ALL_OPTIONS = [PLAIN, COALESCED, PIPELINED, Options()]
 APPS: list[AnyProgram] = [ValueBarrier, Fraud, FraudByHand, KeyCounter, PageViews]
@@ -29,7 +29,7 @@ APPS: list[AnyProgram] = [ValueBarrier, Fraud, FraudByHand, KeyCounter, PageView
 
 def a_case(seed: int) -> Case:
     random = Random(seed)
-    return with_ties(random_case(random, define(random_program(random)), 40))
+    return random_case(random, define(random_program(random)), 40)
 
 
 class Recording:

@@ -46,7 +46,7 @@ def requests_before_own_events(self: Inner) -> Point:
     return END
 
 
-@mutant((Inner, "admit"))
+@mutant((Inner, "admit"), seed=33)
 def requests_unordered(self: Inner) -> None:
     """Requests come behind own events, whatever their points."""
     ADMIT(self)
@@ -74,7 +74,7 @@ def frontier_past_unsent_requests(self: Inner, to: str, message: object) -> None
     self.effects.sends.append((to, message))  # type: ignore[arg-type]
 
 
-@mutant((Inner, "send"), options=ONE_AT_A_TIME, seed=128)
+@mutant((Inner, "send"), options=ONE_AT_A_TIME, seed=1749)
 def calm_past_unsent_snapshots(self: Inner, to: str, message: object) -> None:
     """Children are not told that a request for everything is held back."""
     if isinstance(message, Request):
@@ -90,7 +90,7 @@ def frontier_never_sent(self: Inner, to: str, message: object) -> None:
     self.effects.sends.append((to, message))  # type: ignore[arg-type]
 
 
-@mutant((Inner, "drop_first"))
+@mutant((Inner, "drop_first"), seed=33)
 def announced_for_ever(self: Inner) -> None:
     """What is done still counts as announced, so that something later is never asked for."""
     self.sequence.popleft()
@@ -118,7 +118,7 @@ def coalesces_what_one_child_allows(self: Inner) -> bool:
     return any(_is_clear(self, child) for child in self.children)
 
 
-@mutant((Inner, "may_coalesce"), options=HANDING_OVER)
+@mutant((Inner, "may_coalesce"), options=HANDING_OVER, seed=528)
 def coalesces_with_hand_over(self: Inner) -> bool:
     """A child that goes on after its answer is not asked whether it is clear."""
     return all(_is_clear(self, child) for child in self.children if not child.shape.hands_over)
@@ -154,7 +154,7 @@ def hands_back_to_one_child(self: Inner) -> None:
         del self.effects.sends[states[-1]]
 
 
-@mutant((Inner, "hand_back"))
+@mutant((Inner, "hand_back"), seed=33)
 def hands_back_the_wrong_halves(self: Inner) -> None:
     """Each child gets what is for the other."""
     HAND_BACK(self)
@@ -173,14 +173,14 @@ def served_too_much(self: Inner) -> None:
     HAND_BACK(self)
 
 
-@mutant((Inner, "on_handback"))
+@mutant((Inner, "on_handback"), seed=33)
 def inner_without_served(self: Inner, message: Handback) -> None:
     """An inner worker keeps requests that were settled without it, and answers them."""
     self.away, self.state = False, message.state
     self.served = max(self.served, message.served)
 
 
-@mutant((Inner, "hand_back"), options=HANDING_OVER)
+@mutant((Inner, "hand_back"), options=HANDING_OVER, seed=957)
 def keeps_nothing_for_the_child(self: Inner) -> None:
     """What the fork gives to a child that hands over is lost."""
     started = [child.shape.hands_over and child.started for child in self.children]
@@ -190,7 +190,7 @@ def keeps_nothing_for_the_child(self: Inner) -> None:
             child.state = _NOTHING
 
 
-@mutant((Inner, "clear"))
+@mutant((Inner, "clear"), seed=33)
 def clear_ignores_the_children(self: Inner) -> dict[Cause, Point]:
     """An inner worker speaks for itself only."""
     points = [item.point for item, event in self.sequence if event is not None]
@@ -199,13 +199,13 @@ def clear_ignores_the_children(self: Inner) -> dict[Cause, Point]:
     return dict.fromkeys(self.shape.causes, own)
 
 
-@mutant((Inner, "clear"))
+@mutant((Inner, "clear"), seed=165)
 def clear_ignores_own_events(self: Inner) -> dict[Cause, Point]:
     """An inner worker speaks for its children only."""
     return {c: min(child.clear.get(c, START) for child in self.children) for c in self.shape.causes}
 
 
-@mutant((Child, "collect"), options=HANDING_OVER)
+@mutant((Child, "collect"), options=HANDING_OVER, seed=957)
 def contribution_too_early(self: Child, point: Point) -> bool:
     """What a child has added up to a later point is joined before the earlier event is served."""
     return COLLECT(self, point if self.shape.contribution is None else END) or self.answered >= point
@@ -219,13 +219,13 @@ def stop_is_not_passed_on(self: Inner) -> None:
 # -- the coordinator, sources, and what follows from the plan ----------------------------------------------------------
 
 
-@mutant((coordinator_module, "copied"))
+@mutant((coordinator_module, "copied"), seed=33)
 def snapshot_of_a_live_state(state: object) -> object:
     """A snapshot shares its state with the run, which goes on to change it."""
     return state
 
 
-@mutant((Source, "advance"))
+@mutant((Source, "advance"), seed=132)
 def frontier_with_events_only(self: Source, cut: Cut) -> list[tuple[str, Data]]:
     """A worker for which a batch holds nothing is not told the frontier."""
     return [(to, data) for to, data in ADVANCE(self, cut) if data.run or data.frontier == END]
@@ -240,7 +240,7 @@ def frontier_ahead_of_events(self: Source, cut: Cut) -> list[tuple[str, Data]]:
     return [(to, replace(data, frontier=self.frontier)) for to, data in sends]
 
 
-@mutant((Simulation, "_source"))
+@mutant((Simulation, "_source"), seed=66)
 def shared_credits(self: Simulation, part: PartId) -> Source:
     """The parts share the credits of a worker, so that one uses up those that another needs to go on."""
     source = SOURCE(self, part)
@@ -257,7 +257,7 @@ def a_credit_is_lost(self: Worker, taken: Mapping[PartId, int]) -> None:
     GIVE_CREDIT(self, {part: max(1, events - 1) for part, events in taken.items()})
 
 
-@mutant((topology, "_contribution"), options=HANDING_OVER)
+@mutant((topology, "_contribution"), options=HANDING_OVER, seed=33)
 def hands_over_what_reads(definition: Definition, options: Options, worker: Place) -> Join | None:
     """A leaf hands over though its tags read the state."""
     return CONTRIBUTION(replace(definition, adding=frozenset(definition.tags)), options, worker)

@@ -30,8 +30,8 @@ def test_one_worker_takes_the_sum_of_its_costs() -> None:
     plan, inputs = planned(ValueBarrier, streams(1), 1)
     timing = Clock(plan, inputs).run(1.0)
     assert timing.events == pytest.approx(1e6 + 20, rel=0.01)
-    assert timing.elapsed == pytest.approx(20e-9 * timing.events, rel=1e-6)
-    assert timing.throughput == pytest.approx(50e6, rel=0.01)
+    assert timing.elapsed == pytest.approx(50e-9 * timing.events, rel=1e-6)
+    assert timing.throughput == pytest.approx(20e6, rel=0.01)
 
 
 def test_more_workers_are_faster_but_not_for_free() -> None:
@@ -56,8 +56,8 @@ def test_plans_are_in_the_same_order_as_in_the_optimisers_model(program: AnyProg
 def test_one_processor_for_all_is_no_faster_than_one_worker() -> None:
     plan, inputs = planned(ValueBarrier, streams(4), 4)
     together = plan.at({worker.id: "here" for worker in plan.workers})
-    assert Clock(together, inputs).run(0.5).throughput < 50e6
-    assert Clock(plan, inputs).run(0.5).throughput > 100e6
+    assert Clock(together, inputs).run(0.5).throughput < 20e6
+    assert Clock(plan, inputs).run(0.5).throughput > 60e6
 
 
 def test_hand_over_saves_waiting() -> None:

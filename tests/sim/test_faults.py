@@ -40,7 +40,7 @@ def test_outputs_before_and_after_crashes_are_the_oracles(program: AnyProgram, o
         outcome = run(case, Draw(random), crashes, snapshots=snapshots)
         assert outcome.outputs == case.outputs()
         early += len(outcome.snapshots) < len(snapshots)
-    assert early > 10, "most crashes came after a snapshot, which was then not taken again"
+    assert early >= 10, "many crashes came after a snapshot, which was then not taken again"
 
 
 def test_a_crash_before_the_first_snapshot_starts_anew() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from flumina.runtime.inner import Inner
 from flumina.sim.kept import SCHEDULES, load
+from tests.sim.mutants import MUTANTS
 
 FOLDER = Path(__file__).parents[1] / "sim_failures"
 FILES = sorted(FOLDER.glob("*.json"))
@@ -34,6 +35,11 @@ def test_the_bug_behind_the_first_file_is_found_again(monkeypatch: pytest.Monkey
     monkeypatch.setattr(Inner, "is_late", lambda *_: False)
     with pytest.raises(AssertionError, match="was stopped and got Response"):
         load(path).replay()
+
+
+def test_the_bug_behind_the_snapshot_at_an_event_is_found_again() -> None:
+    with MUTANTS["ties_apart"].alive(), pytest.raises(AssertionError, match="right answered"):
+        load(FOLDER / "snapshot_at_an_event.json").replay()
 
 
 def test_a_seed_with_switches(tmp_path: Path) -> None:

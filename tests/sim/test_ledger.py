@@ -153,10 +153,31 @@ def test_credits_are_neither_lost_nor_made(ledger: Ledger, workers: dict[str, Wo
     with pytest.raises(SimulationError, match="left owes credits for 3 events; 0 wait"):
         ledger.check(workers["left"])
     ledger.credited(PART, "left", 2)
-    with pytest.raises(SimulationError, match="credits were lost"):
+    with pytest.raises(SimulationError, match="credits were never given back"):
         ledger.check_end()
     with pytest.raises(SimulationError, match="1 too many"):
         ledger.credited(PART, "left", 2)
+
+
+def test_credits_are_of_one_part_and_one_worker(workers: dict[str, Worker]) -> None:
+    ledger = Ledger(workers, limit=4)
+    ledger.fed(PART, "left", 4)
+    ledger.fed(PART, "right", 1)
+    ledger.fed(("values", 1), "left", 4)
+    with pytest.raises(SimulationError, match="sends left 1 events more than it has credits for"):
+        ledger.fed(PART, "left", 1)
+    ledger = Ledger(workers, limit=4)
+    ledger.fed(PART, "left", 4)
+    ledger.refilled(PART, "left", 3)
+    ledger.fed(PART, "left", 3)
+    ledger.refilled(PART, "left", 3)
+    with pytest.raises(SimulationError, match=r"credits were lost on the way: .*'left'.: 1"):
+        ledger.check_end()
+    with pytest.raises(SimulationError, match="gets 1 credits from right for events that it never sent"):
+        ledger.refilled(PART, "right", 1)
+    ledger.refilled(PART, "left", 1)
+    with pytest.raises(SimulationError, match="gets 1 credits from left"):
+        ledger.refilled(PART, "left", 1)
 
 
 def test_states_of_single_keys_go_round_by_themselves(ledger: Ledger) -> None:

@@ -47,3 +47,28 @@ class Window(fl.Program):
         else:
             emit(state.count)
             state.count = 0
+
+
+class Levels(fl.Program):
+    """``a`` reads what ``y`` adds, ``c`` what ``z`` adds."""
+
+    a = fl.Tag()
+    c = fl.Tag()
+    y = fl.Tag()
+    z = fl.Tag()
+    depends = fl.depends((a, a), (a, y), (c, c), (c, z))
+    output = "n long"
+    ys = fl.Count()
+    zs = fl.Count()
+
+    def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+        if event.tag is self.y:
+            state.ys += 1
+        elif event.tag is self.z:
+            state.zs += 1
+        elif event.tag is self.a:
+            emit(state.ys)
+            state.ys = 0
+        else:
+            emit(state.zs)
+            state.zs = 0

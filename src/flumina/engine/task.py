@@ -115,11 +115,11 @@ class Task:
         while self.inbox:
             self.deliver(*self.inbox.popleft())
         self.send_off()
-        if self.look(0) or self.pump():
-            return
-        if self.finished():
-            return
-        self.rest()
+        if self.any_ready():
+            if not self.look(0):  # messages first: somebody may wait for the answer
+                self.pump()
+        elif not self.finished():
+            self.rest()
 
     def finished(self) -> bool:
         """Whether there is nothing left to do here."""

@@ -87,7 +87,7 @@ class KeyedInner(Worker):
         self.busy: dict[Key, Busy] = {}
         self.local: KeyMap = lifted.init()
         """States of keys that nobody below has events of."""
-        self.kept: tuple[KeyMap, KeyMap] = (lifted.init(), lifted.init())
+        self.kept = [lifted.init(), lifted.init()]
         """States kept for children that hand over, by side."""
         self.started = False
         self.away = True
@@ -95,8 +95,8 @@ class KeyedInner(Worker):
         self.outgoing: tuple[list[Item], list[Item]] = ([], [])
         self.done: Counter[PartId] = Counter()
         """Own events that were served, for which the sources have no credit back yet."""
-        self.touched: set[Key] = set()
-        """Keys for which something has happened that was not looked at yet."""
+        self.touched: dict[Key, None] = {}
+        """Keys for which something has happened that was not looked at yet; a set has no order that can be repeated."""
         self.sides_of = lru_cache(maxsize=65536)(self._sides_of)
 
     # -- what comes in ----------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ class KeyedInner(Worker):
             self.gathered[side] = message.state
         else:
             self.busy[message.key].responses[side].append(message)
-            self.touched.add(message.key)
+            self.touched[message.key] = None
 
     def on_handback(self, message: Handback) -> None:
         if message.key is None:
@@ -131,7 +131,7 @@ class KeyedInner(Worker):
         while busy.entries and busy.entries[0][1] is None and busy.entries[0][0].point <= message.served:
             busy.entries.popleft()
             busy.asked = max(0, busy.asked - 1)
-        self.touched.add(message.key)
+        self.touched[message.key] = None
 
     def on_stop(self) -> None:
         for child in self.shape.children:
@@ -189,7 +189,7 @@ class KeyedInner(Worker):
         key = entry.item.key
         busy = self.busy.setdefault(key, Busy(self.sides_of(key)))
         busy.entries.append(entry)
-        self.touched.add(key)
+        self.touched[key] = None
         if self.options.pipeline:
             self.ask(busy)
 
@@ -227,7 +227,7 @@ class KeyedInner(Worker):
     def progress(self) -> None:
         while True:
             self.admit()
-            touched, self.touched = (self.touched, set()) if not self.away else (set(), self.touched)
+            touched, self.touched = (self.touched, {}) if not self.away else ({}, self.touched)
             for key in touched:
                 self.advance(key)
             self.announce()
@@ -321,13 +321,12 @@ class KeyedInner(Worker):
             self.done[part] += 1
             return
         state, busy.state, busy.away = busy.state, _NOTHING, True
-        self.send(self.shape.parent, Response(item.point, state, {EVERYTHING: self.clear_of(key, busy)}, key))
+        self.send(self.shape.parent, Response(item.point, state, {EVERYTHING: self.clear_of(busy)}, key))
 
-    def clear_of(self, key: Key, busy: Busy) -> Point:
-        """Up to where nothing of a key is outstanding."""
+    def clear_of(self, busy: Busy) -> Point:
+        """Up to where nothing of a key is outstanding; what is in the sequence lies behind the barrier."""
         own = [self.known]
         own += [before(item.point) for item, event, _ in busy.entries if event is not None]
-        own += [before(item.point) for item, event, _ in self.sequence if event is not None and item.key == key]
         own += [before(queue.first) for queue in self.queues.values() if queue.first is not None]
         own += [before(self.barrier.point)] if self.barrier is not None else []
         return min(*own, END, *(busy.clear[side] for side in busy.sides))
@@ -356,7 +355,7 @@ class KeyedInner(Worker):
 
     def settled(self) -> bool:
         """Whether no key has anything left before the request for everything, and all states have come."""
-        idle = not any(b.entries or b.away or b.state is not _NOTHING for b in self.busy.values())
+        idle = not any(busy.entries or busy.away for busy in self.busy.values())
         return idle and len(self.gathered) == len(self.shape.children)
 
     def answer_everything(self, item: Item) -> None:
@@ -368,7 +367,7 @@ class KeyedInner(Worker):
             of_child = self.gathered.pop(side)
             if states is not None:
                 states = self.lifted.join(states, self.lifted.join(self.kept[side], of_child))
-        self.local, self.kept = self.lifted.init(), (self.lifted.init(), self.lifted.init())
+        self.local, self.kept = self.lifted.init(), [self.lifted.init(), self.lifted.init()]
         self.away, self.barrier = True, None
         clear: dict[Cause, Point] = {EVERYTHING: item.point}
         self.send(self.shape.parent, Response(item.point, states, clear))
@@ -385,7 +384,7 @@ class KeyedInner(Worker):
                 parts[side][key] = half
         for side, child in enumerate(self.shape.children):
             if child.hands_over and self.started:
-                self.kept = (parts[0], self.kept[1]) if side == 0 else (self.kept[0], parts[1])
+                self.kept[side] = parts[side]
             else:
                 self.send(child.id, Handback(parts[side], served))
         self.started = True

@@ -15,7 +15,7 @@ from flumina.keyed import Lifted
 from flumina.keymap import KeyMap
 from flumina.order import END, Point
 from flumina.runtime.mailbox import Component, Queue, before
-from flumina.runtime.messages import EVERYTHING, Cause, Data, Handback, Item, PartId, Request, Response
+from flumina.runtime.messages import EVERYTHING, Data, Handback, Item, PartId, Request, Response
 from flumina.runtime.run import Run, merged
 from flumina.runtime.topology import WorkerShape
 from flumina.runtime.worker import Worker
@@ -153,27 +153,22 @@ class KeyedLeaf(Worker):
         self.send(self.shape.parent, Response(item.point, state, {EVERYTHING: clear}, key))
 
     def quiet_up_to(self, point: Point) -> bool:
-        """Whether everything up to a point is processed, and no key is wanted before it, will be, or is away."""
+        """Whether everything up to a point is processed, and no key is wanted before it, will be, or is away.
+
+        What has come of a key that is not away has been processed, and requests up to there have been answered.
+        """
         if self.parent_frontier < point or any(component.clear < point for component in self.components):
             return False
-        return not any(
-            hot.away
-            or (hot.requests and hot.requests[0].point <= point)
-            or (hot.first is not None and hot.first <= point)
-            for hot in self.hot.values()
-        )
+        return not any(hot.away for hot in self.hot.values())
 
     def answer_everything(self, item: Item) -> None:
         """Give all states away."""
         states, self.states = self.states, self.lifted.init()
         self.away = not self.shape.hands_over
-        self.send(self.shape.parent, Response(item.point, states if self.is_kept(item.point) else None, self.clear()))
-
-    def clear(self) -> dict[Cause, Point]:
-        """The bound up to which nothing at all is outstanding."""
-        bounds = [component.clear for component in self.components]
-        bounds += [before(hot.first) for hot in self.hot.values() if hot.first is not None]
-        return {EVERYTHING: min(bounds, default=END)}
+        self.counting.handed += self.shape.hands_over
+        self.counting.blocked += self.away
+        kept = states if self.is_kept(item.point) else None
+        self.send(self.shape.parent, Response(item.point, kept, {EVERYTHING: item.point}))
 
     @property
     def waiting(self) -> int:

@@ -4,7 +4,7 @@ Rules 3, 4, 5, 7 and 8 of the design::
 
     release   a component K goes on up to the least of its frontiers, its parent's frontier (if an ancestor's tag
               matters to K), and the first request that K depends on; an event at its very point is independent
-    answer    the request at p is answered when everything up to p has come and has been processed, that which does
+    answer    the requests at p are answered when everything up to p has come and has been processed, that which does
               not depend on it included; then the leaf waits for its state, unless it hands over
     clear[c]  the least bound of the components that depend on c
 """
@@ -63,7 +63,12 @@ class Leaf(Worker):
                 self.release(component, self.bound(component, stops))
             if not (self.requests and self.caught_up(self.requests[0].point)):
                 return
-            self.answer(self.next_request())
+            item = self.next_request()
+            # One answer is for all requests of a point: what a leaf that hands over adds between two of them may lie
+            # behind that point, and the parent takes in both.
+            while self.requests and self.requests[0].point == item.point:
+                self.next_request()
+            self.answer(item)
 
     def next_request(self) -> Item:
         """Remove the first request."""

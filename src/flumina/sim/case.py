@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -62,10 +62,10 @@ class Case:
         """The same input under another plan."""
         return replace(self, plan=plan)
 
-    def only(self, kept: Iterable[Point]) -> Case:
-        """The same case with these events only."""
-        points = set(kept)
-        return replace(self, parts={p: [e for e in entries if e[0] in points] for p, entries in self.parts.items()})
+    def only(self, kept: Collection[tuple[PartId, Point]]) -> Case:
+        """The same case with the events at these points of these parts only."""
+        parts = {part: [e for e in entries if (part, e[0]) in kept] for part, entries in self.parts.items()}
+        return replace(self, parts=parts)
 
     # -- the oracle: all events one after the other --------------------------------------------------------------
 

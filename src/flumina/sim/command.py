@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
         one = trial(seed, setting)
         if one.case is not last:
             last = one.case
-            coverage.add_plan(last.plan, last.definition)
+            coverage.add_case(last)
         trace = Trace()
         draw = one.draw()
         try:

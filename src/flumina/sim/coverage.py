@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import combinations
 
 from flumina.definition import Definition
 from flumina.plan.tree import Plan
 from flumina.runtime.stats import WorkerStats
+from flumina.sim.case import Case
 
 SINGLE = "a single leaf"
 TAGGED_INNER = "tagged inner workers below the root"
 UNTAGGED_ROOT = "a root without tags"
 INDEPENDENT_CHILD = "an inner worker independent of a child"
+
+TIES = "with events that share a point"
+BY_KEY = "of programs for single keys"
+HOT = "with a hot key on several workers"
+COLD = "with cold keys in several shards"
 
 
 def traits(plan: Plan, definition: Definition) -> frozenset[str]:
@@ -30,7 +37,23 @@ def traits(plan: Plan, definition: Definition) -> frozenset[str]:
             found.add(TAGGED_INNER)
         if not all(definition.depends.between(worker.tags, child.subtree_tags) for child in worker.children):
             found.add(INDEPENDENT_CHILD)
+    if definition.lifted is not None:
+        found |= {BY_KEY, *_hot_and_cold(plan)}
     return frozenset(found)
+
+
+def _hot_and_cold(plan: Plan) -> set[str]:
+    """How a plan divides keys: a named one may have events on both sides of a worker, the others be sharded."""
+    found = set()
+    named = {key for worker in plan.workers for _, keys in worker.tags for key in keys.flips if key in keys}
+    for worker in plan.workers:
+        sides = [child.subtree_tags for child in worker.children]
+        if sides and any(all(side.has_key(key) for side in sides) for key in named):
+            found.add(HOT)
+    shards = [keys for leaf in plan.leaves for _, keys in leaf.tags if not keys.is_finite]
+    if any(not one.buckets & other.buckets for one, other in combinations(shards, 2)):
+        found.add(COLD)
+    return found
 
 
 @dataclass
@@ -42,10 +65,12 @@ class Coverage:
     work: WorkerStats = field(default_factory=WorkerStats)
     steps: int = 0
 
-    def add_plan(self, plan: Plan, definition: Definition) -> None:
-        """Count a plan."""
+    def add_case(self, case: Case) -> None:
+        """Count a plan and its input."""
         self.plans["all"] += 1
-        self.plans.update(traits(plan, definition))
+        self.plans.update(traits(case.plan, case.definition))
+        if len({point for point, _ in case.in_order}) < len(case.in_order):
+            self.plans[TIES] += 1
 
     def add_run(self, plan: Plan, outputs: int, stats: Mapping[str, WorkerStats], steps: int) -> None:
         """Count a run."""
@@ -70,6 +95,8 @@ class Coverage:
         plans, runs = self.plans["all"], self.runs["all"]
         lines = [f"{plans} plans:"]
         lines += [f"  {self.share(t):4.0%} {t}" for t in (SINGLE, TAGGED_INNER, UNTAGGED_ROOT, INDEPENDENT_CHILD)]
+        lines += [f"  {self.share(TIES):4.0%} {TIES}", f"  {self.share(BY_KEY):4.0%} {BY_KEY}; of these"]
+        lines += [f"    {self.plans[t] / max(1, self.plans[BY_KEY]):4.0%} {t}" for t in (HOT, COLD)]
         several = max(1, self.runs["several workers"])
         lines.append(f"{runs} runs, {self.runs['with outputs'] / max(1, runs):.0%} with outputs;")
         lines.append(f"{self.runs['several workers']} of them with several workers:")

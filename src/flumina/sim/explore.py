@@ -209,6 +209,11 @@ class Explorer:
         for machine in machines:
             if machine.waiting or not machine.stopped:
                 raise SimulationError(f"{machine.id} is left with {machine.waiting} events")
+        lost = {
+            (p, r): self.credits - n for p, (_, left) in state.sources.items() for r, n in left if n != self.credits
+        }
+        if lost:
+            raise SimulationError(f"credits were lost: {lost}")
         rows = [row for actor in state.actors.values() for row in actor.rows]
         judge(self.case, Outcome(rows, coordinator.snapshots, coordinator.final, {}, 0))
 

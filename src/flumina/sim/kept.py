@@ -2,7 +2,8 @@
 
 A file has either ``seed`` and ``events`` (and the switches, if they were fixed) or a case of its own: ``program`` (a
 file beside it, and a name), ``plan``, ``input`` (stream, part, timestamp, number, tag, columns). Such a case is small:
-all its schedules are explored, and some random ones are run with everything checked at each step.
+all its schedules are explored, and some random ones are run with everything checked at each step. What a seed stands
+for changes with the generators, so a case of its own lasts longer.
 """
 
 from __future__ import annotations

@@ -6,8 +6,12 @@ Each worker's piece of the state is in one place at a time::
     below   with the worker or its children       up     on the way to the parent
 
 so that no piece is ever lost or held twice. Requests to a worker come in order and never at or before a frontier that
-was announced to it; frontiers never go back; nobody is sent anything after the stop; and every event that has arrived
-is in a buffer, or its source has the credit back.
+was announced to it; frontiers never go back; nobody is sent anything after the stop. Events are accounted for by part
+and worker, never together::
+
+    0  <=  sent - credits that have come back  <=  limit        sent = credits that have come back, at the end
+
+and every event that has arrived is in a buffer, or its credit has been given back.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from flumina.runtime.keyed_leaf import KeyedLeaf
 from flumina.runtime.leaf import Leaf
 from flumina.runtime.messages import EVERYTHING, Handback, Message, PartId, Request, Response, Stop
 from flumina.runtime.worker import Address, Worker
+from flumina.sim.network import UNLIMITED
 from flumina.tagsets import Key
 
 ABOVE, DOWN, BELOW, UP = "above", "down", "below", "up"
@@ -35,8 +40,8 @@ class SimulationError(Exception):
 class Ledger:
     """Follows every message of a run, and raises :class:`SimulationError` at the first that breaks a rule."""
 
-    def __init__(self, workers: Mapping[str, Worker]) -> None:
-        self.workers = workers
+    def __init__(self, workers: Mapping[str, Worker], limit: int = UNLIMITED) -> None:
+        self.workers, self.limit = workers, limit
         self.place = dict.fromkeys(workers, ABOVE)
         self.keys: dict[str, dict[Key, str]] = {name: {} for name in workers}
         """Where the states of single keys are, of workers that move them one by one; else with the worker."""
@@ -44,6 +49,8 @@ class Ledger:
         self.last: dict[tuple[str, Key], Point] = {}
         self.answered: dict[tuple[str, Key], Point] = {}
         self.stopped: set[Address] = set()
+        self.used: dict[tuple[PartId, str], int] = {}
+        """Events that a part has sent to a worker and for which no credit has come back."""
         self.owed: dict[tuple[PartId, str], int] = {}
         """Events that have arrived and for which no credit was given back."""
         self.unpaid = dict.fromkeys(workers, 0)
@@ -149,6 +156,18 @@ class Ledger:
 
     # -- events and credits -----------------------------------------------------------------------------------
 
+    def fed(self, part: PartId, worker: str, events: int) -> None:
+        """A source has sent events."""
+        used = self.used[part, worker] = self.used.get((part, worker), 0) + events
+        if used > self.limit:
+            raise SimulationError(f"{part} sends {worker} {used - self.limit} events more than it has credits for")
+
+    def refilled(self, part: PartId, worker: str, events: int) -> None:
+        """Credit has come back to its source."""
+        used = self.used[part, worker] = self.used.get((part, worker), 0) - events
+        if used < 0:
+            raise SimulationError(f"{part} gets {-used} credits from {worker} for events that it never sent")
+
     def arrived(self, part: PartId, worker: str, events: int) -> None:
         """Events have reached their worker."""
         self.owed[part, worker] = self.owed.get((part, worker), 0) + events
@@ -164,8 +183,9 @@ class Ledger:
 
     def check_end(self) -> None:
         """Whether everything is accounted for when the run is over."""
-        lost = {key: owed for key, owed in self.owed.items() if owed}
-        if lost:
-            raise SimulationError(f"credits were lost: {lost}")
+        for what, account in (("never given back", self.owed), ("lost on the way", self.used)):
+            lost = {key: events for key, events in account.items() if events}
+            if lost:
+                raise SimulationError(f"credits were {what}: {lost}")
         if self.stopped != self.workers.keys():
             raise SimulationError(f"never stopped: {sorted(self.workers.keys() - self.stopped)}")

@@ -8,9 +8,10 @@ from random import Random
 
 from flumina.definition import Definition
 from flumina.events import Tag
+from flumina.hashing import BUCKETS
 from flumina.plan.tree import Itag, Plan, StreamShape, Worker, merged
 from flumina.sim.case import Case
-from flumina.sim.coverage import INDEPENDENT_CHILD, SINGLE, TAGGED_INNER, UNTAGGED_ROOT, traits
+from flumina.sim.coverage import HOT, INDEPENDENT_CHILD, SINGLE, TAGGED_INNER, UNTAGGED_ROOT, traits
 from flumina.sim.inputs import keys_of, random_input
 from flumina.tagsets import KeySet, TagSet
 
@@ -64,7 +65,8 @@ def random_plan(random: Random, definition: Definition, shapes: Sequence[StreamS
 
     A trait is drawn first, and plans are made until one has it: not every program and input allow every trait.
     """
-    wanted = random.choices((TAGGED_INNER, UNTAGGED_ROOT, INDEPENDENT_CHILD, None), (5, 3, 3, 1))[0]
+    hot = 8 if definition.lifted is not None else 0
+    wanted = random.choices((TAGGED_INNER, UNTAGGED_ROOT, INDEPENDENT_CHILD, HOT, None), (5, 3, 3, hot, 1))[0]
     best, fallback = None, None
     for _ in range(_TRIES):
         plan = _plan(random, definition, shapes)
@@ -80,8 +82,10 @@ def random_plan(random: Random, definition: Definition, shapes: Sequence[StreamS
 
 
 def _plan(random: Random, definition: Definition, shapes: Sequence[StreamShape]) -> Plan:
-    pieces = {name: key_pieces(random, definition.tags[name]) for shape in shapes for name, _ in shape.tags}
     shared = random.random() < 0.5
+    pieces = {name: key_pieces(random, definition.tags[name]) for shape in shapes for name, _ in shape.tags}
+    if definition.lifted is not None and random.random() < 0.8:
+        shared, pieces = True, hot_and_cold(random, definition)
     atoms = [
         _Atom(shape.name, part, TagSet([(name, keys)]))
         for shape in shapes
@@ -100,6 +104,19 @@ def key_pieces(random: Random, tag: Tag) -> list[KeySet]:
     named = random.sample(list(keys_of(tag)), random.randint(1, 2))
     pieces = [*(KeySet.of(key) for key in named), tag.universe - KeySet.of(*named)]
     return [keys for keys in pieces if not keys.is_empty()]
+
+
+def hot_and_cold(random: Random, definition: Definition) -> dict[str, list[KeySet]]:
+    """One division of the keys for all tags: a hot key or two, and the cold ones in shards of hash buckets."""
+    keyed = [tag for tag in definition.tags.values() if tag.key is not None]
+    hot = [KeySet.of(key) for key in random.sample(list(keys_of(keyed[0])), random.randint(1, 2))]
+    shards = random.randint(1, 3)
+    cold = [KeySet.from_buckets(range(n, BUCKETS, shards)) for n in range(shards)]
+    for key in hot:
+        cold = [shard - key for shard in cold]
+    pieces = {tag.name: [piece & tag.universe for piece in (*hot, *cold)] for tag in keyed}
+    pieces = {name: [piece for piece in of_tag if not piece.is_empty()] for name, of_tag in pieces.items()}
+    return {name: pieces.get(name, [tag.universe]) for name, tag in definition.tags.items()}
 
 
 @dataclass

@@ -2,7 +2,8 @@
 
 A random program has a few tags (keyed or not) and a few declared fields; each tag reads, sets or adds to some of them.
 Its dependence is what those accesses need (:attr:`flumina.fields.Field.conflicts`), and now and then more, so it keeps
-all laws by construction.
+all laws by construction. Some are written for one key and lifted; now and then such a program has a tag that sees all
+keys.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from itertools import combinations_with_replacement
 from random import Random
 from typing import Any
 
-from flumina.depends import TagPair, depends
+from flumina.depends import Declaration, TagPair, depends
 from flumina.emit import Emit
 from flumina.events import Event, Tag
 from flumina.fields import ADD, READ, SET, Count, Field, Max, Min, PerKey, Replicated, Set, Sum, greatest, least
+from flumina.keyed import KeyedProgram
+from flumina.keymap import KeyMap
 from flumina.program import Program
 from flumina.state import Record
 
@@ -27,51 +30,82 @@ _KINDS = (Sum, Count, Max, Min, Set, Replicated)
 
 def random_program(random: Random) -> type[Program]:
     """A program that keeps all laws."""
-    tags = {
-        f"t{n}": Tag("v long NOT NULL", key="k long") if random.random() < 0.7 else Tag("v long NOT NULL")
-        for n in range(random.randint(2, 5))
-    }
-    kinds = {f"f{n}": random.choice(_KINDS) for n in range(random.randint(1, 4))}
+    tags = {f"t{n}": _tag(keyed=random.random() < 0.7) for n in range(random.randint(2, 5))}
+    kinds = _kinds(random)
     per_key = {name for name in kinds if random.random() < 0.7}
+    actions = _actions(random, tags, kinds, one_key=False)
+    fields = {name: _field(name, kind, tags, actions, per_key=name in per_key) for name, kind in kinds.items()}
+    pairs, always = _needed(tags, fields, actions, one_key=False)
+    pairs += _more(random, tags)
+    body = _body(tags, fields, actions, depends(*pairs, always=always))
+    return type("RandomProgram", (Program,), body)
+
+
+def random_keyed_program(random: Random) -> type[KeyedProgram]:
+    """A program for one key that keeps all laws; in a sixth of them a tag without a key sees all keys."""
+    tags = {f"t{n}": _tag(keyed=True) for n in range(random.randint(2, 4))}
+    if random.random() < 1 / 6:
+        tags["all"] = _tag(keyed=False)
+    kinds = _kinds(random)
+    actions = _actions(random, tags, kinds, one_key=True)
+    fields = {name: _field(name, kind, tags, actions, per_key=False) for name, kind in kinds.items()}
+    pairs, always = _needed(tags, fields, actions, one_key=True)
+    pairs += _more(random, tags)
+    body = _body(tags, fields, actions, depends(*pairs, always=always))
+    return type("RandomKeyedProgram", (KeyedProgram,), {**body, "update_all": _update_all_of(actions, fields)})
+
+
+def _tag(*, keyed: bool) -> Tag:
+    return Tag("v long NOT NULL", key="k long") if keyed else Tag("v long NOT NULL")
+
+
+def _kinds(random: Random) -> dict[str, Any]:
+    return {f"f{n}": random.choice(_KINDS) for n in range(random.randint(1, 4))}
+
+
+def _actions(random: Random, tags: Mapping[str, Tag], kinds: Mapping[str, Any], *, one_key: bool) -> Actions:
     actions: dict[str, list[tuple[str, str]]] = {name: [] for name in tags}
     for field, kind in kinds.items():
-        adds = [READ, SET] if kind is Replicated else [READ, SET, ADD, ADD, ADD]
-        others = [name for name in tags if random.random() < 0.45]
-        for name in others:
-            actions[name].append((random.choice(adds), field))
+        for name in [name for name in tags if random.random() < 0.45]:
+            # What is added to all keys would tell which of them are there.
+            adds = kind is not Replicated and not (one_key and tags[name].key is None)
+            actions[name].append((random.choice([READ, SET, ADD, ADD, ADD] if adds else [READ, SET]), field))
         # Something is always seen: without a reader nothing can go wrong.
         if all((READ, field) not in does for does in actions.values()):
             actions[random.choice(list(tags))].append((READ, field))
-    fields = {name: _field(name, kind, per_key, tags, actions) for name, kind in kinds.items()}
-    pairs, always = _needed(tags, fields, actions)
-    for pair in combinations_with_replacement(tags.values(), 2):
-        if random.random() < 0.1:
-            pairs.append(pair)
-    body: dict[str, Any] = {
+    return actions
+
+
+def _more(random: Random, tags: Mapping[str, Tag]) -> list[TagPair]:
+    """Pairs that depend on each other though they need not."""
+    return [pair for pair in combinations_with_replacement(tags.values(), 2) if random.random() < 0.1]
+
+
+def _body(tags: Mapping[str, Tag], fields: Mapping[str, Field], actions: Actions, pairs: Declaration) -> dict[str, Any]:
+    return {
         **tags,
         **fields,
-        "depends": depends(*pairs, always=always),
+        "depends": pairs,
         "output": "field string, value string",
         "update": _update_of(actions, fields),
         "actions": actions,
         "__doc__": "A random program.",
     }
-    return type("RandomProgram", (Program,), body)
 
 
-def _field(name: str, kind: Any, per_key: set[str], tags: Mapping[str, Tag], actions: Actions) -> Field:  # noqa: ANN401
+def _field(name: str, kind: Any, tags: Mapping[str, Tag], actions: Actions, *, per_key: bool) -> Field:  # noqa: ANN401
     by = {k: [tags[t] for t, does in actions.items() if (k, name) in does] for k in (READ, ADD, SET)}
     accesses = {f"{word}_by": by[k] for k, word in ((READ, "read"), (ADD, "added"), (SET, "set"))}
     if kind is Replicated:
         del accesses["added_by"]
     inner = kind() if kind is Count else kind("long")
-    if name in per_key:
+    if per_key:
         return PerKey(inner, **accesses)
     return kind(**accesses) if kind is Count else kind("long", **accesses)
 
 
 def _needed(
-    tags: Mapping[str, Tag], fields: Mapping[str, Field], actions: Actions
+    tags: Mapping[str, Tag], fields: Mapping[str, Field], actions: Actions, *, one_key: bool
 ) -> tuple[list[TagPair], list[TagPair]]:
     """The pairs of tags that must depend on each other: by key, and always."""
     pairs: list[TagPair] = []
@@ -83,7 +117,7 @@ def _needed(
                 if name != other_name or (kind, other_kind) not in field.conflicts:
                     continue
                 keyed = tags[one].key is not None and tags[other].key is not None
-                by_key = isinstance(field, PerKey) and keyed
+                by_key = keyed and (one_key or isinstance(field, PerKey))
                 (pairs if by_key else always).append((tags[one], tags[other]))
     return pairs, always
 
@@ -97,8 +131,7 @@ def _update_of(actions: Actions, fields: Mapping[str, Field]) -> Any:  # noqa: A
             if isinstance(field, PerKey):
                 cells, at, field = cells[name], event.key if event.key is not None else 0, field.inner
             if kind == READ:
-                value = cells[at]
-                emit(name, repr(sorted(value) if isinstance(value, set) else value))
+                emit(name, _shown(cells[at]))
             elif kind == SET:
                 cells[at] = event.v if isinstance(field, Replicated) and event.v % 3 else field.identity()
             elif isinstance(field, Sum):
@@ -109,3 +142,23 @@ def _update_of(actions: Actions, fields: Mapping[str, Field]) -> Any:  # noqa: A
                 cells[at] = (greatest if isinstance(field, Max) else least)(cells[at], event.v)
 
     return update
+
+
+def _update_all_of(actions: Actions, fields: Mapping[str, Field]) -> Any:  # noqa: ANN401
+    def update_all(self: Program, states: KeyMap, event: Event, emit: Emit) -> None:  # noqa: ARG001
+        for kind, name in actions[event.tag.name]:
+            field = fields[name]
+            for key, state in states.items():
+                cells: Any = vars(state)
+                if field.is_identity(cells[name]):  # whether a key is there at all may depend on other fields
+                    continue
+                if kind == SET:
+                    cells[name] = field.identity()
+                else:
+                    emit(name, f"{key}: {_shown(cells[name])}")
+
+    return update_all
+
+
+def _shown(value: object) -> str:
+    return repr(sorted(value) if isinstance(value, set) else value)

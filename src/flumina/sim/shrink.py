@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from random import Random
 from typing import TypeVar
 
+from flumina.order import Point
 from flumina.runtime.build import workers as build
+from flumina.runtime.messages import PartId
 from flumina.runtime.topology import Options
 from flumina.sim.draw import Draw
 from flumina.sim.scheduler import Build
@@ -75,16 +78,17 @@ class Shrinker:
         return failing
 
     def _fewer_events(self, failing: Failing) -> Failing:
-        points = [point for point, _ in failing.trial.case.in_order]
+        parts = failing.trial.case.parts
+        places = sorted(((p, entry[0]) for p, entries in parts.items() for entry in entries), key=itemgetter(1))
 
-        def fails(kept: Sequence[object]) -> bool:
+        def fails(kept: Sequence[tuple[PartId, Point]]) -> bool:
             nonlocal failing
-            case = failing.trial.case.only(p for p in points if p in set(kept))
+            case = failing.trial.case.only(set(kept))
             found = self._any_schedule(replace(failing.trial, case=case), failing.choices)
             failing = found or failing
             return found is not None
 
-        self._minimise(points, fails)
+        self._minimise(places, fails)
         return failing
 
     def _fewer_choices(self, failing: Failing) -> Failing:

@@ -21,7 +21,7 @@ from flumina.sim.draw import Draw
 from flumina.sim.faults import Crash, run
 from flumina.sim.inputs import random_input
 from flumina.sim.plans import random_case, random_plan
-from flumina.sim.programs import random_program
+from flumina.sim.programs import random_keyed_program, random_program
 from flumina.sim.scheduler import Build, Outcome, Witness
 from flumina.sim.weather import Weather, random_weather
 from flumina.tagsets import Key
@@ -105,12 +105,15 @@ def _case(number: int, setting: Setting) -> Case:
 
 @lru_cache(maxsize=16)
 def _definition(group: int) -> Definition:
-    """Two random programs, then one of the apps, and so on."""
-    if group % 3 < 2:
-        return define(random_program(Random(f"program {group}")))
+    """Two random programs, one for single keys, one of the apps, and so on."""
+    random = Random(f"program {group}")
+    if group % 4 < 2:
+        return define(random_program(random))
+    if group % 4 == 2:
+        return define(random_keyed_program(random))
     apps = importlib.import_module(_APPS)  # by name: they stand above the simulator
     names = sorted(apps.__all__)
-    return define(getattr(apps, names[group // 3 % len(names)]))
+    return define(getattr(apps, names[group // 4 % len(names)]))
 
 
 def _options(random: Random) -> Options:

@@ -49,7 +49,7 @@ class Cluster:
 
     def conf(self, key: str, default: str = "") -> str:
         """A setting of the context."""
-        return str(self.spark.sparkContext.getConf().get(key, default))
+        return str(self.spark.sparkContext._jsc.sc().conf().get(key, default))
 
     @property
     def local(self) -> bool:

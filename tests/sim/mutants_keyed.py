@@ -1,0 +1,123 @@
+"""Deliberate bugs of the workers of keyed programs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from flumina.order import END, Point
+from flumina.runtime.keyed_inner import Busy, KeyedInner
+from flumina.runtime.keyed_leaf import HotKey, KeyedLeaf
+from flumina.runtime.mailbox import before
+from flumina.runtime.messages import Handback, Request
+from flumina.runtime.run import Run
+from flumina.runtime.topology import Options
+from flumina.tagsets import Key
+from tests.sim.mutant import mutant
+
+HALVES = KeyedInner.halves
+ONE_AT_A_TIME = Options(pipeline=False, hand_over=False)
+
+
+# -- leaves ----------------------------------------------------------------------------------------------------------
+
+
+@mutant((KeyedLeaf, "come"), seed=363)
+def key_answered_at_once(self: KeyedLeaf, key: Key) -> Point:
+    """A leaf gives the state of a key before the key's events have come."""
+    return END
+
+
+@mutant((Run, "divert"), seed=363)
+def hot_key_goes_on(self: Run, keys: Collection[Key]) -> tuple[Run, dict[Key, Run]]:
+    """Events of a key are processed while its state is wanted or away."""
+    return self, {}
+
+
+@mutant((HotKey, "first"), seed=594, is_property=True)
+def line_forgotten(self: HotKey) -> Point | None:
+    """What waits in the line of a key counts for nothing: not for ``clear``, nor for a snapshot."""
+    return None
+
+
+@mutant((KeyedLeaf, "quiet_up_to"), seed=363)
+def everything_while_a_key_is_away(self: KeyedLeaf, point: Point) -> bool:
+    """All states are given away though that of one key is somewhere else."""
+    return self.parent_frontier >= point and all(component.clear >= point for component in self.components)
+
+
+@mutant((KeyedLeaf, "quiet_up_to"), options=ONE_AT_A_TIME, seed=363)
+def everything_before_the_parent_is_known(self: KeyedLeaf, point: Point) -> bool:
+    """All states are given away while a request for one key may be on its way."""
+    return all(component.clear >= point for component in self.components) and not any(
+        hot.away or hot.requests or hot.first is not None for hot in self.hot.values()
+    )
+
+
+@mutant((KeyedLeaf, "on_handback"), seed=726)
+def keyed_leaf_without_served(self: KeyedLeaf, message: Handback) -> None:
+    """A leaf keeps requests for a key that were settled without it, and answers them."""
+    if message.key is None:
+        self.away, self.states = False, message.state
+    else:
+        self.hot[message.key].away = False
+        self.states[message.key] = message.state
+
+
+# -- inner workers -----------------------------------------------------------------------------------------------------
+
+
+@mutant((KeyedInner, "may_coalesce"), seed=363)
+def coalesces_a_key_always(self: KeyedInner, busy: Busy) -> bool:
+    """The next event of a key is served while its children may have events before it."""
+    return True
+
+
+@mutant((KeyedInner, "may_coalesce"), seed=208)
+def ties_of_a_key_apart(self: KeyedInner, busy: Busy) -> bool:
+    """Events of a key at one point are served one by one, though the children settle all of that point together."""
+    return not busy.sides
+
+
+@mutant((KeyedInner, "clear_of"), seed=765)
+def clear_of_the_children(self: KeyedInner, busy: Busy) -> Point:
+    """An inner worker speaks for its children only."""
+    return min((busy.clear[side] for side in busy.sides), default=END)
+
+
+@mutant((KeyedInner, "clear_of"), seed=1914)
+def clear_of_the_inner_worker(self: KeyedInner, busy: Busy) -> Point:
+    """An inner worker speaks for itself only."""
+    own = [before(item.point) for item, event, _ in (*busy.entries, *self.sequence) if event is not None]
+    own += [before(queue.first) for queue in self.queues.values() if queue.first is not None]
+    return min([self.known, *own])
+
+
+@mutant((KeyedInner, "halves"), seed=594)
+def wrong_halves_of_a_key(self: KeyedInner, key: Key, sides: tuple[int, ...], state: Any) -> tuple[Any, ...]:
+    """Each child gets what is for the other."""
+    return HALVES(self, key, sides, state)[::-1]
+
+
+@mutant((KeyedInner, "_sides_of"), seed=726)
+def one_side_of_a_key(self: KeyedInner, key: Key) -> tuple[int, ...]:
+    """Of two children that have events of a key one is forgotten."""
+    return tuple(side for side, child in enumerate(self.shape.children) if child.tags.has_key(key))[:1]
+
+
+@mutant((KeyedInner, "on_request"), options=ONE_AT_A_TIME, seed=204)
+def requests_as_they_come(self: KeyedInner, message: Request) -> None:
+    """Requests of different keys, which may come in another order than O, are not put in order."""
+    self.requests.extend(message.items)
+
+
+@mutant((KeyedInner, "settled"), options=Options(), seed=217)
+def everything_before_the_keys(self: KeyedInner) -> bool:
+    """A request for everything is answered while single keys have something before it."""
+    return len(self.gathered) == len(self.shape.children)
+
+
+@mutant((KeyedInner, "settled"), seed=64)
+def everything_before_the_children(self: KeyedInner) -> bool:
+    """A request for everything is answered without a child's states."""
+    return bool(self.gathered) and not any(busy.entries or busy.away for busy in self.busy.values())
