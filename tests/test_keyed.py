@@ -209,3 +209,21 @@ def test_an_exception_names_the_user_s_method_and_event() -> None:
     report = Batch.of_events([Counter.report.event(ts=4, stream="s")])
     with pytest.raises(UserCodeError, match=r"Wrong\.update_all raised ValueError: no on report\(\)@4"):
         fold_batch(kind, definition.init(), report, Emit(definition.outputs))
+
+
+def test_many_keys_with_few_events_are_folded_one_by_one_and_the_others_as_batches() -> None:
+    calls: list[int] = []
+
+    class Counted(Counter):
+        def update_batch(self, state: fl.State, batch: fl.Batch, emit: fl.Emit) -> None:
+            calls.append(len(batch))
+            Counter.update_batch(self, state, batch, emit)
+
+    keys = [*range(100), *[7] * 40]
+    events = [Counter.inc.event(ts=n, k=key, v=n, stream="s", seq=n) for n, key in enumerate(keys)]
+    definition = fl.define(Counted)
+    kind = definition.kinds["States"]
+    one, other = Emit(definition.outputs), Emit(definition.outputs)
+    by_batch = fold_batch(kind, definition.init(), Batch.of_events(events), one)
+    assert calls == [41]
+    assert by_batch == fold(kind, definition.init(), events, other)

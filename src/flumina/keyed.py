@@ -31,6 +31,12 @@ if TYPE_CHECKING:
 
 State = Any
 
+FEW = 16
+"""A call for a batch costs as much as so many calls for single events..."""
+
+MANY = 64
+"""... which counts where there are more keys than this."""
+
 
 class KeyedProgram(Program, abstract=True):
     """A program about one key; flumina runs it for every key.
@@ -100,12 +106,22 @@ class Lifted:
         return None
 
     def update_batch(self, states: KeyMap, batch: Batch, emit: Emit) -> State | None:
-        """A run of one tag: one call for each of its keys."""
+        """A run of one tag: one call for each of its keys, and event by event where a key has few."""
+        one_by_one = StateKind("States", self.one.everything, self.update)
         if batch.tag.key is None:
             emit.batch = None
-            return fold(StateKind("States", self.one.everything, self.update), states, batch, emit)
+            return fold(one_by_one, states, batch, emit)
         encoded = batch.keys.dictionary_encode()
         codes = encoded.indices.to_numpy(zero_copy_only=False)
+        few = np.flatnonzero(np.bincount(codes)[codes] < FEW)
+        if len(few) and len(encoded.dictionary) > MANY:
+            emit.batch = None
+            fold(one_by_one, states, batch.take(few), emit)
+            if len(few) == len(batch):
+                return None
+            many = np.ones(len(batch), bool)
+            many[few] = False
+            return self.update_batch(states, batch.take(np.flatnonzero(many)), emit)
         keys = encoded.dictionary.to_pylist()
         by_key = np.argsort(codes, kind="stable")
         cuts = np.searchsorted(codes[by_key], np.arange(len(keys) + 1))

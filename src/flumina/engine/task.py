@@ -13,6 +13,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from flumina.definition import Definition, initial_state
@@ -321,8 +322,17 @@ class Task:
             idle_seconds=self.idle,
             cpu_seconds=time.process_time() - self.cpu,
             loop_seconds=time.thread_time() - self.loop,
-            peak_memory=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            peak_memory=_peak_memory(),
             sent_bytes=self.sent_bytes,
             sent_messages=self.sent_messages,
             latency=Histogram(dict(self.latency)),
         )
+
+
+def _peak_memory() -> int:
+    """The most memory that this process has had, on Linux without that of the process which started it."""
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+        return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM"))
+    except (OSError, StopIteration):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
