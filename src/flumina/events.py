@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import namedtuple
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from flumina.schema import BadValueError, Schema, column, type_name
 from flumina.tagsets import UNKEYED, Key, KeySet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 FIXED_FIELDS = ("ts", "stream", "seq", "key")
 """What every event has; the columns of its tag follow."""
@@ -128,6 +128,11 @@ class Tag:
         if self.key is not None and self.key.name not in FIXED_FIELDS:
             members[self.key.name] = fields.key  # type: ignore[attr-defined]
         return type(self.name, (Event, fields), members)
+
+    @property
+    def make_event(self) -> Callable[[tuple[object, ...]], Event]:
+        """An event from the values of :attr:`event_class`, which have to be as many as it has."""
+        return partial(tuple.__new__, self.event_class)
 
     def event(self, /, *, ts: int = 0, stream: str = "", seq: int = 0, **columns: object) -> Event:
         """One event of this tag, for trying things out and for tests.

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -118,7 +118,7 @@ def column(values: Sequence[object], type_: pa.DataType | None) -> pa.Array:
 
 
 def _convert(values: Sequence[object], type_: pa.DataType | None) -> pa.Array | None:
-    if type_ is not None and not all(_fits(value, type_) for value in values):
+    if type_ is not None and not (_plain(type_).issuperset(map(type, values)) or all(_fits(v, type_) for v in values)):
         return None
     try:
         return pa.array(values, type_)
@@ -133,6 +133,19 @@ _PYTHON: tuple[tuple[Callable[[pa.DataType], bool], Any], ...] = (
     (pa.types.is_temporal, date | np.datetime64),
 )
 """Where Arrow takes more than values of the type: what they are in Python."""
+
+
+@lru_cache(maxsize=256)
+def _plain(type_: pa.DataType) -> frozenset[type]:
+    """Types of Python all of whose values fit: no need to look at each."""
+    none = type(None)
+    if pa.types.is_integer(type_):
+        return frozenset({int, bool, np.int64, none})
+    if pa.types.is_string(type_):
+        return frozenset({str, none})
+    if pa.types.is_floating(type_):
+        return frozenset({float, int, np.float64, none})
+    return frozenset({none})
 
 
 def _fits(value: object, type_: pa.DataType) -> bool:

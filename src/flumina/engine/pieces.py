@@ -7,6 +7,7 @@ here is counted by the memory it keeps alive, and copied when that is too much.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -62,16 +63,15 @@ class Pieces:
         if not rows:
             return
         arrays = row_columns(self._outputs.schemas[self._name], rows)
-        ts, rank, seq = (
-            np.fromiter(column, np.int64, len(rows))
-            for column in (
-                (row.event.ts for row in rows),
-                (self._rank_of[row.event.stream] for row in rows),
-                (row.event.seq for row in rows),
-            )
-        )
+        events = [row.event for row in rows]
+        ts = np.fromiter(map(attrgetter("ts"), events), np.int64, len(rows))
+        seq = np.fromiter(map(attrgetter("seq"), events), np.int64, len(rows)) if self._outputs.ordered else None
+        streams = list(map(attrgetter("stream"), events))
+        rank: Ints | int = self._rank_of[streams[0]]
+        if len(set(streams)) > 1:
+            rank = np.fromiter(map(self._rank_of.__getitem__, streams), np.int64, len(rows))
         columns = pa.record_batch(arrays, schema=self._declared) if arrays else _no_columns(len(rows))
-        self._append(columns, ts, rank, seq if self._outputs.ordered else None)
+        self._append(columns, ts, rank, seq)
 
     def _append(self, columns: pa.RecordBatch, ts: Ints, rank: Ints | int, seq: Ints | None) -> None:
         self._columns.append(columns)

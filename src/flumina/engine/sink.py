@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from operator import itemgetter
 
 import pyarrow as pa
 
@@ -56,19 +57,21 @@ class Sink:
 
     def write(self, items: Sequence[Row | Chunk]) -> None:
         """Take over what workers emitted; cheap, but for waiting where the files are behind."""
-        for item in items:
-            pieces = self._pieces[item.output]
-            if isinstance(item, Row):
-                pieces.single.append(item)
-                if len(pieces.single) < ROWS_AT_ONCE:
-                    continue
-                pieces.convert_rows()
-            else:
-                pieces.add_chunk(item)
-            if pieces.full:
-                self._hand_on(item.output)
-            elif self._thread is None and self._outputs.kept and pieces.size > self._room:
-                raise self._too_much()
+        kinds = set(map(type, items))
+        if Row in kinds:
+            rows = [item for item in items if isinstance(item, Row)]
+            outputs = set(map(itemgetter(0), rows))
+            for name in outputs:
+                pieces = self._pieces[name]
+                pieces.single += rows if len(outputs) == 1 else [row for row in rows if row.output == name]
+                if len(pieces.single) >= ROWS_AT_ONCE:
+                    pieces.convert_rows()
+                    self._hand_on_if_full(name)
+        if Chunk in kinds:
+            for item in items:
+                if isinstance(item, Chunk):
+                    self._pieces[item.output].add_chunk(item)
+                    self._hand_on_if_full(item.output)
 
     def close(self) -> Manifest:
         """Write what is left, and say what there is."""
@@ -85,6 +88,13 @@ class Sink:
         if self._thread is not None:
             self._thread.stop()
         self._pieces, self._inline = {}, {}
+
+    def _hand_on_if_full(self, name: str) -> None:
+        pieces = self._pieces[name]
+        if pieces.full:
+            self._hand_on(name)
+        elif self._thread is None and self._outputs.kept and pieces.size > self._room:
+            raise self._too_much()
 
     def _hand_on(self, name: str) -> None:
         table = self._pieces[name].take()

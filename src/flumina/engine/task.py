@@ -97,6 +97,7 @@ class Task:
                 feed.start()
             if self.coordinator is not None:
                 self.carry_out(COORDINATOR, self.coordinator.begin())
+            self.send_off()
             while not self.finished():
                 self.turn()
             seconds = time.perf_counter() - began
@@ -115,7 +116,7 @@ class Task:
         """Everything that can be done now; then wait for more."""
         while self.inbox:
             self.deliver(*self.inbox.popleft())
-        self.send_off()
+            self.send_off()  # first: a leaf here may fold for long while a peer waits for its state
         if self.any_ready():
             if not self.look(0):  # messages first: somebody may wait for the answer
                 self.pump()
@@ -165,6 +166,7 @@ class Task:
         feed = min(ready, key=lambda feed: feed.frontier)
         for receiver, data in feed.take():
             self.post(receiver, feed.part, data)
+        self.send_off()
         now = time.perf_counter()
         if now >= self.next_report:
             self.report(now)
