@@ -63,14 +63,32 @@ def arrivals(
     stop: threading.Event | None = None,
     chunk_rows: int = CHUNK_ROWS,
     depends: Dependence | None = None,
+    after: int | None = None,
 ) -> Iterator[Arrival]:
     """Everything that one part of a stream has to say; the last arrival has the frontier END.
 
     ``started`` tells when the run started, as ``time.time()`` counts, and may wait until it has; without it, the run
     starts with the first event. It is called once, and only for a paced source, after its first rows have been made.
     Once ``stop`` is set, nothing more arrives. With ``depends``, gathered rows are searched for dependent ones that
-    tie.
+    tie. With ``after``, events up to and including this timestamp are left out: they have been processed before.
     """
+    for arrival in _all(stream, rank, number, names, started, stop, chunk_rows, depends):
+        if after is None or not arrival.batch or arrival.batch.ts[0] > after:
+            yield arrival
+        elif (first := int(np.searchsorted(arrival.batch.ts, after, "right"))) < len(arrival.batch):
+            yield Arrival(arrival.batch.slice(first, len(arrival.batch)), arrival.frontier)
+
+
+def _all(
+    stream: Stream,
+    rank: int,
+    number: int,
+    names: Sequence[str],
+    started: Callable[[], float] | None,
+    stop: threading.Event | None,
+    chunk_rows: int,
+    depends: Dependence | None,
+) -> Iterator[Arrival]:
     stop = threading.Event() if stop is None else stop
     source = stream.source()
     decoder = Decoder(stream, rank, number, names)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from flumina.definition import Definition
 from flumina.emit import ONLY_OUTPUT
 from flumina.engine.codec import Codec
-from flumina.engine.job import Card, Job, Settings, TaskReport, TaskStats
+from flumina.engine.job import Card, Job, Settings, Start, TaskReport, TaskStats
 from flumina.engine.layout import lay_out
 from flumina.engine.location import Location
 from flumina.engine.outputs import NOWHERE, Nowhere, Outputs
@@ -50,6 +50,7 @@ class Wishes:
     order: bool = False
     state: bool = False
     settings: Settings = field(default_factory=Settings)
+    start: Start = Start()
 
 
 def choose_plan(definition: Definition, sources: Sequence[PlannedSource], wishes: Wishes, slots: int) -> Plan:
@@ -95,7 +96,7 @@ def make_job(
     options = replace(wishes.settings.options, final=wishes.state, sequenced=sequenced)
     settings = replace(wishes.settings, options=options)
     layout = lay_out(plan, Router(plan, definition), given, tasks)
-    return Job(program, plan, tuple(map(Card.of, streams)), outputs, layout, settings, paced)
+    return Job(program, plan, tuple(map(Card.of, streams)), outputs, layout, settings, paced, wishes.start)
 
 
 @dataclass(frozen=True)

@@ -176,5 +176,6 @@ def _feeds(job: Job, definition: Definition, number: int, data: Data, task: Task
                 started=lambda: started,
                 chunk_rows=job.settings.chunk_rows,
                 depends=definition.depends,
+                after=job.start.after,
             )
             yield Feed(part, read, router, job.settings.window, task.wake)

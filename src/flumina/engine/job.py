@@ -57,6 +57,14 @@ class Card:
 
 
 @dataclass(frozen=True)
+class Start:
+    """Where a run begins: with a state (packed by the codec; None: the initial one), behind a timestamp (None: any)."""
+
+    state: bytes | None = None
+    after: int | None = None
+
+
+@dataclass(frozen=True)
 class Job:
     """All that the tasks of a run have in common."""
 
@@ -68,6 +76,7 @@ class Job:
     settings: Settings
     paced: bool = False
     """Whether events are due at their timestamps (microseconds after the start), so that latency can be told."""
+    start: Start = Start()
 
     @property
     def names(self) -> Sequence[str]:

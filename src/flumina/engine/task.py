@@ -57,8 +57,7 @@ class Task:
         self.codec = Codec(definition, job.names)
         mine = [name for name, home in job.layout.workers.items() if home == number]
         self.workers = build(job.plan, definition, job.settings.options, only=mine)
-        root = job.plan.root.id
-        self.coordinator = Coordinator(root, initial_state(definition)) if root in self.workers else None
+        self.coordinator = self._coordinator(definition) if job.plan.root.id in self.workers else None
         self.channels = dict(channels)
         self.feeds: dict[PartId, Feed] = {}
         self.inbox: deque[Letter] = deque()
@@ -74,6 +73,11 @@ class Task:
         self.idle = self.cpu = self.loop = 0.0
         self.latency: Counter[int] = Counter()
         self.next_report = 0.0
+
+    def _coordinator(self, definition: Definition) -> Coordinator:
+        packed = self.job.start.state
+        state = initial_state(definition) if packed is None else self.codec.unpack(packed)
+        return Coordinator(self.job.plan.root.id, state)
 
     # -- from the outside -------------------------------------------------------------------------------------
 
