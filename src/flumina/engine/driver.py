@@ -50,7 +50,7 @@ class Wishes:
     order: bool = False
     state: bool = False
     settings: Settings = field(default_factory=Settings)
-    start: Start = Start()
+    start: Start = field(default_factory=Start)
 
 
 def choose_plan(definition: Definition, sources: Sequence[PlannedSource], wishes: Wishes, slots: int) -> Plan:
