@@ -11,6 +11,7 @@ from flumina.engine.job import Settings
 from flumina.engine.outputs import NOWHERE
 from flumina.errors import (
     CalledOffError,
+    CheckpointError,
     ClusterError,
     DefinitionError,
     FluminaError,
@@ -39,6 +40,7 @@ from flumina.program import Program, define
 from flumina.sources import Generated
 from flumina.spec import Result, spec
 from flumina.state import Record as State
+from flumina.streaming.frontier import BoundedDelay, ClosedBatches, Heartbeats, InOrder
 from flumina.streams import Stream
 from flumina.tagsets import KeySet, TagSet
 
@@ -46,7 +48,10 @@ __all__ = [
     "NOWHERE",
     "Atom",
     "Batch",
+    "BoundedDelay",
     "CalledOffError",
+    "CheckpointError",
+    "ClosedBatches",
     "ClusterError",
     "Count",
     "DefinitionError",
@@ -58,6 +63,8 @@ __all__ = [
     "GangError",
     "Generated",
     "HandshakeError",
+    "Heartbeats",
+    "InOrder",
     "InputError",
     "KeySet",
     "KeyedProgram",

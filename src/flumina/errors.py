@@ -18,6 +18,7 @@
     ├── GangError           the tasks of a run did not all come together in time: which ones are missing
     ├── TaskLostError       the process of a task ended before its work did: task, process and machine are named
     ├── TaskFailedError     a task raised an error that could not be carried here; its text and traceback could
+    ├── CheckpointError     a checkpoint is damaged, lacks something, or belongs to something else
     ├── ClusterError        Spark could not run the tasks: what it said, and where to look
     └── CalledOffError      a task was told that its run is over or was begun anew
 
@@ -121,6 +122,10 @@ class TaskLostError(FluminaError):
 
 class TaskFailedError(FluminaError):
     """An error in a task that could not be carried to the driver, as text."""
+
+
+class CheckpointError(FluminaError):
+    """A checkpoint that can't be gone on from."""
 
 
 class ClusterError(FluminaError):

@@ -75,7 +75,7 @@ class Location:
         path: str | os.PathLike[str], run: str, *, filesystem: fs.FileSystem | None = None, overwrite: bool = False
     ) -> Location:
         """Find the file system of a path or URI; to be called by the driver, since paths may be relative."""
-        found, inside = _resolve(os.fspath(path), filesystem)
+        found, inside = resolve(os.fspath(path), filesystem)
         name = inside.rstrip("/").rpartition("/")[2]
         kind = found
         while isinstance(kind, fs.SubTreeFileSystem):
@@ -236,7 +236,8 @@ class Location:
                 )
 
 
-def _resolve(path: str, filesystem: fs.FileSystem | None) -> tuple[fs.FileSystem, str]:
+def resolve(path: str, filesystem: fs.FileSystem | None) -> tuple[fs.FileSystem, str]:
+    """The file system of a path or URI, and the path inside it."""
     if not path:
         raise UsageError("OUT", "out= is the empty path", hint="pass a folder for the results")
     try:

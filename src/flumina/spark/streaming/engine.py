@@ -1,0 +1,52 @@
+"""A batch as one gang-scheduled stage: its rows are handed to the tasks, its outputs are staged by them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from flumina.engine.driver import RunStats, Wishes, make_job, publish
+from flumina.engine.job import Settings, Start
+from flumina.engine.progress import ProgressLine
+from flumina.plan.tree import Plan
+from flumina.program import AnyProgram
+from flumina.spark.run import Staged, execute
+from flumina.spark.session import Cluster
+from flumina.streaming.batches import Ran
+from flumina.streams import Stream
+
+
+@dataclass
+class SparkEngine:
+    """Runs batches in the session that Spark gives to each of them."""
+
+    program: AnyProgram
+    name: str
+    ts_type: pa.DataType
+    settings: Settings
+    tls: bool
+    spark: SparkSession
+    ordered: bool = False
+
+    def slots(self) -> int:
+        """How many tasks can run at the same time now."""
+        return Cluster(self.spark).slots()
+
+    def run(self, batch: int, streams: Sequence[Stream], plan: Plan, state: bytes | None, out: str) -> Ran:
+        """Run the plan from a state, with its outputs in a new folder."""
+        cluster = Cluster.of(self.spark)
+        wishes = Wishes(out=out, order=self.ordered, state=True, settings=self.settings, start=Start(state))
+        job = make_job(self.program, streams, plan, self.ts_type, wishes)
+        cluster.require(job.layout.tasks)
+        line = ProgressLine(f"{self.name}, batch {batch}", shown=False)
+        try:
+            reports, _ = execute(cluster, Staged(job, streams, None, None), line, tls=self.tls or cluster.encrypted)
+            results = publish(job, reports)
+        except BaseException:
+            job.outputs.discard()
+            raise
+        final = next(report.final for report in reports.values() if report.final is not None)
+        return Ran(final, results, RunStats.of({number: report.stats for number, report in reports.items()}))
