@@ -33,7 +33,7 @@ class SparkEngine:
 
     def slots(self) -> int:
         """How many tasks can run at the same time now."""
-        return Cluster(self.spark).slots()
+        return max(1, Cluster(self.spark).slots())  # while executors come back, a run waits for them
 
     def run(self, batch: int, streams: Sequence[Stream], plan: Plan, state: bytes | None, out: str) -> Ran:
         """Run the plan from a state, with its outputs in a new folder."""

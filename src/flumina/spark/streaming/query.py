@@ -6,11 +6,12 @@ import threading
 import time
 from typing import Any, cast
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery as SparkQuery
 
-from flumina.errors import FluminaError, UsageError
+from flumina.errors import UsageError
 from flumina.plan.tree import Plan
 from flumina.spark.gang import explained
 from flumina.spark.streaming.engine import SparkEngine
@@ -125,7 +126,7 @@ class StreamingQuery:
             self._closing.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
             ended = not self._closing.is_alive()
             if ended and self._error is not None:
-                raise self._error
+                raise _ours(self._error)
         return timeout is None or bool(ended)
 
     def stop(self) -> None:
@@ -136,10 +137,8 @@ class StreamingQuery:
 
     def exception(self) -> BaseException | None:
         """What ended the query, if that was an error."""
-        if self._error is not None:
-            return self._error
-        found = self._query.exception()
-        return None if found is None else explained(found)
+        found = self._query.exception() if self._error is None else self._error
+        return None if found is None else _ours(found)
 
     @property
     def _query(self) -> SparkQuery:
@@ -151,15 +150,16 @@ class StreamingQuery:
         try:
             return wait()
         except PySparkException as error:
-            if isinstance(self._error, FluminaError):
-                raise self._error from None
-            if self._error is not None:
-                raise explained(error) from self._error
-            raise explained(error) from error
+            raise _ours(error if self._error is None else self._error) from None
 
     def __repr__(self) -> str:
         state = "active" if self.isActive else "ended"
         return f"<StreamingQuery {self.name!r}, {state}, {len(self.recentProgress)} batches>"
+
+
+def _ours(error: BaseException) -> BaseException:
+    """What ended a query: what our code or the user's raised as it is, what Spark says without the pages around it."""
+    return explained(error) if isinstance(error, PySparkException | Py4JError) else error
 
 
 def check_trigger(trigger: Any, *, closed: bool) -> dict[str, Any]:  # noqa: ANN401 -- what the user gave

@@ -81,6 +81,7 @@ def start(
     definition = define(program)
     check_streams(definition, streams)
     check_workers(workers, plan)
+    cluster.require(workers or 1)
     rules = Rules(_policies(streams, frontiers), late, bad_rows, max_carried)
     _check_rules(rules)
     options = check_trigger(trigger, closed=closed)
