@@ -18,6 +18,7 @@ from flumina.definition import fold, initial_state
 from flumina.emit import ONLY_OUTPUT, Emit, rows
 from flumina.engine.codec import Codec
 from flumina.engine.driver import RunStats
+from flumina.engine.job import Start, StateFile
 from flumina.engine.publish import Result
 from flumina.plan.tree import Plan
 from flumina.program import define
@@ -47,7 +48,9 @@ class Folding:
     def slots(self) -> int:
         return 4
 
-    def run(self, batch: int, streams: Sequence[fl.Stream], plan: Plan, state: bytes | None, out: str) -> Ran:
+    def run(
+        self, batch: int, streams: Sequence[fl.Stream], plan: Plan, state: bytes | StateFile | None, out: str
+    ) -> Ran:
         self.plans.append(plan)
         codec = Codec(self.definition, [s.name for s in streams])
         parts = read(self.definition, streams)
@@ -56,7 +59,7 @@ class Folding:
             finder = TieFinder(TieRule.of(self.definition.depends, stream.tags, sequenced=False))
             finder.look([part.batch], [stream.data.table.column(PLACE).to_numpy()])
         emit = Emit(self.definition.outputs)
-        begin = initial_state(self.definition) if state is None else codec.unpack(state)
+        begin = initial_state(self.definition) if state is None else codec.unpack(Start(state).load() or b"")
         merged = Batch.merge([part.batch for part in parts if len(part.batch)])
         end = fold(self.definition.kinds[self.definition.initial], begin, merged, emit)
         found = tables(self.definition, rows(emit.drain()), pa.int64())

@@ -14,6 +14,7 @@ import pytest
 import flumina as fl
 from flumina.apps import Fraud, ValueBarrier
 from flumina.engine.failpoints import POINTS
+from flumina.streaming import batches as batches_module
 from flumina.testing import assert_same_outputs
 from tests.streaming.support import Crash, Given, Query, crash_at
 
@@ -188,6 +189,16 @@ def test_a_crash_anywhere_changes_nothing(
         query.feed(number, APART[number])
     query.feed(len(APART), batch(values(), barriers()), closed=True)
     assert_same_outputs(query.output(), oracle(APART))
+
+
+def test_large_states_stay_in_their_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches_module, "INLINE_STATE", 1)
+    query = Query(tmp_path, ValueBarrier, streams())
+    for number, given in enumerate(IN_ORDER):
+        query.feed(number, given)
+        if number == 1:
+            query.start()
+    assert_same_outputs(query.output(), oracle(IN_ORDER))
 
 
 def test_the_newest_commit_is_deleted(tmp_path: Path) -> None:

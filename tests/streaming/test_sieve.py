@@ -141,7 +141,7 @@ def test_times_and_dates() -> None:
     for kind, expected in ((pa.timestamp("us", tz="UTC"), [5, 7]), (pa.date32(), [5 * day, 7 * day])):
         ts = pa.array([5, None, 7], pa.int32() if kind == pa.date32() else pa.int64()).cast(kind)
         table = pa.table({"ts": ts, "shop": ["a"] * 3, PLACE: pa.array([0, 0, 0]), ROW: pa.array([0, 1, 2])})
-        found: Sifted = Sieve(fl.Stream("t", Shop.close, None, fl.InOrder()).sift(table)
+        found: Sifted = Sieve(fl.Stream("t", Shop.close, None), fl.InOrder()).sift(table)
         assert found.events.column(TS).to_pylist() == expected
         assert [fault.condition for fault in found.faults] == ["NULL_TIMESTAMP"]
 

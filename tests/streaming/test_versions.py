@@ -29,6 +29,17 @@ def test_a_version_comes_back(folder: Folder) -> None:
     assert versions.read(4).facts == {"done": 8}
 
 
+def test_a_blob_is_found_without_the_rest(folder: Folder) -> None:
+    versions = Versions(folder)
+    versions.write(4, {"done": 7}, {"carried a": b"12", "state": b"abc", "carried b": b"3"})
+    for again in (versions, Versions(folder)):
+        assert again.locate(4, "state").read() == b"abc"
+    path = Path(folder.at("000000000004"))
+    path.write_bytes(path.read_bytes().replace(b"abc", b"abd"))
+    with pytest.raises(fl.CheckpointError, match="DAMAGED"):
+        versions.locate(4, "state").read()
+
+
 def test_every_damaged_byte_is_noticed(folder: Folder) -> None:
     versions = Versions(folder)
     versions.write(1, {"done": 7}, {"state": b"abcdef"})

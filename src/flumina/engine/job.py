@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pyarrow import fs
+
 from flumina.definition import Definition
 from flumina.engine.layout import Layout
 from flumina.engine.outputs import Manifest, Outputs
+from flumina.errors import CheckpointError
 from flumina.events import Tag
 from flumina.plan.tree import Plan
 from flumina.program import AnyProgram
@@ -57,11 +61,39 @@ class Card:
 
 
 @dataclass(frozen=True)
+class StateFile:
+    """A packed state in a file that all tasks reach: only the one that needs it reads it."""
+
+    filesystem: fs.FileSystem
+    path: str
+    offset: int
+    size: int
+    sha256: str
+
+    def read(self) -> bytes:
+        """The state, if it is the one that was written."""
+        with self.filesystem.open_input_file(self.path) as file:
+            file.seek(self.offset)
+            found: bytes = file.read(self.size)
+        if hashlib.sha256(found).hexdigest() != self.sha256:
+            raise CheckpointError(
+                "DAMAGED",
+                f"the state in {self.path} is damaged",
+                hint="restore the checkpoint, or begin with a new one; all tasks must reach its folder",
+            )
+        return found
+
+
+@dataclass(frozen=True)
 class Start:
     """Where a run begins: with a state (packed by the codec; None: the initial one), behind a timestamp (None: any)."""
 
-    state: bytes | None = None
+    state: bytes | StateFile | None = None
     after: int | None = None
+
+    def load(self) -> bytes | None:
+        """The state, wherever it is."""
+        return self.state.read() if isinstance(self.state, StateFile) else self.state
 
 
 @dataclass(frozen=True)

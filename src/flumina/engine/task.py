@@ -75,7 +75,7 @@ class Task:
         self.next_report = 0.0
 
     def _coordinator(self, definition: Definition) -> Coordinator:
-        packed = self.job.start.state
+        packed = self.job.start.load()
         state = initial_state(definition) if packed is None else self.codec.unpack(packed)
         return Coordinator(self.job.plan.root.id, state)
 

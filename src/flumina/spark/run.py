@@ -180,8 +180,10 @@ def timestamps(streams: Sequence[Stream]) -> pa.DataType:
     return one_ts_type(found) or pa.int64()
 
 
-def execute(cluster: Cluster, staged: Staged, line: ProgressLine, *, tls: bool) -> tuple[dict[int, TaskReport], int]:
-    """Have Spark schedule the gang, and wait for what the tasks report."""
+def execute(
+    cluster: Cluster, staged: Staged, line: ProgressLine, *, tls: bool, measured: bool = True
+) -> tuple[dict[int, TaskReport], int]:
+    """Have Spark schedule the gang, and wait for what the tasks report; also, if ``measured``, what Spark has moved."""
     job = staged.job
     tasks, patience = job.layout.tasks, job.settings.patience
     secret = Secret.make(tls=tls)
@@ -196,4 +198,4 @@ def execute(cluster: Cluster, staged: Staged, line: ProgressLine, *, tls: bool) 
         gang = Gang(cluster, start.mapInArrow(function, REPORT_DDL, barrier=True), line.name, rendezvous)
         with gang:
             reports = cast("dict[int, TaskReport]", rendezvous.wait())
-        return reports, gang.shuffled_bytes()
+        return reports, gang.shuffled_bytes() if measured else 0

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from flumina.engine.driver import RunStats
 from flumina.engine.failpoints import reach
+from flumina.engine.job import StateFile
 from flumina.engine.publish import Result
 from flumina.errors import CheckpointError, InputError
 from flumina.plan.render.json import from_json, to_json
@@ -37,6 +38,9 @@ from flumina.streaming.sieve import Sieve, Sifted
 from flumina.streaming.sink import DeadLetters, Sink
 from flumina.streaming.versions import Version, Versions
 from flumina.streams import Stream
+
+INLINE_STATE = 1 << 18
+"""Up to so many bytes a state is sent to all tasks."""
 
 MAX_CARRIED = 20_000_000
 """How many rows may be carried before that is an error."""
@@ -70,7 +74,7 @@ class Engine(Protocol):
     def slots(self) -> int:
         """How many tasks can run at the same time."""
 
-    def run(self, batch: int, streams: Sequence[Stream], plan: Plan, state: bytes | None, out: str) -> Ran:
+    def run(self, batch: int, streams: Sequence[Stream], plan: Plan, state: bytes | StateFile | None, out: str) -> Ran:
         """Run the plan from a state, with its outputs in a new folder."""
 
 
@@ -251,9 +255,14 @@ class Batches:
                 replace(s, data=dealt(s, ready[s.name], parts[s.name], single=single[s.name]), sorted=True)
                 for s in self.streams
             ]
-            state = None if left.state is None else bytes(left.state)
-            ran = self.engine.run(batch, streams, plan, state, self.sink.staging(batch))
+            ran = self.engine.run(batch, streams, plan, self._state(batch, left), self.sink.staging(batch))
         return change, ran
+
+    def _state(self, batch: int, left: _Left) -> bytes | StateFile | None:
+        """A small state travels with the program; a large one is read by the task that needs it."""
+        if left.state is not None and len(left.state) > INLINE_STATE:
+            return self.versions.locate(batch - 1, "state")
+        return None if left.state is None else bytes(left.state)
 
     # -- after ----------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from flumina.engine.job import StateFile
 from flumina.errors import CheckpointError
 from flumina.streaming.folder import Bytes, Folder
 
@@ -35,6 +36,8 @@ class Versions:
     def __init__(self, folder: Folder, kept: int = KEPT) -> None:
         assert kept >= 2, "the last batch has to be repeatable"
         self.folder, self.kept = folder, kept
+        self._written: tuple[int, int, list[dict[str, Any]]] = (-1, 0, [])
+        """The version that was last written or read: its batch, where its blobs begin, and what they are."""
 
     def batches(self) -> list[int]:
         """The batches of which there is a version."""
@@ -50,6 +53,7 @@ class Versions:
         body = json.dumps({"format": FORMAT, "batch": batch, "facts": facts, "blobs": listed}).encode()
         head = f"{hashlib.sha256(body).hexdigest()} {len(body)}\n".encode()
         self.folder.write(_name(batch), [head, body, *views.values()])
+        self._written = (batch, len(head) + len(body), listed)
         return len(head) + len(body) + sum(view.nbytes for view in views.values())
 
     def read(self, batch: int) -> Version:
@@ -74,6 +78,7 @@ class Versions:
                 raise ValueError(f"it is {head['format']!r} of batch {head['batch']}")  # noqa: TRY301
             blobs: dict[str, memoryview] = {}
             at = line + 1 + int(length)
+            self._written = (batch, at, head["blobs"])
             for entry in head["blobs"]:
                 blob = whole[at : at + entry["size"]]
                 at += entry["size"]
@@ -85,6 +90,19 @@ class Versions:
                 "DAMAGED", f"{where} is damaged: {error}", hint="restore the checkpoint, or begin with a new one"
             ) from None
         return Version(batch, head["facts"], blobs)
+
+    def locate(self, batch: int, blob: str) -> StateFile:
+        """Where a blob of a version lies, for those who read nothing else."""
+        if self._written[0] != batch:
+            self.read(batch)
+        _, at, listed = self._written
+        for entry in listed:
+            if entry["name"] == blob:
+                return StateFile(
+                    self.folder.filesystem, self.folder.at(_name(batch)), at, entry["size"], entry["sha256"]
+                )
+            at += entry["size"]
+        raise KeyError(blob)
 
     def prune(self) -> None:
         """Delete versions that nobody needs any more."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from flumina.engine.driver import RunStats, Wishes, make_job, publish
-from flumina.engine.job import Settings, Start
+from flumina.engine.job import Settings, Start, StateFile
 from flumina.engine.progress import ProgressLine
 from flumina.plan.tree import Plan
 from flumina.program import AnyProgram
@@ -35,7 +35,7 @@ class SparkEngine:
         """How many tasks can run at the same time now."""
         return max(1, Cluster(self.spark).slots())  # while executors come back, a run waits for them
 
-    def run(self, batch: int, streams: Sequence[Stream], plan: Plan, state: bytes | None, out: str) -> Ran:
+    def run(self, batch: int, streams: Sequence[Stream], plan: Plan, state: bytes | StateFile | None, out: str) -> Ran:
         """Run the plan from a state, with its outputs in a new folder."""
         cluster = Cluster.of(self.spark)
         wishes = Wishes(out=out, order=self.ordered, state=True, settings=self.settings, start=Start(state))
@@ -43,7 +43,9 @@ class SparkEngine:
         cluster.require(job.layout.tasks)
         line = ProgressLine(f"{self.name}, batch {batch}", shown=False)
         try:
-            reports, _ = execute(cluster, Staged(job, streams, None, None), line, tls=self.tls or cluster.encrypted)
+            reports, _ = execute(
+                cluster, Staged(job, streams, None, None), line, tls=self.tls or cluster.encrypted, measured=False
+            )
             results = publish(job, reports)
         except BaseException:
             job.outputs.discard()
