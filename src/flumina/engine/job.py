@@ -7,8 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flumina.definition import Definition
+from flumina.engine.checkpoint import Checkpoints
 from flumina.engine.layout import Layout
 from flumina.engine.outputs import Manifest, Outputs
+from flumina.engine.policy import Policy
 from flumina.events import Tag
 from flumina.plan.tree import Plan
 from flumina.program import AnyProgram
@@ -58,10 +60,27 @@ class Card:
 
 @dataclass(frozen=True)
 class Start:
-    """Where a run begins: with a state (packed by the codec; None: the initial one), behind a timestamp (None: any)."""
+    """Where a run begins: with a state (packed by the codec; None: the initial one), behind a timestamp (None: any).
+
+    ``number`` is that of the first snapshot to come.
+    """
 
     state: bytes | None = None
     after: int | None = None
+    number: int = 1
+
+    def began(self, started: float) -> float:
+        """When a paced run would have started, had it not been interrupted: its events are due from then on."""
+        return started if self.after is None else started - self.after / 1e6
+
+
+@dataclass(frozen=True)
+class Snapshots:
+    """When snapshots are taken, and where their states go; ``epoch`` counts the drivers that have tried this run."""
+
+    policy: Policy
+    store: Checkpoints
+    epoch: int
 
 
 @dataclass(frozen=True)
@@ -77,6 +96,12 @@ class Job:
     paced: bool = False
     """Whether events are due at their timestamps (microseconds after the start), so that latency can be told."""
     start: Start = Start()
+    snapshots: Snapshots | None = None
+
+    @property
+    def epoch(self) -> int:
+        """Which driver's run this is."""
+        return 0 if self.snapshots is None else self.snapshots.epoch
 
     @property
     def names(self) -> Sequence[str]:

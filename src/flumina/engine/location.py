@@ -116,11 +116,15 @@ class Location:
         """Delete everything that is staged; never fails."""
         self.remove(self.staging)
 
+    @property
+    def is_published(self) -> bool:
+        """Whether the results of this run are where they belong."""
+        with telling("read", join(self.path, MARKER)):
+            return self._marked() == self.run
+
     def check_unpublished(self) -> None:
         """Refuse to publish a run twice."""
-        with telling("read", join(self.path, MARKER)):
-            published = self._marked()
-        if published == self.run:
+        if self.is_published:
             raise UsageError("PUBLISHED", f"the results of run {self.run} have been published to {self.path} before")
 
     def check_staged(self, path: str, size: int) -> None:
@@ -190,7 +194,12 @@ class Location:
             if parent:
                 self.filesystem.create_dir(parent, recursive=True)
         for name, staged in files.items():
-            self.filesystem.move(staged, join(folder, name))
+            if self.filesystem.get_file_info(staged).type != fs.FileType.NotFound or not self._is_file(folder, name):
+                self.filesystem.move(staged, join(folder, name))
+
+    def _is_file(self, folder: str, name: str) -> bool:
+        """Whether a file has been moved before, by a driver that died over it."""
+        return bool(self.filesystem.get_file_info(join(folder, name)).type == fs.FileType.File)
 
     def _mark(self, folder: str, run: str) -> None:
         with self.filesystem.open_output_stream(join(folder, MARKER)) as stream:
