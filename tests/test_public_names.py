@@ -8,6 +8,7 @@ NAMES = [
     "Atom",
     "Batch",
     "CalledOffError",
+    "CheckpointError",
     "ClusterError",
     "Count",
     "DefinitionError",

@@ -11,6 +11,7 @@ from flumina.engine.job import Settings
 from flumina.engine.outputs import NOWHERE
 from flumina.errors import (
     CalledOffError,
+    CheckpointError,
     ClusterError,
     DefinitionError,
     FluminaError,
@@ -47,6 +48,7 @@ __all__ = [
     "Atom",
     "Batch",
     "CalledOffError",
+    "CheckpointError",
     "ClusterError",
     "Count",
     "DefinitionError",

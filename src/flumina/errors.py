@@ -8,6 +8,7 @@
     ├── InputError          the data do not fit what was declared: stream, row and column are named
     ├── OrderError          two dependent events tie, so that the sequential program is not defined
     ├── OutputError         outputs do not fit what was declared, or can't be written where they should go
+    ├── CheckpointError     a checkpoint is damaged, in use by another driver, or of another program
     ├── UserCodeError       the user's own function raised: which one, where, on which event
     ├── LawError            a program breaks a law of consistency; carries the counterexample
     ├── PlanError           a plan is not valid for a program (all violations), or a plan file can't be read
@@ -81,6 +82,14 @@ class OrderError(FluminaError):
 
 class OutputError(FluminaError):
     """An output does not fit the declared schema, or can't be written."""
+
+
+class CheckpointError(FluminaError):
+    """A checkpoint can't be used as it is; ``file`` is the one that is wrong, where it is one."""
+
+    def __init__(self, condition: str, message: str, *, file: str | None = None, hint: str | None = None) -> None:
+        self.file = file
+        super().__init__(condition, message, hint=hint)
 
 
 class UsageError(FluminaError):
