@@ -9,6 +9,7 @@ from flumina.depends import Atom, depends
 from flumina.emit import Emit
 from flumina.engine.job import Settings
 from flumina.engine.outputs import NOWHERE
+from flumina.engine.policy import Checkpoint, Since
 from flumina.errors import (
     CalledOffError,
     CheckpointError,
@@ -48,6 +49,7 @@ __all__ = [
     "Atom",
     "Batch",
     "CalledOffError",
+    "Checkpoint",
     "CheckpointError",
     "ClusterError",
     "Count",
@@ -79,6 +81,7 @@ __all__ = [
     "SchemaError",
     "Set",
     "Settings",
+    "Since",
     "State",
     "StateType",
     "Stream",

@@ -87,7 +87,7 @@ CASES: dict[str, tuple[Any, Callable[[], list[fl.Stream]]]] = {
 every = pytest.mark.parametrize("case", CASES)
 
 
-def run(case: str, folder: Path, *, workers: int = 2, **policy: Any) -> RunResult:  # noqa: ANN401
+def run(case: str, folder: Path, *, workers: int = 2, **policy: Any) -> RunResult:
     program, streams = CASES[case]
     options = {name: policy.pop(name) for name in ("order", "plan", "state") if name in policy}
     policy.setdefault("events", EVENTS)
@@ -104,7 +104,7 @@ def run(case: str, folder: Path, *, workers: int = 2, **policy: Any) -> RunResul
 
 
 def snapshots(case: str, folder: Path) -> list[Snapshot]:
-    return [one for one in Checkpoints.of(folder / "kept").all() if one.manifest.states]
+    return [one for one in Checkpoints(folder / "kept").all() if one.manifest.states]
 
 
 def assert_agrees(case: str, result: RunResult) -> None:

@@ -6,7 +6,6 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from flumina.definition import Definition
 from flumina.engine.checkpoint import Checkpoints, Claim, Snapshot, program_facts
 from flumina.engine.job import Job, Snapshots
 from flumina.engine.outputs import Outputs
@@ -14,6 +13,7 @@ from flumina.engine.policy import Checkpoint
 from flumina.engine.publish import Publication, Result
 from flumina.engine.recorder import FILES, ROWS, Progress, Recorder, commit
 from flumina.errors import CheckpointError
+from flumina.program import AnyProgram
 from flumina.streams import Stream
 
 _PIECE = 1 << 22
@@ -29,11 +29,11 @@ class Continuation:
     latest: Snapshot | None
 
     @staticmethod
-    def of(given: Checkpoint, definition: Definition, streams: Sequence[Stream]) -> Continuation:
+    def of(given: Checkpoint, program: AnyProgram, streams: Sequence[Stream]) -> Continuation:
         """Find out where a run stands, and become the driver that carries it on."""
-        store = Checkpoints.of(given.path, filesystem=given.filesystem, keep=given.keep)
+        store = Checkpoints(given.path, filesystem=given.filesystem, keep=given.keep)
         latest = store.latest(older=given.older)
-        facts = program_facts(definition, streams)
+        facts = program_facts(program, streams)
         run = None if latest is None else latest.manifest.run
         claim = store.claim(resumes=latest, facts=facts, run=run, changed=given.changed)
         return Continuation(given, store, claim, latest)

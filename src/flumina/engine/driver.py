@@ -55,7 +55,7 @@ class Wishes:
     start: Start = field(default_factory=Start)
     checkpoint: Checkpoint | str | os.PathLike[str] | None = None
 
-    def continuation(self, definition: Definition, streams: Sequence[Stream]) -> Continuation | None:
+    def continuation(self, program: AnyProgram, streams: Sequence[Stream]) -> Continuation | None:
         """What there is already of the run, if it is to keep snapshots."""
         if self.checkpoint is None:
             return None
@@ -65,7 +65,7 @@ class Wishes:
                 "checkpoint= needs out=: outputs up to a snapshot have to lie somewhere until the run goes on",
                 hint="pass out=PATH, a folder that all tasks and the driver can reach",
             )
-        return Continuation.of(Checkpoint.of(self.checkpoint), definition, streams)
+        return Continuation.of(Checkpoint.of(self.checkpoint), program, streams)
 
 
 def choose_plan(definition: Definition, sources: Sequence[PlannedSource], wishes: Wishes, slots: int) -> Plan:

@@ -80,7 +80,7 @@ def run(
         checkpoint=checkpoint,
     )
     chosen = choose_plan(definition, estimate(definition, streams), wishes, cores())
-    kept = wishes.continuation(definition, streams)
+    kept = wishes.continuation(program, streams)
     job = make_job(program, streams, chosen, timestamp_type(streams), wishes, paced=is_paced(streams), kept=kept)
     line = ProgressLine(definition.name, shown=progress)
     published, reports, snapshots = carry_out(

@@ -98,7 +98,7 @@ def run(
         settings or Settings(),
         checkpoint=checkpoint,
     )
-    kept = wishes.continuation(definition, streams)
+    kept = wishes.continuation(program, streams)
     staged = _stage(cluster, program, definition, streams, wishes, kept)
     cluster.require(staged.job.layout.tasks)
     line = ProgressLine(definition.name, shown=progress)
