@@ -1,5 +1,5 @@
 from flumina.engine.policy import Policy
-from flumina.engine.segment import Begin, Cut, Ended, Finish, Leader, Pause, Paused, Tally
+from flumina.engine.segment import Begin, Cut, Drained, End, Ended, Finish, Leader, Pause, Paused, Tally
 
 
 def leader(tasks: int = 2, **policy: float) -> Leader:
@@ -36,11 +36,16 @@ def test_one_pause_at_a_time() -> None:
     assert made.look(20.0) is None  # until the segment has ended everywhere
 
 
-def test_no_pause_where_a_task_has_ended_by_itself() -> None:
+def test_no_pause_once_the_state_at_the_end_was_asked_for() -> None:
     made = leader(seconds=5)
     made.hear(0, Tally(1, 0), 0.1)
-    made.hear(1, Ended(over=True), 1.0)
+    assert made.hear(1, Drained(), 1.0) is None
+    assert made.hear(0, Drained(), 1.0) == End()
     assert made.look(100.0) is None
+    made.hear(0, Ended(over=False), 101.0)
+    made.hear(1, Ended(over=True), 101.0)
+    made.hear(0, Tally(2, 0), 101.1)
+    assert made.look(107.0) == Pause()  # in the next segment
 
 
 def test_no_snapshot_without_events() -> None:

@@ -39,15 +39,15 @@ def columns(*, first: int, step: int, count: int, **payload: Callable[[int], Any
 
 
 def value_barrier() -> list[fl.Stream]:
-    parts = [columns(first=part, step=4, count=400, v=lambda n: n) for part in range(3)]
+    parts = [columns(first=part, step=8, count=250, v=lambda n: n) for part in range(5)]
     return [
         fl.Stream("values", ValueBarrier.value, parts),
-        fl.Stream("barriers", ValueBarrier.barrier, columns(first=99, step=100, count=16)),
+        fl.Stream("barriers", ValueBarrier.barrier, columns(first=99, step=100, count=19)),
     ]
 
 
 def fraud() -> list[fl.Stream]:
-    parts = [columns(first=part, step=4, count=400, v=lambda n: n * 7 % 100) for part in range(3)]
+    parts = [columns(first=part, step=8, count=250, v=lambda n: n * 7 % 100) for part in range(5)]
     return [
         fl.Stream("transactions", Fraud.transaction, parts),
         fl.Stream("rules", Fraud.rule, columns(first=50, step=37, count=40, r=lambda n: n * 13)),
@@ -55,25 +55,25 @@ def fraud() -> list[fl.Stream]:
 
 
 def page_views() -> list[fl.Stream]:
-    parts = [columns(first=p, step=4, count=400, page=lambda n: "abcd"[n % 4], user=lambda n: n) for p in range(3)]
+    parts = [columns(first=p, step=8, count=250, page=lambda n: "abcd"[n % 4], user=lambda n: n) for p in range(5)]
     changes = columns(first=20, step=55, count=25, page=lambda n: "ab"[n % 2], info=lambda n: f"info {n}")
     return [fl.Stream("views", PageViews.view, parts), fl.Stream("changes", PageViews.change, changes)]
 
 
 def key_counter() -> list[fl.Stream]:
-    parts = [columns(first=p, step=4, count=400, key=lambda n: n % 5) for p in range(2)]
-    resets = columns(first=31, step=60, count=20, key=lambda n: n % 3)
-    return [fl.Stream("incs", KeyCounter.inc, parts), fl.Stream("reads", KeyCounter.read_reset, resets)]
+    parts = [columns(first=p, step=8, count=250, k=lambda n: n % 5) for p in range(5)]
+    resets = columns(first=31, step=60, count=20, k=lambda n: n % 3)
+    return [fl.Stream("incs", KeyCounter.inc, parts), fl.Stream("reads", KeyCounter.read, resets)]
 
 
 def ties() -> list[fl.Stream]:
     """Many events at each timestamp, so that a cut in the middle of one would be noticed."""
     parts = [
-        pa.table({"ts": [n // 20 * 20 for n in range(600)], "v": list(range(part, part + 600))}) for part in range(2)
+        pa.table({"ts": [n // 20 * 20 for n in range(240)], "v": list(range(part, part + 240))}) for part in range(5)
     ]
     return [
         fl.Stream("values", ValueBarrier.value, parts),
-        fl.Stream("barriers", ValueBarrier.barrier, columns(first=0, step=20, count=30)),
+        fl.Stream("barriers", ValueBarrier.barrier, columns(first=0, step=20, count=12)),
     ]
 
 

@@ -51,6 +51,8 @@ class Continuation:
     def job(self, job: Job) -> Job:
         """The job, so that it takes snapshots and begins where the last one was taken."""
         self._check_outputs(job.outputs)
+        if self.over:
+            return job
         progress = Progress.of(self.latest)
         snapshots = Snapshots(self.given.policy, self.store, self.claim.epoch)
         return replace(job, start=progress.start(), snapshots=snapshots)

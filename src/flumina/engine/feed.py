@@ -16,8 +16,9 @@ from typing import Protocol
 import numpy as np
 
 from flumina.engine.arrivals import Arrival
-from flumina.order import END, START, Point, heartbeat
+from flumina.order import END, START, Point
 from flumina.plan.routing import Router
+from flumina.runtime.cut import reaches
 from flumina.runtime.messages import Data, PartId
 from flumina.runtime.run import EMPTY, Run
 
@@ -35,7 +36,7 @@ class Delivery:
 
     def cut(self, ts: int) -> tuple[Delivery, Delivery | None]:
         """What lies up to a timestamp (with the end behind it, if no more is to come up to there), and what behind."""
-        if self.frontier < heartbeat(ts, self.frontier.rank):
+        if not reaches(self.frontier, ts):
             return self, None
         before: dict[str, Run] = {}
         behind: dict[str, Run] = {}
@@ -78,8 +79,8 @@ class Feed:
         self.exhausted = False
         """Whether nothing more is to be read."""
         self.sent = 0
-        self.reached: int | None = None
-        """The highest timestamp that has been sent or promised."""
+        self.promised = START
+        """How far that is, ends of segments aside."""
         self.paused = False
         self.limit: int | None = None
         """Up to which timestamp it may go in this segment."""
@@ -118,7 +119,6 @@ class Feed:
         if self.exhausted and self._next is None:
             self._next = Delivery({}, END, 0)
         self.frontier, self.limit, self.paused = START, None, False
-        self.outstanding = dict.fromkeys(self.receivers, 0)
 
     @property
     def rests(self) -> bool:
@@ -129,6 +129,8 @@ class Feed:
         """Whether a piece has been read and all its receivers have room."""
         if self.paused or self.ended:
             return False
+        if self.at_limit:
+            return True
         if self._next is None:
             try:
                 found = self._queue.get_nowait()
@@ -142,23 +144,24 @@ class Feed:
 
     def take(self) -> list[tuple[str, Data]]:
         """The next piece, for each receiver what is for it; the frontier goes to all."""
-        delivery, self._next = self._next, None
-        assert delivery is not None, "asked for when it is ready"
-        if self.limit is not None:
-            delivery, self._next = delivery.cut(self.limit)
+        if self.at_limit:
+            delivery = Delivery({}, END, 0)
+        else:
+            assert self._next is not None, "asked for when it is ready"
+            delivery, self._next = self._next, None
+            if self.limit is not None:
+                delivery, self._next = delivery.cut(self.limit)
         self.frontier = delivery.frontier
-        self._reach(delivery)
+        self.promised = self.promised if self.frontier == END else self.frontier
         self.sent += delivery.events
         for name, run in delivery.runs.items():
             self.outstanding[name] += len(run)
         return [(name, Data(self.part, delivery.runs.get(name, EMPTY), self.frontier)) for name in self.receivers]
 
-    def _reach(self, delivery: Delivery) -> None:
-        """Remember how far this has come."""
-        found = [int(run.batch.ts[-1]) for run in delivery.runs.values() if run.batch is not None]
-        if delivery.frontier != END:
-            found.append(delivery.frontier.ts)
-        self.reached = max(found if self.reached is None else [self.reached, *found], default=None)
+    @property
+    def at_limit(self) -> bool:
+        """Whether nothing up to the limit of this segment is left."""
+        return self.limit is not None and reaches(self.promised, self.limit)
 
     def credit(self, worker: str, events: int) -> None:
         """A worker has taken events out of its buffer."""

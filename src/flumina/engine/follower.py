@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ from flumina.engine.segment import (
     Begin,
     Control,
     Cut,
+    Drained,
+    End,
     Ended,
     Entered,
     Finish,
@@ -22,8 +25,12 @@ from flumina.engine.segment import (
     ToAll,
     ToLeader,
 )
+from flumina.runtime.cut import curtailed
+from flumina.runtime.messages import Credit, Data, Message
+from flumina.runtime.topology import COORDINATOR
 
 if TYPE_CHECKING:
+    from flumina.engine.codec import Letter
     from flumina.engine.job import Snapshots
     from flumina.engine.task import Task
 
@@ -56,7 +63,14 @@ class Follower:
         """The segment to which belongs what comes next from a peer."""
         self.early: list[Any] = []
         """What peers have sent that have entered the next segment already."""
+        self.frozen = False
+        """Whether workers are told nothing for the moment."""
         self.cut: int | None = None
+        """The timestamp at which this segment ends, once that is known."""
+        self.last_cut: int | None = None
+        self.taken_back: list[Letter] = []
+        """What has come from behind the cut, for the workers of the next segment."""
+        self.drained = False
         self.closed: Manifest | None = None
         """The outputs of this segment, once everything here is done."""
         self.word: Begin | Finish | None = None
@@ -71,37 +85,72 @@ class Follower:
             if new >= self.snapshots.policy.pace or now >= self.told_at + TALLY_EVERY:
                 self.tally, self.told_at = tally, now
                 self._tell_leader(tally)
+        if not self.drained and all(feed.ended for feed in self.task.feeds.values()):
+            self.drained = True
+            self._tell_leader(Drained())
         if self.leader is not None:
             self._broadcast(self.leader.look(now))
 
     def hear(self, peer: int, message: Control) -> None:
         """Word from another task, or from this one's own leader."""
         match message:
-            case Tally() | Paused() | Ended():
+            case Tally() | Paused() | Drained() | Ended():
                 assert self.leader is not None, "only the leader is told"
                 self._broadcast(self.leader.hear(peer, message, time.monotonic()))
             case Pause():
+                self.frozen = True
                 for feed in self.task.feeds.values():
                     feed.paused = True
-                reached = [feed.reached for feed in self.task.feeds.values() if feed.reached is not None]
-                self._tell_leader(Paused(max(reached, default=None)))
+                passed = [worker.passed for worker in self.task.workers.values() if worker.passed is not None]
+                self._tell_leader(Paused(max(passed, default=None)))
             case Cut(ts):
-                self.cut = ts
-                for feed in self.task.feeds.values():
-                    feed.paused, feed.limit = False, ts
+                self._cut_off(ts)
+            case End():
+                if self.task.coordinator is not None:
+                    self.task.carry_out(COORDINATOR, self.task.coordinator.end())
             case Entered(segment):
                 self.of_peer[peer] = segment
             case Begin() | Finish():
                 self.word = message
 
-    def sort(self, peer: int, frame: Any) -> bool:  # noqa: ANN401 -- what channels carry
-        """Whether a frame belongs to this segment; one of the next is kept, one of those before is of no use."""
+    def _cut_off(self, ts: int | None) -> None:
+        """Take back what lies behind a timestamp, and go on up to there."""
+        self.frozen, self.cut = False, ts
+        for feed in self.task.feeds.values():
+            feed.paused, feed.limit = False, ts
+        if ts is not None:
+            for name, worker in self.task.workers.items():
+                effects, found = worker.curtail(ts)
+                self.taken_back += [(name, data.part, data) for data in found]
+                self.task.carry_out(name, effects)
+
+    def seen(self, to: str, message: Message) -> Message:
+        """A message as a worker of this segment may see it."""
+        if self.cut is None:
+            return message
+        message, rest = curtailed(message, self.cut)
+        if rest is not None:
+            self.taken_back.append((to, rest.part, rest))
+        return message
+
+    def sort(self, peer: int, frame: Any) -> Iterator[Letter]:  # noqa: ANN401 -- what channels carry
+        """What of a frame concerns this segment; one of the next segment is kept for then."""
         if self.of_peer[peer] > self.segment:
             self.early.append(frame)
-        return self.of_peer[peer] == self.segment
+            return
+        for to, sender, message in self.task.codec.decode(frame):
+            if self.of_peer[peer] == self.segment or isinstance(message, Credit):
+                yield to, sender, message
+            elif isinstance(message, Data):  # of the segment before: it was on its way when that was cut off
+                assert self.last_cut is not None
+                _, rest = curtailed(message, self.last_cut)
+                if rest is not None:
+                    yield to, sender, rest
 
     def over(self) -> bool:
-        """Called when nothing is left to do in this segment: whether the run is over; if not, the next one may begin."""
+        """Called when nothing is left to do in this segment: whether the run is over; if not, it may go on here."""
+        if self.frozen or not self.drained:
+            return False
         if self.closed is None:
             self.closed = self.task.sink.close()
             self._tell_leader(Ended(all(feed.over for feed in self.task.feeds.values())))
@@ -125,11 +174,13 @@ class Follower:
             place = Place(self.snapshots.epoch, task.start.number + self.segment)
             state = self.snapshots.store.write_state(place, task.codec.pack(task.final))
         task.member.save(Saved(self.segment, self.cut, self.closed, self._tally().events, state))
-        self.segment, self.word, self.closed, self.cut = segment, None, None, None
+        self.segment, self.word, self.closed, self.drained = segment, None, None, False
+        self.last_cut, self.cut = self.cut, None
         for peer in task.channels:
             task.control(peer, Entered(segment))
         task.begin_segment(segment)
-        early, self.early = self.early, []
+        task.inbox.extend(self.taken_back)
+        early, self.early, self.taken_back = self.early, [], []
         for frame in early:
             task.inbox.extend(task.codec.decode(frame))
 

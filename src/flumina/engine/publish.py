@@ -89,7 +89,7 @@ class Publication:
 
 
 def publish(outputs: Outputs, manifests: Sequence[Manifest]) -> dict[str, Result]:
-    """Make visible what these attempts wrote, one for each task, and delete what all others did; refused a second time."""
+    """Make visible what these attempts wrote, one a task, and delete what all others did; refused a second time."""
     tasks = sorted(manifest.task for manifest in manifests)
     if tasks != list(range(len(tasks))):
         raise UsageError("MANIFESTS", f"each task has one manifest, got those of the tasks {tasks}")

@@ -14,7 +14,7 @@ from flumina.engine.publish import Result, prepare
 from flumina.plan.render.json import to_json
 
 ROWS, FILES = "rows", "publish"
-"""What a manifest says besides: rows of each output so far, and at the end under which names its files become visible."""
+"""What a manifest says besides: rows of each output so far, and at the end the names under which its files are seen."""
 
 
 @dataclass

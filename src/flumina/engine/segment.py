@@ -1,14 +1,14 @@
 """A run in segments: what lies between two snapshots, and who decides where one ends.
 
-A snapshot holds everything up to a timestamp and nothing behind it. To take one, the parts are held where they are; the
-highest timestamp that any of them has sent is the cut; all go on up to there and no further, as if the run ended. Its
-final state is the snapshot, and the next segment begins with it. So snapshots need no rule of their own in the workers,
-and equal timestamps never lie on two sides of a cut.
+A snapshot holds everything up to a timestamp and nothing behind it. To take one, all tasks stand still a moment; the
+highest timestamp that any worker has passed is the cut; all take back what lies behind it (:mod:`flumina.runtime.cut`)
+and go on up to there, as if the run ended. Its final state is the snapshot, and the next segment begins with it. Equal
+timestamps never lie on two sides of a cut.
 
 ::
 
-    leader      Pause  ──▶  Cut(ts)  ──▶            Begin (or Finish, if no part has anything left)
-    every task      Paused(ts) ──▶   … Ended(over) ──▶
+    leader      Pause  ──▶  Cut(ts)  ──▶             End  ──▶           Begin (or Finish, if nothing is left)
+    every task      Paused(ts) ──▶     … Drained ──▶    … Ended(over) ──▶
 
 The leader lives in the task of the root, and every task has a line to it.
 """
@@ -30,12 +30,12 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Send nothing more for now, and say how far you are."""
+    """Do nothing more for now, and say how far you are."""
 
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """The highest timestamp that was sent or promised; None if there is none."""
+    """The highest timestamp that a worker has passed; None if there is none."""
 
     ts: int | None
 
@@ -45,6 +45,16 @@ class Cut:
     """Go on, up to this timestamp and no further; None: it was for nothing."""
 
     ts: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """The parts that are read here have ended, for this segment."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """All parts have ended: the state may be asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +83,8 @@ class Entered:
     segment: int
 
 
-ToLeader = Tally | Paused | Ended
-ToAll = Pause | Cut | Begin | Finish
+ToLeader = Tally | Paused | Drained | Ended
+ToAll = Pause | Cut | End | Begin | Finish
 Control = ToLeader | ToAll | Entered
 
 
@@ -89,6 +99,7 @@ class Leader:
         self.before = Tally()
         self.pausing = self.cut = False
         self.paused: dict[int, int | None] = {}
+        self.drained: set[int] = set()
         self.ended: dict[int, bool] = {}
 
     def hear(self, task: int, message: ToLeader, now: float) -> ToAll | None:
@@ -100,13 +111,16 @@ class Leader:
             case Paused(ts):
                 self.paused[task] = ts
                 return self._everyone_paused(now) if len(self.paused) == self.tasks else None
+            case Drained():
+                self.drained.add(task)
+                return End() if len(self.drained) == self.tasks else None
             case Ended(over):
                 self.ended[task] = over
                 return self._everyone_ended(now) if len(self.ended) == self.tasks else None
 
     def look(self, now: float) -> ToAll | None:
         """Whether it is time for a snapshot."""
-        if self.pausing or self.cut or self.ended:
+        if self.pausing or self.cut or len(self.drained) == self.tasks:
             return None
         done = self.total
         since = Since(
@@ -135,7 +149,7 @@ class Leader:
 
     def _everyone_ended(self, now: float) -> Begin | Finish:
         over = all(self.ended.values())
-        self.ended, self.cut = {}, False
+        self.ended, self.drained, self.cut = {}, set(), False
         self.began, self.before = now, replace(self.total)
         if over:
             return Finish()

@@ -92,7 +92,8 @@ class Task:
         mine = [name for name, home in self.layout.workers.items() if home == self.number]
         self.workers = build(self.job.plan, self.definition, self.job.settings.options, only=mine)
         root = self.job.plan.root.id
-        self.coordinator = Coordinator(root, state) if root in self.workers else None
+        ends = self.job.snapshots is None
+        self.coordinator = Coordinator(root, state, ends=ends) if root in self.workers else None
 
     def _sink(self, segment: int) -> Sink:
         return Sink(self.job.outputs, self.number, f"{self.attempt}-{segment}")
@@ -151,13 +152,13 @@ class Task:
 
     def turn(self) -> None:
         """Everything that can be done now; then wait for more."""
-        while self.inbox:
+        while self.inbox and not (self.follower is not None and self.follower.frozen):
             self.deliver(*self.inbox.popleft())
             self.send_off()  # first: a leaf here may fold for long while a peer waits for its state
         if self.any_ready():
             if not self.look(0):  # messages first: somebody may wait for the answer
                 self.pump()
-        elif not self.over() and not self.inbox:
+        elif not self.over() and not (self.inbox and self.follower is not None and not self.follower.frozen):
             self.rest()
 
     def over(self) -> bool:
@@ -246,8 +247,9 @@ class Task:
             elif len(frame) == 2 and bytes(frame[0][: len(CONTROL)]) == CONTROL:
                 assert self.follower is not None
                 self.follower.hear(peer, pickle.loads(frame[1]))  # noqa: S301 -- from a task that knows the secret
-            elif self.follower is None or self.follower.sort(peer, frame):
-                self.inbox.extend(self.codec.decode(frame))
+            else:
+                decode = self.codec.decode(frame) if self.follower is None else self.follower.sort(peer, frame)
+                self.inbox.extend(decode)
         return bool(frames)
 
     def drain_bell(self) -> None:
@@ -275,6 +277,8 @@ class Task:
             self.carry_out(COORDINATOR, self.coordinator.handle(sender, message))
         else:
             assert isinstance(to, str)
+            if self.follower is not None:
+                message = self.follower.seen(to, message)
             try:
                 effects = self.workers[to].handle(sender, message)
             except FluminaError as error:

@@ -62,8 +62,8 @@ def run(
     ``order``       give outputs in the order O of their events
     ``state``       also give the state after the last event
     ``progress``    False shows nothing
-    ``checkpoint``  a folder for snapshots, or a :class:`flumina.Checkpoint` that also says when to take them: a run that
-                    was interrupted goes on from the last one when it is called again, under the same plan or another
+    ``checkpoint``  a folder for snapshots, or a :class:`flumina.Checkpoint` that also says when to take them: a run
+                    that was interrupted goes on from the last one when it is called again, under any plan
     """
     definition = define(program)
     check_streams(definition, streams)
