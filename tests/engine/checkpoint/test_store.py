@@ -3,6 +3,7 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pyarrow import fs
@@ -96,6 +97,16 @@ def test_tasks_write_states_with_nothing_but_the_store(tmp_path: Path, monkeypat
     assert not [name for name in names(tmp_path / "relative") if "-0000000003" in name]
 
 
+def test_states_that_are_ahead_of_the_commits_are_kept(tmp_path: Path) -> None:
+    store = Checkpoints(tmp_path, keep=1)
+    claim = store.claim(resumes=None)
+    ahead = store.write_state(claim.place(4), b"ahead")
+    for number in (1, 2, 3):
+        claim.commit(number=number, state=b"")
+    assert claim.commit(number=4, state_files=[ahead]).state() == b"ahead"
+    assert len(names(tmp_path)) == 1 + 3
+
+
 def test_a_state_may_come_in_pieces_or_not_at_all(tmp_path: Path) -> None:
     store = Checkpoints(tmp_path)
     claim = store.claim(resumes=None)
@@ -186,6 +197,15 @@ def test_uris_and_other_file_systems(tmp_path: Path) -> None:
     found = Checkpoints("x", mock).latest()
     assert found is not None
     assert found.state() == b"state 1/1"
+
+
+def test_file_systems_that_remember_what_they_listed_are_asked_anew() -> None:
+    asked: list[str] = []
+    remembering = SimpleNamespace(protocol="store", invalidate_cache=lambda: asked.append("anew"))
+    below = fs.SubTreeFileSystem("bucket", fs.PyFileSystem(fs.FSSpecHandler(remembering)))
+    with pytest.raises(AttributeError):  # it can do nothing else
+        Checkpoints("x", below).latest()
+    assert asked == ["anew"]
 
 
 def test_where_nothing_can_be_renamed_files_are_put_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
