@@ -136,12 +136,15 @@ def test_state_files_are_those_of_the_snapshot_and_there(tmp_path: Path) -> None
 def test_numbers_increase(tmp_path: Path) -> None:
     store = Checkpoints(tmp_path)
     claim = store.claim(resumes=None)
+    with pytest.raises(UsageError, match="from 0 on"):
+        claim.commit(number=-1)
+    assert claim.commit(number=0).number == 0  # the first batch of a stream has it
     assert claim.commit(number=5).number == 5
     for number in (5, 4, -1, True, "6"):
         with pytest.raises(UsageError, match="SNAPSHOT_NUMBER"):
             claim.commit(number=number)  # type: ignore[arg-type]
     claim = store.claim(resumes=store.latest())
-    with pytest.raises(UsageError, match="can't follow 5"):
+    with pytest.raises(UsageError, match="the last one was 5"):
         claim.commit(number=5)
     assert (claim.next_number, claim.commit().number, claim.commit().number) == (6, 6, 7)
 
