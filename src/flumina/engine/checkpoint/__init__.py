@@ -17,10 +17,12 @@ from flumina.engine.checkpoint.folder import Place
 from flumina.engine.checkpoint.manifest import OutputFile, SnapshotManifest, StateFile
 from flumina.engine.checkpoint.snapshot import Snapshot
 from flumina.engine.checkpoint.store import Checkpoints
+from flumina.engine.checkpoint.verify import Finding
 
 __all__ = [
     "Checkpoints",
     "Claim",
+    "Finding",
     "OutputFile",
     "Place",
     "Snapshot",

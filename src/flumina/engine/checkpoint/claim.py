@@ -33,7 +33,7 @@ class Claim:
         self.epoch, self.id = name
         self.run, self.resumes, self.facts = run, resumes, facts
         self._reader, self._folder, self._keep, self._name = reader, reader.folder, keep, name
-        self._last, self._highest = 0 if resumes is None else resumes.number, highest
+        self._last, self._highest = -1 if resumes is None else resumes.number, highest
 
     @property
     def next_number(self) -> int:
@@ -44,9 +44,8 @@ class Claim:
         """Where a state for the snapshot of this number belongs: what a task needs to write it."""
         number = self.next_number if number is None else number
         if not isinstance(number, int) or isinstance(number, bool) or number <= self._last:
-            raise UsageError(
-                "SNAPSHOT_NUMBER", f"the numbers of snapshots increase: {number!r} can't follow {self._last}"
-            )
+            before = "a snapshot has a number from 0 on" if self._last < 0 else f"the last one was {self._last}"
+            raise UsageError("SNAPSHOT_NUMBER", f"the numbers of snapshots increase: got {number!r}, {before}")
         return Place(self.epoch, number)
 
     def check(self) -> None:

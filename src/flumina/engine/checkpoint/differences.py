@@ -77,7 +77,7 @@ def _members(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _outputs(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    yield from _things("output", dict.fromkeys(old, {}), dict.fromkeys(new, {}))
+    yield from _things("output", {name: {} for name in old}, {name: {} for name in new})
     for name in old:
         if name in new:
             lines = list(_columns(old[name], new[name]))

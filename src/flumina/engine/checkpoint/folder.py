@@ -211,15 +211,14 @@ class Folder:
             if not can_rename(self.filesystem):
                 self._put(path, data)
                 return
-            partial = self.at(f"partial-{epoch:06d}-{new_id()}.tmp")
+            partial = f"partial-{epoch:06d}-{new_id()}.tmp"
             try:
-                self._put(partial, data)
-                self._settle(partial)
-                self.filesystem.move(partial, path)
+                self._put(self.at(partial), data)
+                self._settle(self.at(partial))
+                self.filesystem.move(self.at(partial), path)
                 self._settle(self.path)
             except BaseException:
-                with suppress(OSError, pa.ArrowException):
-                    self.filesystem.delete_file(partial)
+                self.delete([partial])
                 raise
 
     def delete(self, names: Iterable[str]) -> None:

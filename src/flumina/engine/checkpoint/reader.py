@@ -47,7 +47,7 @@ class Reader:
         there = []
         for place in self.chain(listing):
             if place.number == number:
-                return self._read(place, listing)
+                return self.read(place, listing)
             there.append(place.number)
         raise UsageError(
             "NO_SNAPSHOT",
@@ -68,7 +68,7 @@ class Reader:
         listing = self.folder.listing()
         for place in sorted(listing.places):
             try:
-                yield place, self._read(place, listing)
+                yield place, self.read(place, listing)
             except CheckpointError as error:
                 yield place, error
 
@@ -76,7 +76,7 @@ class Reader:
         """The snapshot to go on from, by what lay in the folder at one moment."""
         self.check_ours(listing)
         place = next(self.chain(listing), None)
-        return None if place is None else self._read(place, listing)
+        return None if place is None else self.read(place, listing)
 
     def _newest_good(self, listing: Listing) -> Snapshot | None:
         """The newest snapshot on the chain that is whole, or, where the chain is broken, of all."""
@@ -89,7 +89,7 @@ class Reader:
         first: CheckpointError | None = None
         for place in counted:
             try:
-                snapshot = self._read(place, listing)
+                snapshot = self.read(place, listing)
                 snapshot.states()
             except CheckpointError as error:
                 first = first or error
@@ -99,7 +99,7 @@ class Reader:
         first.add_note(f"none of the {len(listing.places)} snapshots in {self.folder.path} is whole")
         raise first
 
-    def _read(self, place: Place, listing: Listing) -> Snapshot:
+    def read(self, place: Place, listing: Listing) -> Snapshot:
         """A snapshot whose manifest has its own checksum and that of its marker."""
         data = self.folder.read(place.manifest)
         content = unseal(data, "manifest", self.folder.at(place.manifest))

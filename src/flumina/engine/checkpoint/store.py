@@ -16,6 +16,7 @@ from flumina.engine.checkpoint.manifest import StateFile, library_version
 from flumina.engine.checkpoint.reader import Reader
 from flumina.engine.checkpoint.sealed import seal
 from flumina.engine.checkpoint.snapshot import Snapshot, write_state
+from flumina.engine.checkpoint.verify import Finding, verify
 from flumina.errors import CheckpointError, UsageError
 
 KEEP = 3
@@ -83,6 +84,10 @@ class Checkpoints(Reader):
         """
         return write_state(self.folder, place, data)
 
+    def verify(self) -> list[Finding]:
+        """Read everything, and tell what is damaged or lies there without need; empty if all is well."""
+        return verify(self)
+
     def _check_fresh(self, listing: Listing) -> None:
         """Whoever starts anew does so because nothing was committed."""
         found = self.newest(listing)
@@ -109,4 +114,4 @@ class Checkpoints(Reader):
     def _clean(self, listing: Listing, epoch: int) -> None:
         """Delete what earlier drivers did not finish."""
         orphans = [name for place, name in listing.states if place.epoch < epoch and place not in listing.places]
-        self.folder.delete([*orphans, *(name for of, name in listing.partial if of < epoch)])
+        self.folder.delete([*orphans, *(name for of, name in listing.partial if of <= epoch)])
