@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from flumina.apps.workload import Workload, arguments
 from flumina.errors import UsageError
@@ -18,17 +17,15 @@ from flumina.streams import Stream
 
 @dataclass(frozen=True)
 class Opened:
-    """Files as streams; ``left_out`` says for each row that does not count why, where reading leniently was asked for."""
+    """Files as streams; ``left_out`` says what is wrong with each row that was left out, where that was asked for."""
 
     streams: list[Stream]
     left_out: tuple[str, ...] = ()
 
 
-class Reader(Protocol):
-    """Files that others made as the streams of a program."""
-
-    def __call__(self, path: Path, *, parts: int, lenient: bool, **options: int) -> Opened:
-        """Open them; rows that can't be read are an error, or left out if ``lenient``."""
+Reader = Callable[..., Opened]
+"""``read(path, *, parts, lenient, ...)``: a file that others made as the streams of a program; further arguments are
+numbers with defaults."""
 
 
 @dataclass(frozen=True)
@@ -83,5 +80,3 @@ def _folder(place: Path, tags: Mapping[str, Tag]) -> list[Stream]:
             hint=f"it needs a folder {missing[0]}/ of Parquet or Arrow files, or a file {missing[0]}.parquet",
         )
     return [Stream(name, tag, Parquet(names[name])) for name, tag in tags.items()]
-
-

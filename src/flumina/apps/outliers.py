@@ -18,7 +18,7 @@ import pyarrow as pa
 
 import flumina as fl
 from flumina.apps.app import App, Opened
-from flumina.apps.reloaded import UNIT, Cell, Floats, Model, Summary, logarithmic, percentages
+from flumina.apps.reloaded import THRESHOLD, UNIT, Cell, Model, Summary, logarithmic, percentages
 from flumina.apps.text import LINE, TextFile
 from flumina.apps.workload import Columns, Flow, Steady, below, noise, parameter, share
 from flumina.order import Ints
@@ -106,9 +106,11 @@ class Outliers(fl.Program):
             return
         cell = tuple(event[name] for name in CATEGORIES)
         measures = measured([[event[name]] for name in SIZES], [[event[name]] for name in RATES])
-        score = self.learn(state, cell, measures)
-        if state.model is not None and state.model.outliers(score)[0]:
-            emit.outlier(*cell[:3], float(score[0] / UNIT))
+        state.summary.add(cell, measures)
+        if state.model is not None:
+            score = float(state.model.scores(cell, measures)[0] / UNIT)
+            if score > THRESHOLD:
+                emit.outlier(*cell[:3], score)
 
     def update_batch(self, state: Knowledge, batch: fl.Batch, emit: fl.Emit) -> None:
         """Score and add all connections with the same categorical values at once."""
@@ -119,27 +121,17 @@ class Outliers(fl.Program):
         measures = measured([batch[name] for name in SIZES], [batch[name] for name in RATES])
         scores = np.zeros(len(batch), np.int64)
         for cell, rows in cells(batch):
-            scores[rows] = self.learn(state, cell, measures[rows])
-        if state.model is not None:
-            found = np.flatnonzero(state.model.outliers(scores))
-            columns = (batch.arrow(name).take(pa.array(found)) for name in CATEGORIES[:3])
-            emit.outlier.columns(*columns, scores[found] / UNIT, at=found)
+            state.summary.add(cell, measures[rows])
+            if state.model is not None:
+                scores[rows] = state.model.scores(cell, measures[rows])
+        found = np.flatnonzero(scores > THRESHOLD * UNIT)
+        columns = (batch.arrow(name).take(pa.array(found)) for name in CATEGORIES[:3])
+        emit.outlier.columns(*columns, scores[found] / UNIT, at=found)
 
     def answer(self, state: Knowledge) -> tuple[int, int, int]:
         """Train the next model; what it was trained from and how large it is."""
-        state.model = Model.train(state.summary, state.model)
-        state.summary.score = state.summary.scored = 0
+        state.model = Model.train(state.summary)
         return state.summary.records, len(state.summary.cells), len(state.model.frequent)
-
-    def learn(self, state: Knowledge, cell: Cell, measures: Ints) -> Ints:
-        """Add connections to the summary; their scores by the model, 0 if there is none."""
-        state.summary.add(cell, measures)
-        if state.model is None:
-            return np.zeros(len(measures), np.int64)
-        scores = state.model.scores(cell, measures)
-        state.summary.score += int(scores.sum())
-        state.summary.scored += len(scores)
-        return scores
 
     def fork(self, state: Knowledge, left: fl.TagSet, right: fl.TagSet) -> tuple[Knowledge, Knowledge]:
         """The summary goes where the queries are; both sides have the model."""
@@ -180,21 +172,24 @@ class Kind:
     sent: int
     received: int
     count: int
-    errors: float
+    errors: float = 0.0
+    traces: int = 0
+    """What it leaves behind: files, accesses, attempts."""
 
 
 USUAL = (
-    Kind(50, "tcp", "http", "SF", "1", 220, 4_000, 8, 0.0),
-    Kind(20, "udp", "domain_u", "SF", "0", 40, 90, 120, 0.0),
-    Kind(15, "tcp", "smtp", "SF", "1", 1_100, 330, 2, 0.0),
-    Kind(10, "icmp", "eco_i", "SF", "0", 20, 0, 1, 0.0),
-    Kind(5, "tcp", "ftp_data", "SF", "1", 6_000, 0, 4, 0.0),
+    Kind(50, "tcp", "http", "SF", "1", 220, 4_000, 8),
+    Kind(20, "udp", "domain_u", "SF", "0", 40, 90, 120),
+    Kind(15, "tcp", "smtp", "SF", "1", 1_100, 330, 2),
+    Kind(10, "icmp", "eco_i", "SF", "0", 20, 0, 1),
+    Kind(5, "tcp", "ftp_data", "SF", "1", 6_000, 0, 4),
 )
+TRACES = ("hot", "num_compromised", "num_root", "num_file_creations", "num_access_files")
 UNUSUAL = (
     Kind(5, "tcp", "private", "S0", "0", 0, 0, 250, 0.98),
-    Kind(3, "tcp", "http", "SF", "1", 54_000, 8_000, 6, 0.0),
-    Kind(1, "tcp", "telnet", "RSTO", "0", 130, 180, 1, 0.5),
-    Kind(1, "icmp", "ecr_i", "SF", "0", 1_032, 0, 500, 0.0),
+    Kind(3, "tcp", "http", "SF", "1", 54_000, 8_000, 6, traces=2),
+    Kind(1, "tcp", "telnet", "RSTO", "0", 130, 180, 1, 0.5, traces=1),
+    Kind(1, "icmp", "ecr_i", "SF", "0", 1_032, 0, 500),
 )
 
 
@@ -234,18 +229,22 @@ class Connections(Steady):
         def typical(name: str) -> npt.NDArray[Any]:
             return np.array([getattr(kind, name) for kind in USUAL + UNUSUAL])[kinds]
 
+        def text(name: str) -> pa.Array:
+            return pa.array([getattr(kind, name) for kind in USUAL + UNUSUAL]).take(pa.array(kinds))
+
         def about(name: str) -> Ints:
             spread = 0.75 + share(noise(self.seed, name, numbers)) / 2
             return (typical(name) * spread).astype(np.int64)
 
-        rate = np.rint(100 * np.minimum(typical("errors") * (0.9 + share(noise(self.seed, "rate", numbers)) / 5), 1)) / 100
+        rate = np.minimum(typical("errors") * (0.9 + share(noise(self.seed, "rate", numbers)) / 5), 1)
         busy = about("count")
         columns = {name: np.zeros(count, np.int64) for name in SIZES} | {name: np.zeros(count) for name in RATES}
         texts = {"protocol_type": "protocol", "service": "service", "flag": "flag", "logged_in": "logged_in"}
         return {
             **columns,
             **{name: pa.array(["0"]).take(pa.array(np.zeros(count, np.int64))) for name in CATEGORIES},
-            **{name: pa.array([getattr(k, of) for k in USUAL + UNUSUAL]).take(pa.array(kinds)) for name, of in texts.items()},
+            **{name: text(of) for name, of in texts.items()},
+            **dict.fromkeys(TRACES, typical("traces")),
             "src_bytes": about("sent"),
             "dst_bytes": about("received"),
             "duration": below(3, noise(self.seed, "duration", numbers)),
@@ -267,7 +266,7 @@ _TYPES = {"string": pa.string(), "long": pa.int64(), "double": pa.float64()}
 
 @dataclass(frozen=True)
 class Records:
-    """The connections in a file of the KDD Cup, for ``fl.Generated``: their timestamps are the numbers of their lines."""
+    """The connections in a file of the KDD Cup, for ``fl.Generated``: timestamps are the numbers of the lines."""
 
     file: TextFile
     parts: int

@@ -1,8 +1,8 @@
 """Page-view join: views of a page are joined with the page's current information.
 
 Views of one page are independent of each other, so a hot page can be served by many workers; a change of its
-information is the point of the stream at which all of them switch. A get asks for the information without a user; like a
-view it depends on changes only.
+information is the point of the stream at which all of them switch. A get asks for the information without a user; like
+a view it depends on changes only.
 """
 
 from __future__ import annotations

@@ -7,8 +7,7 @@ from flumina.apps.app import App
 from flumina.errors import UsageError
 
 APPS: dict[str, App] = {
-    module.APP.name: module.APP
-    for module in (key_counter, value_barrier, page_views, fraud, outliers, smart_home)
+    module.APP.name: module.APP for module in (key_counter, value_barrier, page_views, fraud, outliers, smart_home)
 }
 
 

@@ -1,9 +1,10 @@
 """Power prediction for smart homes: query 1 of the DEBS 2014 Grand Challenge, for plugs, households and houses.
 
-At the end of a slice (an hour, say) the load of each plug, household and house is predicted for the slice after next, as
-the challenge suggests: the mean of the average load in the slice that ends and of the average in past slices at the
+At the end of a slice (an hour, say) the load of each plug, household and house is predicted for the slice after next,
+as the challenge suggests: the mean of the average load in the slice that ends and of the average in past slices at the
 predicted time of day. (The challenge takes the median of the past; as in the paper, it is the average here, which is a
-sum and a count however long the past is.) A household's load is the sum of its plugs', a house's that of its households'.
+sum and a count however long the past is.) A household's load is the sum of its plugs', a house's that of its
+households'.
 
 Loads are whole milliwatts and averages are rounded down, so that sums are the same in whatever order they are made, and
 readings of one house need not depend on each other. With floats they would have to, as in the paper:
@@ -90,7 +91,7 @@ class SmartHome(fl.KeyedProgram):
         households, plugs = batch["household"], batch["plug"]
         order = np.lexsort((plugs, households))
         households, plugs = households[order], plugs[order]
-        starts = np.flatnonzero(np.append(True, (np.diff(households) != 0) | (np.diff(plugs) != 0)))  # noqa: FBT003
+        starts = np.flatnonzero(np.append(True, (np.diff(households) != 0) | (np.diff(plugs) != 0)))
         totals = np.add.reduceat(batch["milliwatts"][order], starts)
         readings = np.diff(starts, append=len(batch))
         columns = (households[starts], plugs[starts], totals, readings)
@@ -154,7 +155,9 @@ class SmartHomeByHand(fl.Program):
 
 SECONDS_PER_DAY = 86_400
 
-_BY_HOUR = np.array([40, 35, 30, 30, 30, 40, 70, 110, 120, 100, 90, 90, 110, 100, 90, 90, 100, 130, 170, 190, 180, 150, 100, 60])  # noqa: E501
+_BY_HOUR = np.array(
+    [40, 35, 30, 30, 30, 40, 70, 110, 120, 100, 90, 90, 110, 100, 90, 90, 100, 130, 170, 190, 180, 150, 100, 60]
+)
 """How the load of a house goes up and down over a day, in percent."""
 
 
