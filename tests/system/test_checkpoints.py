@@ -160,6 +160,22 @@ def test_a_run_that_lost_a_process_goes_on_under_any_plan(case: str, before: int
     assert_states_are_those_of_the_oracle(case, snapshots(case, tmp_path))
 
 
+@every
+def test_everything_was_sent_before_the_first_cut(case: str, tmp_path: Path) -> None:
+    """Parts that have ended long ago still have events behind the cut, with the workers or on their way."""
+    program, streams = CASES[case]
+    result = local.run(
+        program,
+        streams(),
+        workers=3,
+        out=tmp_path / "out",
+        checkpoint=fl.Checkpoint(tmp_path / "kept", when=lambda since: since.snapshots < 5, keep=100),
+        progress=False,
+    )
+    assert_agrees(case, result)
+    assert_states_are_those_of_the_oracle(case, snapshots(case, tmp_path))
+
+
 def test_ordered_outputs_across_a_crash(tmp_path: Path) -> None:
     with pytest.raises(TaskLostError):
         run("fraud", tmp_path, events=None, when=crash, order=True)
