@@ -9,6 +9,7 @@ from flumina.depends import Atom, depends
 from flumina.emit import Emit
 from flumina.engine.job import Settings
 from flumina.engine.outputs import NOWHERE
+from flumina.engine.policy import Checkpoint, Since
 from flumina.errors import (
     CalledOffError,
     CheckpointError,
@@ -50,6 +51,7 @@ __all__ = [
     "Batch",
     "BoundedDelay",
     "CalledOffError",
+    "Checkpoint",
     "CheckpointError",
     "ClosedBatches",
     "ClusterError",
@@ -84,6 +86,7 @@ __all__ = [
     "SchemaError",
     "Set",
     "Settings",
+    "Since",
     "State",
     "StateType",
     "Stream",

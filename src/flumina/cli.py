@@ -1,6 +1,7 @@
-"""The command line: ``flumina check``, ``flumina plan``, ``flumina demo``.
+"""The command line: ``flumina check``, ``flumina plan``, ``flumina sim``, ``flumina checkpoint``, ``flumina demo``.
 
-Exit codes: 0 all is well; 1 the answer is no (a law is broken, a plan is invalid); 2 the call can't be meant.
+Exit codes: 0 all is well; 1 the answer is no (a law is broken, a plan is invalid, a snapshot is damaged); 2 the call
+can't be meant.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from flumina.check import check
 from flumina.demo import demo
+from flumina.engine.checkpoint import command as checkpoints
 from flumina.errors import FluminaError
 from flumina.loading import load_program
 from flumina.plan import command as planning
@@ -79,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     showing = commands.add_parser("demo", help="run the quickstart program and show what it does")
     showing.set_defaults(run=lambda _: demo())
     simulating.add_parser(commands)
+    checkpoints.add_parser(commands)
     return parser
 
 

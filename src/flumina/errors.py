@@ -8,6 +8,7 @@
     ├── InputError          the data do not fit what was declared: stream, row and column are named
     ├── OrderError          two dependent events tie, so that the sequential program is not defined
     ├── OutputError         outputs do not fit what was declared, or can't be written where they should go
+    ├── CheckpointError     a checkpoint is damaged, in use by another driver, or of another program
     ├── UserCodeError       the user's own function raised: which one, where, on which event
     ├── LawError            a program breaks a law of consistency; carries the counterexample
     ├── PlanError           a plan is not valid for a program (all violations), or a plan file can't be read
@@ -18,7 +19,6 @@
     ├── GangError           the tasks of a run did not all come together in time: which ones are missing
     ├── TaskLostError       the process of a task ended before its work did: task, process and machine are named
     ├── TaskFailedError     a task raised an error that could not be carried here; its text and traceback could
-    ├── CheckpointError     a checkpoint is damaged, lacks something, or belongs to something else
     ├── ClusterError        Spark could not run the tasks: what it said, and where to look
     └── CalledOffError      a task was told that its run is over or was begun anew
 
@@ -84,6 +84,14 @@ class OutputError(FluminaError):
     """An output does not fit the declared schema, or can't be written."""
 
 
+class CheckpointError(FluminaError):
+    """A checkpoint can't be used as it is; ``file`` is the one that is wrong, where it is one."""
+
+    def __init__(self, condition: str, message: str, *, file: str | None = None, hint: str | None = None) -> None:
+        self.file = file
+        super().__init__(condition, message, hint=hint)
+
+
 class UsageError(FluminaError):
     """A call that cannot be meant."""
 
@@ -122,10 +130,6 @@ class TaskLostError(FluminaError):
 
 class TaskFailedError(FluminaError):
     """An error in a task that could not be carried to the driver, as text."""
-
-
-class CheckpointError(FluminaError):
-    """A checkpoint that can't be gone on from."""
 
 
 class ClusterError(FluminaError):

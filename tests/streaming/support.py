@@ -18,7 +18,7 @@ from flumina.definition import fold, initial_state
 from flumina.emit import ONLY_OUTPUT, Emit, rows
 from flumina.engine.codec import Codec
 from flumina.engine.driver import RunStats
-from flumina.engine.job import Start, StateFile
+from flumina.engine.job import KeptState, Start
 from flumina.engine.publish import Result
 from flumina.plan.tree import Plan
 from flumina.program import define
@@ -49,7 +49,7 @@ class Folding:
         return 4
 
     def run(
-        self, batch: int, streams: Sequence[fl.Stream], plan: Plan, state: bytes | StateFile | None, out: str
+        self, batch: int, streams: Sequence[fl.Stream], plan: Plan, state: bytes | KeptState | None, out: str
     ) -> Ran:
         self.plans.append(plan)
         codec = Codec(self.definition, [s.name for s in streams])
@@ -96,6 +96,7 @@ class Query:
         self.planner = Planner(definition, self.streams, 2, optimiser="greedy", adaptive=self.adaptive)
         self.batches = Batches(
             Folder.of(self.folder / "checkpoint", "checkpoint"),
+            self.program,
             self.streams,
             pa.int64(),
             self.rules,
@@ -105,7 +106,7 @@ class Query:
             DeadLetters(self.folder / "dead"),
             self.progress,
         )
-        self.batches.prepare({"program": definition.name})
+        self.batches.prepare()
 
     def feed(self, number: int, given: Given, *, closed: bool = False) -> None:
         self.batches.process(number, lambda sieves: sifted(sieves, given), closed=closed)

@@ -201,33 +201,59 @@ def test_large_states_stay_in_their_file(tmp_path: Path, monkeypatch: pytest.Mon
     assert_same_outputs(query.output(), oracle(IN_ORDER))
 
 
+def test_a_driver_that_was_replaced_writes_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = Query(tmp_path, ValueBarrier, streams())
+    old.feed(0, IN_ORDER[0])
+    new = Query(tmp_path, ValueBarrier, streams())
+    crash_at(monkeypatch, "after-cut", 1)
+    with pytest.raises(Crash):
+        new.feed(1, IN_ORDER[1])
+    monkeypatch.undo()
+    with pytest.raises(fl.CheckpointError, match="CHECKPOINT_IN_USE"):
+        old.feed(1, IN_ORDER[1])
+    new.start()
+    for number in (1, 2, 3):
+        new.feed(number, IN_ORDER[number])
+    assert_same_outputs(new.output(), oracle(IN_ORDER))
+
+
+def test_another_program_is_refused(tmp_path: Path) -> None:
+    Query(tmp_path, ValueBarrier, streams()).feed(0, IN_ORDER[0])
+    with pytest.raises(fl.CheckpointError, match="CHECKPOINT_PROGRAM"):
+        Query(tmp_path, ValueBarrier, list(reversed(streams())))
+
+
 def test_the_newest_commit_is_deleted(tmp_path: Path) -> None:
     query = Query(tmp_path, ValueBarrier, streams())
     for number in (0, 1):
         query.feed(number, IN_ORDER[number])
-    (tmp_path / "checkpoint" / "commits" / "000000000001.json").unlink()
+    (tmp_path / "checkpoint" / "log" / "commits" / "000000000001.json").unlink()
     query.start()
     query.feed(1, IN_ORDER[1])  # tried again
-    (tmp_path / "checkpoint" / "commits" / "000000000001.json").unlink()
+    (tmp_path / "checkpoint" / "log" / "commits" / "000000000001.json").unlink()
     query.start()
     for number in (2, 3):  # not tried again: what is in the sink says that it was done
         query.feed(number, IN_ORDER[number])
     assert_same_outputs(query.output(), oracle(IN_ORDER))
 
 
-def test_a_version_is_missing(tmp_path: Path) -> None:
+def test_a_snapshot_is_missing_or_damaged(tmp_path: Path) -> None:
     query = Query(tmp_path, ValueBarrier, streams())
     query.feed(0, IN_ORDER[0])
-    (tmp_path / "checkpoint" / "versions" / "000000000000").unlink()
     query.start()
-    with pytest.raises(fl.CheckpointError, match="MISSING_VERSION"):
+    with pytest.raises(fl.CheckpointError, match="MISSING_SNAPSHOT"):
+        query.feed(2, IN_ORDER[2])
+    (state,) = (tmp_path / "checkpoint" / "state").glob("state-*")
+    state.write_bytes(state.read_bytes()[:-1])
+    query.start()
+    with pytest.raises(fl.CheckpointError, match="DAMAGED"):
         query.feed(1, IN_ORDER[1])
 
 
 def test_outputs_of_a_batch_that_is_not_tried_again_are_missing(tmp_path: Path) -> None:
     query = Query(tmp_path, ValueBarrier, streams())
     query.feed(0, IN_ORDER[0])
-    (tmp_path / "checkpoint" / "commits" / "000000000000.json").unlink()
+    (tmp_path / "checkpoint" / "log" / "commits" / "000000000000.json").unlink()
     (tmp_path / "out" / "batch=0").rename(tmp_path / "elsewhere")
     query.start()
     with pytest.raises(fl.CheckpointError, match="NOT_COMMITTED"):

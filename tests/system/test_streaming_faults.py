@@ -87,7 +87,7 @@ class Crash(Exception):  # noqa: N818 -- what it is called in the tests
 def test_the_newest_commit_is_deleted(spark: SparkSession, files: Files, tmp_path: Path, gone: str) -> None:
     start(spark, files.streams(spark), tmp_path, closed=False).awaitTermination()
     logs = {
-        "ours": tmp_path / "checkpoint" / "flumina" / "commits" / "000000000002.json",
+        "ours": tmp_path / "checkpoint" / "log" / "commits" / "000000000002.json",
         "Spark's": tmp_path / "checkpoint" / "spark" / "commits" / "2",
     }
     for name, path in logs.items():
@@ -206,7 +206,7 @@ def test_a_driver_is_killed_at_any_time(spark_home: None, tmp_path: Path, seed: 
                 process.kill()
             end(process)
         if rng.random() < 0.3:
-            for log in ("flumina", "spark"):
+            for log in ("log", "spark"):
                 names = sorted((tmp_path / "checkpoint" / log / "commits").glob("[0-9]*"))
                 if names and rng.random() < 0.5:
                     newest = max(names, key=lambda path: int(path.name.split(".")[0]))

@@ -96,7 +96,7 @@ def _all(
     if generated is None and (schema := source.schema(number)) is not None:
         decoder.check_schema(schema)
     if isinstance(source, Telling):
-        yield from _told(source, decoder, rank, stop, depends)
+        yield from _told(source, decoder, rank, stop, depends, chunk_rows)
         return
     batches = decoder.batches(source.chunks(number, stream.columns, chunk_rows), chunk_rows)
     if generated is not None and generated.rate is not None:
@@ -113,7 +113,7 @@ def _all(
 
 
 def _told(
-    source: Telling, decoder: Decoder, rank: int, stop: threading.Event, depends: Dependence | None
+    source: Telling, decoder: Decoder, rank: int, stop: threading.Event, depends: Dependence | None, most: int
 ) -> Iterator[Arrival]:
     """Rows and word of a source that tells how far it has come."""
     finder = None
@@ -131,8 +131,10 @@ def _told(
             if finder is not None:
                 finder.look([batch], [piece.column(source.gathered).to_numpy().astype(np.int64)])
                 finder.forget(int(batch.ts[-1]))
-            frontier = batch.point(-1)
-            yield Arrival(batch, frontier)
+            for start in range(0, len(batch), most):
+                rows = batch.slice(start, start + most)
+                frontier = rows.point(-1)
+                yield Arrival(rows, frontier)
     if not stop.is_set():
         yield Arrival(None, END)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add
@@ -16,12 +16,14 @@ import pyarrow as pa
 from flumina.definition import Definition
 from flumina.emit import ONLY_OUTPUT
 from flumina.engine.codec import Codec
+from flumina.engine.continuation import Continuation
 from flumina.engine.job import Card, Job, Settings, Start, TaskReport, TaskStats
 from flumina.engine.layout import lay_out
-from flumina.engine.location import Location
+from flumina.engine.location import Location, resolve
 from flumina.engine.outputs import NOWHERE, Nowhere, Outputs
-from flumina.engine.publish import Result
-from flumina.engine.publish import publish as publish_outputs
+from flumina.engine.policy import Checkpoint
+from flumina.engine.publish import Result, publish
+from flumina.engine.recorder import Recorder
 from flumina.errors import UsageError
 from flumina.plan.optimise import Optimiser, make_plan
 from flumina.plan.routing import Router
@@ -51,6 +53,29 @@ class Wishes:
     state: bool = False
     settings: Settings = field(default_factory=Settings)
     start: Start = field(default_factory=Start)
+    checkpoint: Checkpoint | str | os.PathLike[str] | None = None
+
+    def continuation(self, program: AnyProgram, streams: Sequence[Stream]) -> Continuation | None:
+        """What there is already of the run, if it is to keep snapshots."""
+        if self.checkpoint is None:
+            return None
+        if self.out is None:
+            raise UsageError(
+                "CHECKPOINT_OUT",
+                "checkpoint= needs out=: outputs up to a snapshot have to lie somewhere until the run goes on",
+                hint="pass out=PATH, a folder that all tasks and the driver can reach",
+            )
+        checkpoint = Checkpoint.of(self.checkpoint)
+        if self.out is not NOWHERE:
+            inside = resolve(checkpoint.path, checkpoint.filesystem, "checkpoint")[1].rstrip("/")
+            outputs = resolve(str(self.out), self.filesystem)[1].rstrip("/")
+            if f"{inside}/".startswith(f"{outputs}/"):
+                raise UsageError(
+                    "CHECKPOINT_OUT",
+                    f"the checkpoint {inside} lies in the folder for outputs, which holds nothing else",
+                    hint="choose a folder beside it",
+                )
+        return Continuation.of(checkpoint, program, streams)
 
 
 def choose_plan(definition: Definition, sources: Sequence[PlannedSource], wishes: Wishes, slots: int) -> Plan:
@@ -78,25 +103,39 @@ def make_job(
     given: Mapping[PartId, int] | None = None,
     tasks: int = 0,
     paced: bool = False,
+    kept: Continuation | None = None,
 ) -> Job:
-    """All that the tasks need; the place for the outputs is checked now rather than at the end."""
+    """All that the tasks need; the place for the outputs is checked now rather than at the end.
+
+    ``kept`` is what there is already of a run that keeps snapshots.
+    """
     definition = define(program)
     check_streams(definition, streams)
-    run = uuid.uuid4().hex[:12]
+    run = uuid.uuid4().hex[:12] if kept is None else kept.run
     location = None
     if wishes.out is not None and wishes.out is not NOWHERE:
         if not isinstance(wishes.out, str | os.PathLike):
             raise UsageError("OUT", f"out= is the path of a folder, got {wishes.out!r}")
         location = Location.of(os.fspath(wishes.out), run, filesystem=wishes.filesystem, overwrite=wishes.overwrite)
     names = tuple(stream.name for stream in streams)
-    kept = wishes.out is not NOWHERE
-    outputs = Outputs(definition.outputs, ts_type, names, run, location, wishes.order, kept=kept)
-    outputs.prepare()
+    outputs = Outputs(
+        definition.outputs,
+        ts_type,
+        names,
+        run,
+        location,
+        wishes.order,
+        kept=wishes.out is not NOWHERE,
+        checked=kept is not None,
+    )
+    if kept is None or not kept.over:
+        outputs.prepare()
     sequenced = frozenset(stream.name for stream in streams if stream.seq is not None)
-    options = replace(wishes.settings.options, final=wishes.state, sequenced=sequenced)
+    options = replace(wishes.settings.options, final=wishes.state or kept is not None, sequenced=sequenced)
     settings = replace(wishes.settings, options=options)
-    layout = lay_out(plan, Router(plan, definition), given, tasks)
-    return Job(program, plan, tuple(map(Card.of, streams)), outputs, layout, settings, paced, wishes.start)
+    layout = lay_out(plan, Router(plan, definition), given, tasks, led=kept is not None)
+    job = Job(program, plan, tuple(map(Card.of, streams)), outputs, layout, settings, paced, wishes.start)
+    return job if kept is None else kept.job(job)
 
 
 @dataclass(frozen=True)
@@ -109,17 +148,20 @@ class RunStats:
     ``bytes_between``    sent between tasks: states, requests, and events that were read elsewhere
     ``shuffled_bytes``   moved by Spark before the run
     ``latency``          of outputs, from when their events were due; recorded for paced runs
+    ``snapshots``        that were taken on the way
     """
 
     workers: Mapping[str, WorkerStats]
     tasks: Mapping[int, TaskStats]
     shuffled_bytes: int = 0
+    snapshots: int = 0
 
     @staticmethod
-    def of(tasks: Mapping[int, TaskStats], shuffled_bytes: int = 0) -> RunStats:
+    def of(reports: Mapping[int, TaskReport], shuffled_bytes: int = 0, snapshots: int = 0) -> RunStats:
         """The numbers of all tasks together."""
+        tasks = {number: report.stats for number, report in sorted(reports.items())}
         workers = {name: stats for task in tasks.values() for name, stats in task.workers.items()}
-        return RunStats(workers, dict(sorted(tasks.items())), shuffled_bytes)
+        return RunStats(workers, tasks, shuffled_bytes, snapshots)
 
     @property
     def total(self) -> WorkerStats:
@@ -139,7 +181,7 @@ class RunStats:
     @property
     def seconds(self) -> float:
         """How long the slowest task took."""
-        return max(task.seconds for task in self.tasks.values())
+        return max((task.seconds for task in self.tasks.values()), default=0.0)
 
     @property
     def state_bytes(self) -> int:
@@ -204,12 +246,32 @@ class RunResult:
         return self.outputs[ONLY_OUTPUT]
 
 
-def publish(job: Job, reports: Mapping[int, TaskReport]) -> dict[str, Result]:
-    """Make the outputs of the run visible, all at once."""
-    return publish_outputs(job.outputs, [report.manifest for _, report in sorted(reports.items())])
+def carry_out(
+    job: Job, kept: Continuation | None, execute: Callable[[Recorder | None], Mapping[int, TaskReport]]
+) -> tuple[dict[str, Result], Mapping[int, TaskReport], int]:
+    """Have the tasks do their work and make the outputs visible, all at once; also gives how many snapshots there were.
+
+    What a run that fails has written is deleted, unless it can go on from its last snapshot.
+    """
+    if kept is not None and kept.over:
+        return kept.results(job.outputs), {}, 0
+    recorder = None if kept is None else kept.recorder(job)
+    try:
+        reports = execute(recorder)
+        manifests = [report.manifest for _, report in sorted(reports.items())]
+        if recorder is None:
+            return publish(job.outputs, manifests), reports, 0
+        events = sum(stats.events for report in reports.values() for stats in report.stats.workers.values())
+        return recorder.publish(manifests, events), reports, recorder.snapshots
+    except BaseException:
+        if recorder is None:
+            job.outputs.discard()
+        raise
 
 
-def final_state(job: Job, reports: Mapping[int, TaskReport]) -> Any:  # noqa: ANN401 -- whatever the program's state is
+def final_state(job: Job, reports: Mapping[int, TaskReport], wishes: Wishes) -> Any:  # noqa: ANN401 -- whatever it is
     """The state after the last event, if it was asked for: the root's task has it."""
+    if not wishes.state:
+        return None
     packed = next((report.final for report in reports.values() if report.final is not None), None)
     return None if packed is None else Codec(define(job.program), job.names).unpack(packed)

@@ -13,9 +13,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
 from flumina.engine.arrivals import Arrival
 from flumina.order import END, START, Point
 from flumina.plan.routing import Router
+from flumina.runtime.cut import reaches
 from flumina.runtime.messages import Data, PartId
 from flumina.runtime.run import EMPTY, Run
 
@@ -30,6 +33,23 @@ class Delivery:
     runs: dict[str, Run]
     frontier: Point
     events: int
+
+    def cut(self, ts: int) -> tuple[Delivery, Delivery | None]:
+        """What lies up to a timestamp (with the end behind it, if no more is to come up to there), and what behind."""
+        if not reaches(self.frontier, ts):
+            return self, None
+        before: dict[str, Run] = {}
+        behind: dict[str, Run] = {}
+        for name, run in self.runs.items():
+            assert run.batch is not None, "engines work on columns"
+            upto = int(np.searchsorted(run.batch.ts, ts, "right"))
+            if upto:
+                before[name] = Run(batch=run.batch.slice(0, upto))
+            if upto < len(run.batch):
+                behind[name] = Run(batch=run.batch.slice(upto, len(run.batch)))
+        events = sum(map(len, before.values()))
+        rest = Delivery(behind, self.frontier, self.events - events) if behind else None
+        return Delivery(before, END, events), rest
 
 
 class Read(Protocol):
@@ -55,7 +75,17 @@ class Feed:
         self.receivers = [self.names[number] for number in router.receivers(*part)]
         self.outstanding = dict.fromkeys(self.receivers, 0)
         self.frontier = START
+        """How far the receivers have been told to be."""
+        self.exhausted = False
+        """Whether nothing more is to be read."""
         self.sent = 0
+        self.promised = START
+        """How far that is, ends of segments aside."""
+        self.highest: int | None = None
+        """The timestamp of the last event that was sent."""
+        self.paused = False
+        self.limit: int | None = None
+        """Up to which timestamp it may go in this segment."""
         self._queue: queue.Queue[Delivery | BaseException] = queue.Queue(AHEAD)
         self._next: Delivery | None = None
         self._stop = threading.Event()
@@ -78,8 +108,19 @@ class Feed:
 
     @property
     def ended(self) -> bool:
-        """Whether everything has been sent, the end included."""
+        """Whether everything of this segment has been sent, the end included."""
         return self.frontier == END
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing is left for another segment."""
+        return self.ended and self.exhausted and self._next is None
+
+    def reopen(self) -> None:
+        """Begin another segment, behind the limit of the one before."""
+        if self.exhausted and self._next is None:
+            self._next = Delivery({}, END, 0)
+        self.frontier, self.limit, self.paused = START, None, False
 
     @property
     def rests(self) -> bool:
@@ -88,9 +129,11 @@ class Feed:
 
     def ready(self) -> bool:
         """Whether a piece has been read and all its receivers have room."""
+        if self.paused or self.ended:
+            return False
+        if self.at_limit:
+            return True
         if self._next is None:
-            if self.ended:
-                return False
             try:
                 found = self._queue.get_nowait()
             except queue.Empty:
@@ -98,17 +141,30 @@ class Feed:
             if isinstance(found, BaseException):
                 raise found
             self._next = found
+            self.exhausted = found.frontier == END
         return all(self.outstanding[name] < self.window for name in self._next.runs)
 
     def take(self) -> list[tuple[str, Data]]:
         """The next piece, for each receiver what is for it; the frontier goes to all."""
-        delivery, self._next = self._next, None
-        assert delivery is not None, "asked for when it is ready"
+        if self.at_limit:
+            delivery = Delivery({}, END, 0)
+        else:
+            assert self._next is not None, "asked for when it is ready"
+            delivery, self._next = self._next, None
+            if self.limit is not None:
+                delivery, self._next = delivery.cut(self.limit)
         self.frontier = delivery.frontier
+        self.promised = self.promised if self.frontier == END else self.frontier
         self.sent += delivery.events
         for name, run in delivery.runs.items():
             self.outstanding[name] += len(run)
+            self.highest = run.last.ts if self.highest is None else max(self.highest, run.last.ts)
         return [(name, Data(self.part, delivery.runs.get(name, EMPTY), self.frontier)) for name in self.receivers]
+
+    @property
+    def at_limit(self) -> bool:
+        """Whether nothing up to the limit of this segment is left."""
+        return self.limit is not None and reaches(self.promised, self.limit)
 
     def credit(self, worker: str, events: int) -> None:
         """A worker has taken events out of its buffer."""

@@ -18,7 +18,6 @@ from flumina.engine.arrivals import arrivals
 from flumina.engine.feed import Feed
 from flumina.engine.job import Job, TaskReport
 from flumina.engine.member import Member, Registration
-from flumina.engine.sink import Sink
 from flumina.engine.task import Task
 from flumina.engine.transport import Address, Channel, Listener, Secret, connect
 from flumina.errors import CalledOffError, GangError, HandshakeError, PeerLostError
@@ -137,7 +136,8 @@ def _run(
     data: Data = {**pickling.loads(packed), **brought}
     deadline = time.monotonic() + invitation.patience
     channels: dict[int, Channel] = {}
-    sink = Sink(job.outputs, number, f"{member.generation}-{number}")
+    start = member.roster.start or job.start
+    task: Task | None = None
     try:
         for peer in job.layout.peers(number):
             if peer < number:
@@ -148,11 +148,12 @@ def _run(
                 channels[peer] = peers.expect(member.generation, peer, deadline, member)
         for channel in channels.values():
             channel.unblock()
-        task = Task(job, definition, number, member, channels, sink)
-        stats = task.run(list(_feeds(job, definition, number, data, task, member.roster.started)))
-        manifest = sink.close()
+        task = Task(job, definition, number, member, channels, start)
+        stats = task.run(list(_feeds(job, definition, number, data, task)))
+        manifest = task.sink.close() if task.follower is None else task.follower.manifest
     except BaseException:
-        sink.abandon()
+        if task is not None:
+            task.sink.abandon()
         raise
     finally:
         for channel in channels.values():
@@ -161,7 +162,8 @@ def _run(
     return TaskReport(manifest, stats, final)
 
 
-def _feeds(job: Job, definition: Definition, number: int, data: Data, task: Task, started: float) -> Iterator[Feed]:
+def _feeds(job: Job, definition: Definition, number: int, data: Data, task: Task) -> Iterator[Feed]:
+    started = task.start.began(task.member.roster.started)
     router = Router(job.plan, definition)
     for part, home in job.layout.parts.items():
         if home == number:
@@ -176,6 +178,6 @@ def _feeds(job: Job, definition: Definition, number: int, data: Data, task: Task
                 started=lambda: started,
                 chunk_rows=job.settings.chunk_rows,
                 depends=definition.depends,
-                after=job.start.after,
+                after=task.start.after,
             )
             yield Feed(part, read, router, job.settings.window, task.wake)

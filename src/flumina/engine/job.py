@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pyarrow import fs
-
 from flumina.definition import Definition
+from flumina.engine.checkpoint import Checkpoints, StateFile
+from flumina.engine.checkpoint.folder import Folder
+from flumina.engine.checkpoint.snapshot import read_state
 from flumina.engine.layout import Layout
 from flumina.engine.outputs import Manifest, Outputs
-from flumina.errors import CheckpointError
+from flumina.engine.policy import Policy
 from flumina.events import Tag
 from flumina.plan.tree import Plan
 from flumina.program import AnyProgram
@@ -61,39 +61,44 @@ class Card:
 
 
 @dataclass(frozen=True)
-class StateFile:
-    """A packed state in a file that all tasks reach: only the one that needs it reads it."""
+class KeptState:
+    """A packed state in a checkpoint that all tasks reach: only the one that needs it reads it."""
 
-    filesystem: fs.FileSystem
-    path: str
-    offset: int
-    size: int
-    sha256: str
+    folder: Folder
+    file: StateFile
 
     def read(self) -> bytes:
         """The state, if it is the one that was written."""
-        with self.filesystem.open_input_file(self.path) as file:
-            file.seek(self.offset)
-            found: bytes = file.read(self.size)
-        if hashlib.sha256(found).hexdigest() != self.sha256:
-            raise CheckpointError(
-                "DAMAGED",
-                f"the state in {self.path} is damaged",
-                hint="restore the checkpoint, or begin with a new one; all tasks must reach its folder",
-            )
-        return found
+        return read_state(self.folder, self.file)
 
 
 @dataclass(frozen=True)
 class Start:
-    """Where a run begins: with a state (packed by the codec; None: the initial one), behind a timestamp (None: any)."""
+    """Where a run begins: with a state (packed by the codec; None: the initial one), behind a timestamp (None: any).
 
-    state: bytes | StateFile | None = None
+    ``number`` is that of the first snapshot to come.
+    """
+
+    state: bytes | KeptState | None = None
     after: int | None = None
+    number: int = 1
 
     def load(self) -> bytes | None:
         """The state, wherever it is."""
-        return self.state.read() if isinstance(self.state, StateFile) else self.state
+        return self.state.read() if isinstance(self.state, KeptState) else self.state
+
+    def began(self, started: float) -> float:
+        """When a paced run would have started, had it not been interrupted: its events are due from then on."""
+        return started if self.after is None else started - self.after / 1e6
+
+
+@dataclass(frozen=True)
+class Snapshots:
+    """When snapshots are taken, and where their states go; ``epoch`` counts the drivers that have tried this run."""
+
+    policy: Policy
+    store: Checkpoints
+    epoch: int
 
 
 @dataclass(frozen=True)
@@ -109,6 +114,12 @@ class Job:
     paced: bool = False
     """Whether events are due at their timestamps (microseconds after the start), so that latency can be told."""
     start: Start = Start()
+    snapshots: Snapshots | None = None
+
+    @property
+    def epoch(self) -> int:
+        """Which driver's run this is."""
+        return 0 if self.snapshots is None else self.snapshots.epoch
 
     @property
     def names(self) -> Sequence[str]:

@@ -31,10 +31,18 @@ class Layout:
         return sorted({a + b - task for a, b in self.links if task in (a, b)})
 
 
-def lay_out(plan: Plan, router: Router, given: Mapping[PartId, int] | None = None, tasks: int = 0) -> Layout:
+def lay_out(
+    plan: Plan,
+    router: Router,
+    given: Mapping[PartId, int] | None = None,
+    tasks: int = 0,
+    *,
+    led: bool = False,
+) -> Layout:
     """A task for every place of the plan; a part is read where one of its receivers lives, unless that is ``given``.
 
-    ``tasks`` is how many there are at least: some may have nothing but parts to read.
+    ``tasks`` is how many there are at least: some may have nothing but parts to read. With ``led``, all have a line to
+    the task of the root.
     """
     at = _places(plan)
     places = {place: number for number, place in enumerate(dict.fromkeys(at[worker.id] for worker in plan.workers))}
@@ -56,8 +64,11 @@ def lay_out(plan: Plan, router: Router, given: Mapping[PartId, int] | None = Non
     links |= {
         (home, workers[plan.workers[number].id]) for part, home in homes.items() for number in router.receivers(*part)
     }
+    count = max([tasks, *(place + 1 for place in places.values())])
+    if led:
+        links |= {(workers[plan.root.id], task) for task in range(count)}
     between = frozenset((min(pair), max(pair)) for pair in links if pair[0] != pair[1])
-    return Layout(max([tasks, *(place + 1 for place in places.values())]), workers, homes, between)
+    return Layout(count, workers, homes, between)
 
 
 def _places(plan: Plan) -> dict[str, str]:

@@ -38,7 +38,9 @@ _HINTS = {
 
 
 @contextmanager
-def telling(what: str, path: str) -> Iterator[None]:
+def telling(
+    what: str, path: str, kind: type[FluminaError] = OutputError, condition: str = "OUT_FAILED"
+) -> Iterator[None]:
     """Errors of the file system as ours, with the path and what to do."""
     try:
         yield
@@ -47,7 +49,7 @@ def telling(what: str, path: str) -> Iterator[None]:
     except (OSError, pa.ArrowException) as error:
         number = getattr(error, "errno", None)
         hint = _HINTS.get(number or 0, "is the place still there, and can all tasks reach it?")
-        raise OutputError("OUT_FAILED", f"can't {what} {path}: {error}", hint=hint) from error
+        raise kind(condition, f"can't {what} {path}: {error}", hint=hint) from error
 
 
 def join(folder: str, *names: str) -> str:
@@ -75,12 +77,9 @@ class Location:
         path: str | os.PathLike[str], run: str, *, filesystem: fs.FileSystem | None = None, overwrite: bool = False
     ) -> Location:
         """Find the file system of a path or URI; to be called by the driver, since paths may be relative."""
-        found, inside = resolve(os.fspath(path), filesystem)
+        found, inside = resolve(path, filesystem)
         name = inside.rstrip("/").rpartition("/")[2]
-        kind = found
-        while isinstance(kind, fs.SubTreeFileSystem):
-            kind = kind.base_fs
-        renames = kind.type_name in _RENAMES and bool(name)
+        renames = can_rename(found) and bool(name)
         if renames and isinstance(found, fs.LocalFileSystem) and os.path.ismount(inside):
             renames = False  # what is mounted can't be renamed
         if not renames:
@@ -116,11 +115,15 @@ class Location:
         """Delete everything that is staged; never fails."""
         self.remove(self.staging)
 
+    @property
+    def is_published(self) -> bool:
+        """Whether the results of this run are where they belong."""
+        with telling("read", join(self.path, MARKER)):
+            return self._marked() == self.run
+
     def check_unpublished(self) -> None:
         """Refuse to publish a run twice."""
-        with telling("read", join(self.path, MARKER)):
-            published = self._marked()
-        if published == self.run:
+        if self.is_published:
             raise UsageError("PUBLISHED", f"the results of run {self.run} have been published to {self.path} before")
 
     def check_staged(self, path: str, size: int) -> None:
@@ -190,7 +193,12 @@ class Location:
             if parent:
                 self.filesystem.create_dir(parent, recursive=True)
         for name, staged in files.items():
-            self.filesystem.move(staged, join(folder, name))
+            if self.filesystem.get_file_info(staged).type != fs.FileType.NotFound or not self._is_file(folder, name):
+                self.filesystem.move(staged, join(folder, name))
+
+    def _is_file(self, folder: str, name: str) -> bool:
+        """Whether a file has been moved before, by a driver that died over it."""
+        return bool(self.filesystem.get_file_info(join(folder, name)).type == fs.FileType.File)
 
     def _mark(self, folder: str, run: str) -> None:
         with self.filesystem.open_output_stream(join(folder, MARKER)) as stream:
@@ -236,10 +244,20 @@ class Location:
                 )
 
 
-def resolve(path: str, filesystem: fs.FileSystem | None) -> tuple[fs.FileSystem, str]:
-    """The file system of a path or URI, and the path inside it."""
+def can_rename(filesystem: fs.FileSystem) -> bool:
+    """Whether a file or folder gets another name in one step, all of it or nothing."""
+    while isinstance(filesystem, fs.SubTreeFileSystem):
+        filesystem = filesystem.base_fs
+    return filesystem.type_name in _RENAMES
+
+
+def resolve(
+    path: str | os.PathLike[str], filesystem: fs.FileSystem | None = None, option: str = "out"
+) -> tuple[fs.FileSystem, str]:
+    """The file system of a path or URI, and the path inside it; ``option`` is what users call the path."""
+    path, condition = os.fspath(path), option.upper()
     if not path:
-        raise UsageError("OUT", "out= is the empty path", hint="pass a folder for the results")
+        raise UsageError(condition, f"{option}= is the empty path", hint="pass the path of a folder")
     try:
         if filesystem is not None:
             if not isinstance(filesystem, fs.FileSystem):
@@ -252,5 +270,7 @@ def resolve(path: str, filesystem: fs.FileSystem | None) -> tuple[fs.FileSystem,
         return local, local.normalize_path(os.path.abspath(path))  # noqa: PTH100 -- pathlib would follow links
     except (OSError, ValueError, TypeError, pa.ArrowException) as error:
         raise UsageError(
-            "OUT", f"no file system can be found for out={path!r}: {error}", hint="pass a path, or filesystem= as well"
+            condition,
+            f"no file system can be found for {option}={path!r}: {error}",
+            hint="pass a path, or filesystem= as well",
         ) from error

@@ -8,6 +8,7 @@ import time
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from flumina.engine.transport import Address, Channel, Secret, connect, dumps, loads
 from flumina.errors import CalledOffError, FluminaError, GangError, PeerLostError, TaskFailedError
@@ -35,6 +36,8 @@ class Roster:
     addresses: Mapping[int, Address]
     started: float = 0.0
     """When that was, as ``time.time()`` counts: the start of the run."""
+    start: Any = None
+    """Where this gang begins, if that is not where the first one did; only the engine knows what that means."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,13 @@ class CalledOff:
 @dataclass(frozen=True, slots=True)
 class Progress:
     """How far a task is; only the engine knows what that means."""
+
+    what: object
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """What a task hands in on the way; unlike progress, none of it may be missed."""
 
     what: object
 
@@ -165,6 +175,10 @@ class Member:
         """Tell the driver how it goes; left out while the driver has not read what it was told before."""
         if self._channel.flush():
             self._channel.put(dumps(Progress(progress)))
+
+    def save(self, what: object) -> None:
+        """Hand something in for good."""
+        self._channel.put(dumps(Saved(what)))
 
     def fail(self, error: BaseException) -> None:
         """Last word: the run is over, for everyone, because of this error."""

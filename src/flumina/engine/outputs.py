@@ -63,6 +63,8 @@ class Outputs:
     group_rows: int = GROUP_ROWS
     kept: bool = True
     """Whether there is anything to publish; else rows are checked, counted and dropped."""
+    checked: bool = False
+    """Whether files are told by their checksums."""
 
     def __post_init__(self) -> None:
         if not _RUN.fullmatch(self.run):
@@ -132,6 +134,8 @@ class StagedFile:
     rows: int
     size: int
     runs: tuple[SortedRun, ...] = ()
+    crc: int | None = None
+    """Of all its bytes, where somebody may want to know much later whether they are still the same."""
 
 
 @dataclass(frozen=True)

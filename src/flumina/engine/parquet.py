@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from base64 import b64encode
 from contextlib import suppress
 
@@ -16,7 +17,14 @@ class ParquetFile:
     """One file being written; ``written`` are the columns as given, ``read`` as readers should see them."""
 
     def __init__(
-        self, filesystem: fs.FileSystem, path: str, written: pa.Schema, read: pa.Schema, compression: str
+        self,
+        filesystem: fs.FileSystem,
+        path: str,
+        written: pa.Schema,
+        read: pa.Schema,
+        compression: str,
+        *,
+        checked: bool = False,
     ) -> None:
         self.path, self.rows, self.size = path, 0, 0
         # Numbers seldom repeat enough for a dictionary. Bounds of texts cost a third of all time, and readers can tell
@@ -24,6 +32,9 @@ class ParquetFile:
         texts = [f.name for f in written if _is_text(f.type)]
         with telling("write", path):
             self._stream = filesystem.open_output_stream(path)
+            self._checked = _Checked(self._stream) if checked else None
+            if self._checked is not None:
+                self._stream = pa.PythonFile(self._checked, mode="w")
             self._writer = pq.ParquetWriter(
                 self._stream,
                 written,
@@ -48,11 +59,42 @@ class ParquetFile:
             self.size = self._stream.tell()
             self._stream.close()
 
+    @property
+    def crc(self) -> int | None:
+        """The checksum of all that was written, if the file is ``checked``."""
+        return self._checked.crc if self._checked is not None else None
+
     def abandon(self) -> None:
         """Let go of the file, whatever state it is in."""
         for part in (self._writer, self._stream):
             with suppress(OSError, pa.ArrowException):
                 part.close()
+
+
+class _Checked:
+    """A file that knows the checksum of what was written to it."""
+
+    def __init__(self, stream: pa.NativeFile) -> None:
+        self._stream, self.crc, self.closed = stream, 0, False
+
+    def write(self, data: bytes) -> int:
+        """Pass it on."""
+        self.crc = zlib.crc32(data, self.crc)
+        self._stream.write(data)
+        return len(data)
+
+    def tell(self) -> int:
+        """How many bytes were written."""
+        return int(self._stream.tell())
+
+    def flush(self) -> None:
+        """Have them reach the file system."""
+        self._stream.flush()
+
+    def close(self) -> None:
+        """Finish the file."""
+        self.closed = True
+        self._stream.close()
 
 
 def _is_text(type_: pa.DataType) -> bool:

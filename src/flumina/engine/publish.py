@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -58,52 +58,85 @@ class Result:
             return self.dataset().to_table()
 
 
+@dataclass(frozen=True)
+class Publication:
+    """Files that are ready to become the results of a run: for each output their names, and where they are staged."""
+
+    outputs: Outputs
+    rows: Mapping[str, int]
+    files: Mapping[str, Mapping[str, str]]
+
+    def make_visible(self) -> None:
+        """Bring all of them to their place; what a driver that died has begun is brought to its end."""
+        assert self.outputs.location is not None
+        self.outputs.location.commit(dict(chain.from_iterable(named.items() for named in self.files.values())))
+
+    def results(self) -> dict[str, Result]:
+        """The results where they lie now."""
+        location = self.outputs.location
+        if location is None:
+            return {name: Result(self.rows[name], self.outputs.final(name)) for name in self.outputs.schemas}
+        return {
+            name: Result(
+                self.rows[name],
+                self.outputs.final(name),
+                join(location.path, self.outputs.folder(name).rstrip("/")).rstrip("/"),
+                tuple(join(location.path, file) for file in named),
+                location,
+            )
+            for name, named in self.files.items()
+        }
+
+
 def publish(outputs: Outputs, manifests: Sequence[Manifest]) -> dict[str, Result]:
-    """Make visible what these attempts wrote, one for each task, and delete what all others did; refused a second time.
+    """Make visible what these attempts wrote, one a task, and delete what all others did; refused a second time."""
+    tasks = sorted(manifest.task for manifest in manifests)
+    if tasks != list(range(len(tasks))):
+        raise UsageError("MANIFESTS", f"each task has one manifest, got those of the tasks {tasks}")
+    if outputs.location is None and outputs.kept:
+        tables = {name: _inline(outputs, name, manifests) for name in outputs.schemas}
+        return {name: Result(len(table), table.schema, held=table) for name, table in tables.items()}
+    if outputs.location is not None:
+        outputs.location.check_unpublished()
+    publication = prepare(outputs, manifests)
+    if outputs.location is not None:
+        publication.make_visible()
+    return publication.results()
+
+
+def prepare(outputs: Outputs, manifests: Sequence[Manifest]) -> Publication:
+    """What these attempts wrote, perhaps in several segments, as results that nobody sees yet.
 
     Ordered files are merged here, in the driver, from the sorted runs of the tasks, with bounded memory. Ordered inline
     results are sorted in memory.
     """
-    ordered = sorted(manifests, key=lambda manifest: manifest.task)
-    _check(outputs, ordered)
-    rows = {name: sum(manifest.rows[name] for manifest in ordered) for name in outputs.schemas}
-    location = outputs.location
-    if not outputs.kept:
-        return {name: Result(rows[name], outputs.final(name)) for name in outputs.schemas}
-    if location is None:
-        tables = {name: _inline(outputs, name, ordered) for name in outputs.schemas}
-        return {name: Result(rows[name], table.schema, held=table) for name, table in tables.items()}
-    location.check_unpublished()
+    _check(outputs, manifests)
+    rows = {name: sum(manifest.rows[name] for manifest in manifests) for name in outputs.schemas}
     files: dict[str, dict[str, str]] = {}
-    for name in outputs.schemas:
-        staged = _merge(outputs, location, name, ordered) if outputs.ordered else _files(location, name, ordered)
-        staged = staged or _empty(outputs, location, name)
-        folder = outputs.folder(name)
-        files[name] = {f"{folder}part-{n:05d}-{outputs.run}.parquet": path for n, path in enumerate(staged)}
-    location.commit(dict(chain.from_iterable(named.items() for named in files.values())))
-    return {
-        name: Result(
-            rows[name],
-            outputs.final(name),
-            join(location.path, outputs.folder(name).rstrip("/")).rstrip("/"),
-            tuple(join(location.path, file) for file in named),
-            location,
-        )
-        for name, named in files.items()
-    }
+    location = outputs.location
+    if location is not None:
+        for name in outputs.schemas:
+            staged = _files(location, name, manifests)
+            if outputs.ordered:
+                staged = _merge(outputs, location, name, manifests)
+            staged = staged or _empty(outputs, location, name)
+            folder = outputs.folder(name)
+            files[name] = {f"{folder}part-{n:05d}-{outputs.run}.parquet": path for n, path in enumerate(staged)}
+    return Publication(outputs, rows, files)
 
 
 def _check(outputs: Outputs, manifests: Sequence[Manifest]) -> None:
-    """One manifest for each task, of this run."""
+    """All are of this run, and no two of the same attempt."""
     for manifest in manifests:
         if manifest.run != outputs.run:
             raise UsageError("MANIFESTS", f"a manifest of run {manifest.run} was given to run {outputs.run}")
-    tasks = [manifest.task for manifest in manifests]
-    if tasks != list(range(len(tasks))):
-        raise UsageError("MANIFESTS", f"each task has one manifest, got those of the tasks {tasks}")
+    attempts = [(manifest.task, manifest.attempt) for manifest in manifests]
+    if len(set(attempts)) < len(attempts):
+        raise UsageError("MANIFESTS", f"each attempt of a task has one manifest, got {attempts}")
 
 
 def _inline(outputs: Outputs, name: str, manifests: Sequence[Manifest]) -> pa.Table:
+    _check(outputs, manifests)
     final = outputs.final(name)
     tables = [pa.ipc.open_stream(m.inline[name]).read_all() for m in manifests if name in m.inline]
     if not tables:
@@ -134,14 +167,13 @@ def _empty(outputs: Outputs, location: Location, name: str) -> list[str]:
 
 def _merge(outputs: Outputs, location: Location, name: str, manifests: Sequence[Manifest]) -> list[str]:
     runs: list[Run] = []
-    _files(location, name, manifests)
-    for manifest in manifests:
+    for number, manifest in enumerate(manifests):
         if name in manifest.files:
             staged = manifest.files[name]
             with telling("read", staged.path):
                 source = location.filesystem.open_input_file(staged.path)
                 file = pq.ParquetFile(source, buffer_size=1 << 18)
-            runs += [Run(file, (manifest.task, n), run) for n, run in enumerate(staged.runs)]
+            runs += [Run(file, (number, n), run) for n, run in enumerate(staged.runs)]
     final = outputs.final(name)
     written: list[ParquetFile] = []
     with telling("merge results in", location.staging):

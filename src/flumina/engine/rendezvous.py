@@ -16,13 +16,24 @@ from contextlib import suppress
 from dataclasses import dataclass
 from threading import Event, Thread
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
-from flumina.engine.member import CalledOff, Done, Failed, Progress, Registration, Roster
+from flumina.engine.member import CalledOff, Done, Failed, Progress, Registration, Roster, Saved
 from flumina.engine.transport import Address, Channel, Listener, Secret, dumps, loads
 from flumina.errors import FluminaError, GangError, TaskLostError
 
 OnProgress = Callable[[int, object], None]
+
+
+class Records(Protocol):
+    """Where goes what tasks hand in on the way, and what a gang that comes after another begins with."""
+
+    def begin(self) -> object:
+        """A gang is complete: where it begins. What was handed in before and is not whole is of no use any more."""
+
+    def hand_in(self, task: int, what: object) -> None:
+        """A member of the gang that runs hands something in."""
+
 
 GRACE = 5.0
 """Seconds for a task that was called off to leave, before its connection is closed."""
@@ -55,8 +66,10 @@ class Rendezvous:
         *,
         assemble_within: float = 60.0,
         on_progress: OnProgress | None = None,
+        records: Records | None = None,
         retry: bool = True,
     ) -> None:
+        self._records = records
         self._tasks, self._within, self._on_progress, self._retry = tasks, assemble_within, on_progress, retry
         self._generation = 0
         self._gang: dict[int, _Seat] = {}
@@ -188,7 +201,8 @@ class Rendezvous:
             self._generation += 1
             self._running = True
             addresses = {task: s.registration.address for task, s in sorted(self._gang.items())}
-            roster = Roster(self._generation, addresses, time.time())
+            start = None if self._records is None else self._records.begin()
+            roster = Roster(self._generation, addresses, time.time(), start)
             for member in self._gang.values():
                 member.generation = self._generation
                 self._tell(member, roster)
@@ -229,6 +243,12 @@ class Rendezvous:
             try:
                 self._on_progress(task, message.what)
             except Exception as error:  # noqa: BLE001 -- the caller's own function
+                self._end(error)
+        elif isinstance(message, Saved):
+            try:
+                assert self._records is not None
+                self._records.hand_in(task, message.what)
+            except Exception as error:  # noqa: BLE001 -- the run must not go on without
                 self._end(error)
         elif isinstance(message, Done):
             assert seat.generation == self._generation, "only members of the gang that runs are still listened to"

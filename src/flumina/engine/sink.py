@@ -142,7 +142,7 @@ class _Writer(threading.Thread):
         self.join()
         self._check()
         return {
-            name: StagedFile(file.path, file.rows, file.size, tuple(self._runs[name]))
+            name: StagedFile(file.path, file.rows, file.size, tuple(self._runs[name]), file.crc)
             for name, file in self._files.items()
         }
 
@@ -190,7 +190,10 @@ class _Writer(threading.Thread):
             staged = self._outputs.staged(name)
             read = staged if self._outputs.ordered else self._outputs.final(name)
             path = f"{self._folder}/{name}.parquet"
-            file = ParquetFile(self._location.filesystem, path, staged, read, self._outputs.compression)
+            outputs = self._outputs
+            file = ParquetFile(
+                self._location.filesystem, path, staged, read, outputs.compression, checked=outputs.checked
+            )
             self._files[name] = file
         if self._outputs.ordered:
             table, run = in_order(table)

@@ -6,6 +6,7 @@ ahead by :mod:`flumina.engine.feed`), and word from the driver. Messages that ar
 
 from __future__ import annotations
 
+import pickle
 import resource
 import selectors
 import socket
@@ -21,20 +22,26 @@ from flumina.emit import Chunk, Row
 from flumina.engine.channel import Channel
 from flumina.engine.codec import Codec, Letter
 from flumina.engine.feed import Feed
-from flumina.engine.job import Job, TaskStats
+from flumina.engine.follower import Follower
+from flumina.engine.job import Job, Start, TaskStats
 from flumina.engine.member import Member
 from flumina.engine.progress import TaskProgress
+from flumina.engine.segment import Control
 from flumina.engine.sink import Sink
 from flumina.errors import FluminaError, PeerLostError
 from flumina.runtime.build import workers as build
 from flumina.runtime.coordinator import Coordinator
 from flumina.runtime.histogram import Histogram, bucket_of
 from flumina.runtime.messages import Credit, PartId
+from flumina.runtime.stats import WorkerStats
 from flumina.runtime.topology import COORDINATOR
-from flumina.runtime.worker import Address, Effects
+from flumina.runtime.worker import Address, Effects, Worker
 
 BYE = b"bye"
 """The last frame that a task sends to another."""
+
+CONTROL = b"control"
+"""The first of two buffers: what the other holds is for the task itself."""
 
 REPORT_EVERY = 1.0
 _SLEEP = 0.5
@@ -50,15 +57,23 @@ class Task:
         number: int,
         member: Member,
         channels: Mapping[int, Channel],
-        sink: Sink,
+        start: Start,
     ) -> None:
-        self.job, self.number, self.member, self.sink = job, number, member, sink
+        self.job, self.definition, self.number, self.member = job, definition, number, member
         self.layout = job.layout
+        self.attempt = f"{job.epoch}.{member.generation}-{number}"
+        """Unlike that of every other time that this task is tried."""
         self.codec = Codec(definition, job.names)
-        mine = [name for name, home in job.layout.workers.items() if home == number]
-        self.workers = build(job.plan, definition, job.settings.options, only=mine)
-        self.coordinator = self._coordinator(definition) if job.plan.root.id in self.workers else None
         self.channels = dict(channels)
+        self.workers: dict[str, Worker] = {}
+        self.past: dict[str, WorkerStats] = {}
+        """What the workers did in earlier segments."""
+        self.coordinator: Coordinator | None = None
+        self.start = start
+        self.follower = None if job.snapshots is None else Follower(self, job.snapshots)
+        self.sink = self._sink(0)
+        packed = start.load()
+        self._build(initial_state(definition) if packed is None else self.codec.unpack(packed))
         self.feeds: dict[PartId, Feed] = {}
         self.inbox: deque[Letter] = deque()
         self.outgoing: dict[int, list[Letter]] = {peer: [] for peer in channels}
@@ -69,15 +84,20 @@ class Task:
         self.selector = selectors.DefaultSelector()
         self.bell, self.ringer = socket.socketpair()
         self.asleep = False
-        self.sent_bytes = self.sent_messages = 0
+        self.sent_bytes = self.sent_messages = self.rows = 0
         self.idle = self.cpu = self.loop = 0.0
         self.latency: Counter[int] = Counter()
         self.next_report = 0.0
 
-    def _coordinator(self, definition: Definition) -> Coordinator:
-        packed = self.job.start.load()
-        state = initial_state(definition) if packed is None else self.codec.unpack(packed)
-        return Coordinator(self.job.plan.root.id, state)
+    def _build(self, state: Any) -> None:  # noqa: ANN401 -- whatever the program's state is
+        mine = [name for name, home in self.layout.workers.items() if home == self.number]
+        self.workers = build(self.job.plan, self.definition, self.job.settings.options, only=mine)
+        root = self.job.plan.root.id
+        ends = self.job.snapshots is None
+        self.coordinator = Coordinator(root, state, ends=ends) if root in self.workers else None
+
+    def _sink(self, segment: int) -> Sink:
+        return Sink(self.job.outputs, self.number, f"{self.attempt}-{segment}")
 
     # -- from the outside -------------------------------------------------------------------------------------
 
@@ -99,10 +119,8 @@ class Task:
         try:
             for feed in self.feeds.values():
                 feed.start()
-            if self.coordinator is not None:
-                self.carry_out(COORDINATOR, self.coordinator.begin())
-            self.send_off()
-            while not self.finished():
+            self.open()
+            while not self.over():
                 self.turn()
             seconds = time.perf_counter() - began
             self.part_in_peace()
@@ -114,21 +132,42 @@ class Task:
             self.ringer.close()
         return self.stats(seconds)
 
+    def open(self) -> None:
+        """Have the root begin, if it is here."""
+        if self.coordinator is not None:
+            self.carry_out(COORDINATOR, self.coordinator.begin())
+        self.send_off()
+
+    def begin_segment(self, segment: int) -> None:
+        """Go on with new workers from the state at the end of the segment before, and write to new files."""
+        self.rows += self.sink.rows
+        self.past = self.totals()
+        final = self.final
+        self.sink = self._sink(segment)
+        self._build(final)
+        for feed in self.feeds.values():
+            feed.reopen()
+        self.open()
+
     # -- the loop ---------------------------------------------------------------------------------------------
 
     def turn(self) -> None:
         """Everything that can be done now; then wait for more."""
-        while self.inbox:
+        while self.inbox and not (self.follower is not None and self.follower.frozen):
             self.deliver(*self.inbox.popleft())
             self.send_off()  # first: a leaf here may fold for long while a peer waits for its state
         if self.any_ready():
             if not self.look(0):  # messages first: somebody may wait for the answer
                 self.pump()
-        elif not self.finished():
+        elif not self.over() and not (self.inbox and self.follower is not None and not self.follower.frozen):
             self.rest()
 
+    def over(self) -> bool:
+        """Whether the run is over as far as this task can tell; where it has segments, the next one may begin."""
+        return self.finished() and (self.follower is None or self.follower.over())
+
     def finished(self) -> bool:
-        """Whether there is nothing left to do here."""
+        """Whether there is nothing left to do here, in this segment."""
         return (
             not self.inbox
             and all(worker.stopped for worker in self.workers.values())
@@ -157,6 +196,8 @@ class Task:
             if stall is not None:
                 worker.counting.waited[stall.wait] += now - began
         self.report(now)
+        if self.follower is not None:
+            self.follower.look(time.monotonic())
 
     def any_ready(self) -> bool:
         """Whether a part has something to send."""
@@ -174,6 +215,8 @@ class Task:
         now = time.perf_counter()
         if now >= self.next_report:
             self.report(now)
+        if self.follower is not None:
+            self.follower.look(time.monotonic())
         return True
 
     def look(self, timeout: float) -> bool:
@@ -202,8 +245,12 @@ class Task:
         for frame in frames:
             if bytes(frame[0][: len(BYE)]) == BYE and len(frame) == 1 and len(frame[0]) == len(BYE):
                 self.gone.add(peer)
+            elif len(frame) == 2 and bytes(frame[0][: len(CONTROL)]) == CONTROL:
+                assert self.follower is not None
+                self.follower.hear(peer, pickle.loads(frame[1]))  # noqa: S301 -- from a task that knows the secret
             else:
-                self.inbox.extend(self.codec.decode(frame))
+                decode = self.codec.decode(frame) if self.follower is None else self.follower.sort(peer, frame)
+                self.inbox.extend(decode)
         return bool(frames)
 
     def drain_bell(self) -> None:
@@ -231,6 +278,8 @@ class Task:
             self.carry_out(COORDINATOR, self.coordinator.handle(sender, message))
         else:
             assert isinstance(to, str)
+            if self.follower is not None:
+                message = self.follower.seen(to, message)
             try:
                 effects = self.workers[to].handle(sender, message)
             except FluminaError as error:
@@ -261,6 +310,11 @@ class Task:
                 self.outgoing[peer] = []
                 self.put(peer, buffers)
 
+    def control(self, peer: int, message: Control) -> None:
+        """Say something to another task itself, behind all that its workers have been sent."""
+        self.send_off()
+        self.put(peer, [CONTROL, pickle.dumps(message)])
+
     def put(self, peer: int, buffers: list[Any]) -> None:
         """Send a frame, now or when the socket takes it."""
         channel = self.channels[peer]
@@ -288,7 +342,7 @@ class Task:
 
     def time_outputs(self, items: Iterable[Row | Chunk]) -> None:
         """Record how long after its event was due each output came."""
-        now = time.time() - self.member.roster.started
+        now = time.time() - self.start.began(self.member.roster.started)
         for item in items:
             if isinstance(item, Row):
                 self.latency[bucket_of(now - item.event.ts / 1e6)] += 1
@@ -301,7 +355,7 @@ class Task:
         if now < self.next_report:
             return
         self.next_report = now + REPORT_EVERY
-        stats = {name: worker.stats for name, worker in self.workers.items()}
+        stats = self.totals()
         stall = next((s for w in self.workers.values() if (s := w.stall()) is not None), None)
         self.member.report(
             TaskProgress(
@@ -318,12 +372,16 @@ class Task:
         """The state at the end, where it was asked for and this task has the root."""
         return None if self.coordinator is None else self.coordinator.final
 
+    def totals(self) -> dict[str, WorkerStats]:
+        """What the workers here have done so far, in all segments."""
+        return {name: self.past.get(name, WorkerStats()) + worker.stats for name, worker in self.workers.items()}
+
     def stats(self, seconds: float) -> TaskStats:
         """What was done here."""
         return TaskStats(
-            workers={name: worker.stats for name, worker in self.workers.items()},
+            workers=self.totals(),
             read=sum(feed.sent for feed in self.feeds.values()),
-            rows=self.sink.rows,
+            rows=self.rows + self.sink.rows,
             seconds=seconds,
             idle_seconds=self.idle,
             cpu_seconds=time.process_time() - self.cpu,

@@ -45,4 +45,7 @@ def main(ready: int) -> None:
             host(*pickle.loads(arguments))  # noqa: S301
         sys.stdout.flush()
         sys.stderr.flush()
-        os.write(ready, READY)
+        try:
+            os.write(ready, READY)
+        except BrokenPipeError:
+            return  # the parent is gone

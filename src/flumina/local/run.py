@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any, cast
 
 from flumina.engine import pickling
-from flumina.engine.driver import RunResult, RunStats, Tables, Wishes, choose_plan, final_state, make_job, publish
+from flumina.engine.driver import RunResult, RunStats, Tables, Wishes, carry_out, choose_plan, final_state, make_job
 from flumina.engine.host import Invitation
 from flumina.engine.inputs import data_of, is_paced, timestamp_type
 from flumina.engine.job import Job, Settings, TaskReport
 from flumina.engine.outputs import Nowhere
+from flumina.engine.policy import Checkpoint
 from flumina.engine.progress import ProgressLine
+from flumina.engine.recorder import Recorder
 from flumina.engine.rendezvous import Rendezvous
 from flumina.engine.transport import Secret
 from flumina.errors import TaskLostError
@@ -47,6 +49,7 @@ def run(
     state: bool = False,
     tls: bool = False,
     progress: bool | None = None,
+    checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
     settings: Settings | None = None,
 ) -> RunResult:
     """Run a program on this machine, in as many processes as its plan has places.
@@ -59,21 +62,33 @@ def run(
     ``order``       give outputs in the order O of their events
     ``state``       also give the state after the last event
     ``progress``    False shows nothing
+    ``checkpoint``  a folder for snapshots, or a :class:`flumina.Checkpoint` that also says when to take them: a run
+                    that was interrupted goes on from the last one when it is called again, under any plan
     """
     definition = define(program)
     check_streams(definition, streams)
-    wishes = Wishes(workers, plan, optimiser, out, filesystem, overwrite, order, state, settings or Settings())
+    wishes = Wishes(
+        workers,
+        plan,
+        optimiser,
+        out,
+        filesystem,
+        overwrite,
+        order,
+        state,
+        settings or Settings(),
+        checkpoint=checkpoint,
+    )
     chosen = choose_plan(definition, estimate(definition, streams), wishes, cores())
-    job = make_job(program, streams, chosen, timestamp_type(streams), wishes, paced=is_paced(streams))
-    try:
-        reports = _execute(job, streams, ProgressLine(definition.name, shown=progress), tls=tls)
-        published = publish(job, reports)
-    except BaseException:
-        job.outputs.discard()
-        raise
-    final = final_state(job, reports)
-    stats = RunStats.of({task: report.stats for task, report in reports.items()})
-    return RunResult(Tables(published), chosen, stats, final)
+    kept = wishes.continuation(program, streams)
+    job = make_job(program, streams, chosen, timestamp_type(streams), wishes, paced=is_paced(streams), kept=kept)
+    line = ProgressLine(definition.name, shown=progress)
+    published, reports, snapshots = carry_out(
+        job, kept, lambda recorder: _execute(job, streams, line, recorder, tls=tls)
+    )
+    return RunResult(
+        Tables(published), chosen, RunStats.of(reports, snapshots=snapshots), final_state(job, reports, wishes)
+    )
 
 
 def cores() -> int:
@@ -81,7 +96,9 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _execute(job: Job, streams: Sequence[Stream], line: ProgressLine, *, tls: bool) -> dict[int, TaskReport]:
+def _execute(
+    job: Job, streams: Sequence[Stream], line: ProgressLine, recorder: Recorder | None, *, tls: bool
+) -> dict[int, TaskReport]:
     """Have processes of the pool do the tasks."""
     secret = Secret.make(tls=tls)
     tasks = job.layout.tasks
@@ -90,7 +107,13 @@ def _execute(job: Job, streams: Sequence[Stream], line: ProgressLine, *, tls: bo
         with (
             POOL.borrow(tasks) as processes,
             Rendezvous(
-                tasks, secret, LOOPBACK, assemble_within=patience, on_progress=line.update, retry=False
+                tasks,
+                secret,
+                LOOPBACK,
+                assemble_within=patience,
+                on_progress=line.update,
+                records=recorder,
+                retry=False,
             ) as rendezvous,
         ):
             invitation = Invitation(pickling.dumps(job), rendezvous.address, secret, LOOPBACK, patience)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flumina.order import END, START, Point
+from flumina.runtime.mailbox import before
 from flumina.runtime.messages import EVERYTHING, Handback, Item, Message, Request, Response, Stop
 from flumina.runtime.worker import Address, Effects
 from flumina.state import copied
@@ -25,22 +26,42 @@ class Snapshot:
 
 
 class Coordinator:
-    """Gives the root its first state, and asks for it at the points given and at the end."""
+    """Gives the root its first state, and asks for it at the points given and at the end.
 
-    def __init__(self, root: str, state: Any, at: Sequence[Point] = (), start: Point = START) -> None:  # noqa: ANN401
+    Unless it ``ends`` by itself, it asks for the state at the end when :meth:`end` is called: until then, what comes
+    last may still be :mod:`cut off <flumina.runtime.cut>`.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        state: Any,  # noqa: ANN401 -- whatever the program's state is
+        at: Sequence[Point] = (),
+        start: Point = START,
+        *,
+        ends: bool = True,
+    ) -> None:
         assert list(at) == sorted(set(at)), "snapshots are taken in order, each once"
         assert all(start < point < END for point in at), "snapshots lie ahead"
         self.root, self.initial, self.at, self.start = root, state, tuple(at), start
+        self.ends = ends
         self.snapshots: list[Snapshot] = []
         self.final: Any = None
         self.finished = False
 
     def begin(self) -> Effects:
         """The first messages of a run."""
-        items = tuple(Item(point, EVERYTHING) for point in (*self.at, END))
+        upto = END if self.ends else before(END)
+        items = tuple(Item(point, EVERYTHING) for point in (*self.at, *([END] if self.ends else [])))
         return Effects(
-            [(self.root, Handback(self.initial, self.start)), (self.root, Request(items, END, END))],
+            [(self.root, Handback(self.initial, self.start)), (self.root, Request(items, upto, upto))],
         )
+
+    def end(self) -> Effects:
+        """All parts have ended: ask for the state behind everything."""
+        assert not self.ends, "it has been asked for before"
+        self.ends = True
+        return Effects([(self.root, Request((Item(END, EVERYTHING),), END, END))])
 
     def handle(self, sender: Address, message: Message) -> Effects:
         """A snapshot, or the end."""

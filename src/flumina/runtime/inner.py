@@ -18,6 +18,7 @@ from typing import Any
 
 from flumina.events import Event
 from flumina.order import END, START, Point
+from flumina.runtime.cut import behind, curtailed_queues, kept
 from flumina.runtime.mailbox import Queue, before
 from flumina.runtime.messages import (
     EVERYTHING,
@@ -256,6 +257,7 @@ class Inner(Worker):
         """Process the first of the sequence: an own event, or a request of the parent."""
         item, event = self.sequence[0]
         self.served = item.point
+        self.pass_by(item.point)
         self.drop_first()
         if event is not None:
             self.state = Run([item.point], [event]).fold(self.shape.kind, self.state, self.emit)
@@ -280,6 +282,21 @@ class Inner(Worker):
             else:
                 child.started = True
                 self.send(child.shape.id, Handback(half, self.served))
+
+    def forget(self, ts: int) -> list[Data]:
+        bound = behind(ts)
+        events = [entry for entry in self.sequence if entry[1] is not None]
+        taken: dict[PartId, list[Run]] = {}
+        origins = list(self.origins)
+        for (item, event), part in zip(events, origins, strict=True):
+            if item.point > bound and event is not None:
+                taken.setdefault(part, []).append(Run([item.point], [event]))
+        self.origins = deque(part for (item, _), part in zip(events, origins, strict=True) if item.point <= bound)
+        self.sequence = deque(entry for entry in self.sequence if entry[0].point <= bound)
+        self.announced = min(self.announced, len(self.sequence))
+        self.requests = deque(kept(self.requests, bound))
+        self.hidden = deque(point for point in self.hidden if point <= bound)
+        return curtailed_queues(self.queues.items(), ts, taken)
 
     def clear(self) -> dict[Cause, Point]:
         """What the parent may rely on while it has the state."""

@@ -18,6 +18,7 @@ from flumina.events import Event
 from flumina.keyed import Lifted
 from flumina.keymap import KeyMap
 from flumina.order import END, START, Point
+from flumina.runtime.cut import behind, curtailed_queues, kept
 from flumina.runtime.mailbox import Queue, before
 from flumina.runtime.messages import (
     EVERYTHING,
@@ -32,6 +33,7 @@ from flumina.runtime.messages import (
     Response,
     Stop,
 )
+from flumina.runtime.run import Run
 from flumina.runtime.topology import Options, WorkerShape
 from flumina.runtime.worker import Address, Worker
 from flumina.schema import Schema
@@ -314,6 +316,7 @@ class KeyedInner(Worker):
         item, event, part = busy.entries.popleft()
         busy.asked = max(0, busy.asked - 1)
         busy.served = item.point
+        self.pass_by(item.point)
         if event is not None:
             assert part is not None
             busy.state = fold(self.lifted.kind, busy.state, [event], self.emit)
@@ -350,6 +353,25 @@ class KeyedInner(Worker):
             return (state,)
         left, right = (self.shape.children[side].tags.at(key) for side in sides)
         return self.lifted.one.forks[0].split(state, left, right)
+
+    def forget(self, ts: int) -> list[Data]:
+        bound = behind(ts)
+        taken: dict[PartId, list[Run]] = {}
+
+        def stays(entry: Entry) -> bool:
+            if entry.item.point <= bound:
+                return True
+            if entry.event is not None and entry.part is not None:
+                taken.setdefault(entry.part, []).append(Run([entry.item.point], [entry.event]))
+            return False
+
+        for key, busy in self.busy.items():
+            busy.entries = deque(filter(stays, busy.entries))
+            busy.asked = min(busy.asked, len(busy.entries))
+            self.touched[key] = None
+        self.sequence = deque(filter(stays, self.sequence))
+        self.requests = kept(self.requests, bound)
+        return curtailed_queues(self.queues.items(), ts, taken)
 
     # -- everything at once -----------------------------------------------------------------------------------
 

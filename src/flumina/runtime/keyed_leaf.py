@@ -14,6 +14,7 @@ from typing import Any
 from flumina.keyed import Lifted
 from flumina.keymap import KeyMap
 from flumina.order import END, Point
+from flumina.runtime.cut import behind, curtailed_queues, kept
 from flumina.runtime.mailbox import Component, Queue, before
 from flumina.runtime.messages import EVERYTHING, Data, Handback, Item, PartId, Request, Response
 from flumina.runtime.run import Run, merged
@@ -113,6 +114,7 @@ class KeyedLeaf(Worker):
         """Process events whose keys are all here (or are all this one), in O whatever parts they came from."""
         run = merged(of_part for _, of_part in runs)
         if run:
+            self.pass_by(run.last)
             if key is None:
                 self.states = run.fold(self.shape.kind, self.states, self.emit)
             else:  # no need to look for the keys
@@ -142,6 +144,7 @@ class KeyedLeaf(Worker):
 
     def answer(self, key: Key, item: Item) -> None:
         """Give the state of one key away; wait for it to come back, or go on from the initial one."""
+        self.pass_by(item.point)
         hot = self.hot[key]
         clear = self.come(key) if hot.first is None else min(before(hot.first), self.come(key))
         state = self.states.take_out(key)
@@ -163,12 +166,24 @@ class KeyedLeaf(Worker):
 
     def answer_everything(self, item: Item) -> None:
         """Give all states away."""
+        self.pass_by(item.point)
         states, self.states = self.states, self.lifted.init()
         self.away = not self.shape.hands_over
         self.counting.handed += self.shape.hands_over
         self.counting.blocked += self.away
         kept = states if self.is_kept(item.point) else None
         self.send(self.shape.parent, Response(item.point, kept, {EVERYTHING: item.point}))
+
+    def forget(self, ts: int) -> list[Data]:
+        lined: dict[PartId, list[Run]] = {}
+        for key, hot in list(self.hot.items()):
+            hot.requests = deque(kept(hot.requests, behind(ts)))
+            for (_, part), line in hot.lines.items():
+                lined.setdefault(part, []).extend(line.curtail(ts)[0])
+            if hot.idle:
+                del self.hot[key]
+        self.barriers = deque(kept(self.barriers, behind(ts)))
+        return curtailed_queues([entry for c in self.components for entry in c.queues.items()], ts, lined)
 
     @property
     def waiting(self) -> int:

@@ -17,6 +17,7 @@ from itertools import islice
 from typing import Any
 
 from flumina.order import END, Point
+from flumina.runtime.cut import behind, curtailed_queues, kept
 from flumina.runtime.mailbox import Component, Queue
 from flumina.runtime.messages import Cause, Data, Handback, Item, PartId, Request, Response
 from flumina.runtime.run import merged
@@ -83,6 +84,7 @@ class Leaf(Worker):
         runs = component.take(bound)
         if runs:
             run = next(iter(runs.values())) if len(runs) == 1 else merged(runs.values())
+            self.pass_by(run.last)
             self.state = run.fold(self.shape.kind, self.state, self.emit)
             self.counting.events += len(run)
             self.counting.runs += 1
@@ -101,6 +103,7 @@ class Leaf(Worker):
 
     def answer(self, item: Item) -> None:
         """Give the state away; wait for it to come back, or go on from the identity."""
+        self.pass_by(item.point)
         state = self.state if self.is_kept(item.point) else None
         if self.shape.hands_over:
             self.counting.handed += 1
@@ -109,6 +112,14 @@ class Leaf(Worker):
             self.counting.blocked += 1
             self.state = _NOTHING
         self.send(self.shape.parent, Response(item.point, state, self.clear()))
+
+    def forget(self, ts: int) -> list[Data]:
+        self.requests = deque(kept(self.requests, behind(ts)))
+        self.stops = [
+            deque(item.point for item in self.requests if item.cause in component.shape.causes)
+            for component in self.components
+        ]
+        return curtailed_queues([entry for c in self.components for entry in c.queues.items()], ts)
 
     def clear(self) -> dict[Cause, Point]:
         """For every cause the bound up to which nothing that depends on it is outstanding."""

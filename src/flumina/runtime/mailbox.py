@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from flumina.order import START, Point
+from flumina.order import END, LAST, START, Point, heartbeat
 from flumina.runtime.messages import PartId
 from flumina.runtime.run import EMPTY, Run, merged
 from flumina.runtime.tiewatch import TieWatch
@@ -55,6 +55,17 @@ class Queue:
         run = taken[0] if len(taken) == 1 else merged(taken)
         self.length -= len(run)
         return run
+
+    def curtail(self, ts: int) -> tuple[list[Run], Point]:
+        """Remove and return what lies behind a timestamp, and the frontier; if that reaches it, the part ends here."""
+        frontier, runs = self.frontier, list(self.runs)
+        bound = Point(ts, LAST, LAST)
+        cuts = [run.cut(bound) for run in runs]
+        self.runs = deque(head for head, _ in cuts if head)
+        self.length = sum(map(len, self.runs))
+        if frontier >= heartbeat(ts, frontier.rank):
+            self.frontier = END
+        return [rest for _, rest in cuts if rest], frontier
 
     @property
     def first(self) -> Point | None:

@@ -59,6 +59,9 @@ class Worker(ABC):
         self.stopped = False
         self.measure: Callable[[Any], int] | None = None
         """How large a state is, for statistics."""
+        self.passed: int | None = None
+        """The highest timestamp of an event that was processed, or for which the state was given away."""
+        self.was_cut = False
         self.now: float | None = None
         self.waits: Wait | None = None
 
@@ -67,7 +70,9 @@ class Worker(ABC):
         if now is not None:
             self.tell_time(now)
         if self.stopped:
-            assert self.is_late(sender, message), f"{self.id} was stopped and got {message}"
+            # Whoever was cut off has ended without waiting for the sources to say so.
+            told_late = self.was_cut and isinstance(message, Data) and not message.run
+            assert told_late or self.is_late(sender, message), f"{self.id} was stopped and got {message}"
             return Effects()
         match message:
             case Data():
@@ -94,6 +99,32 @@ class Worker(ABC):
         if now is not None:
             stall = self.stall()
             self.waits = None if stall is None else stall.wait
+        return self.collected()
+
+    def curtail(self, ts: int) -> tuple[Effects, list[Data]]:
+        """Forget what lies behind a timestamp that was not :attr:`passed`, as if all parts ended there.
+
+        The state at the end must not have been asked for yet.
+        What has come from behind it is given back, as messages for the worker that goes on from there.
+        """
+        assert self.passed is None or self.passed <= ts, f"{self.id} is past {ts}"
+        self.was_cut = True
+        found = self.forget(ts)
+        if not self.stopped:
+            self.progress()
+        return self.collected(), found
+
+    @abstractmethod
+    def forget(self, ts: int) -> list[Data]:
+        """Remove and return everything that lies behind a timestamp."""
+
+    def pass_by(self, point: Point) -> None:
+        """Something at this point was processed, or answered."""
+        if point != END and (self.passed is None or point.ts > self.passed):
+            self.passed = point.ts
+
+    def collected(self) -> Effects:
+        """What is to be done, and nothing is left of it."""
         for part, events in self.credits.items():
             self.effects.sends.append((part, Credit(part, events)))
         self.credits.clear()

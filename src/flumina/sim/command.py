@@ -122,4 +122,4 @@ def _setting(args: argparse.Namespace) -> Setting:
             )
         plan = Plan.load(args.plan)
         check_valid(plan, program)
-    return Setting(program, args.events, options, not args.no_faults, plan)
+    return Setting(program, args.events, options, faults=not args.no_faults, cuts=not args.no_faults, plan=plan)

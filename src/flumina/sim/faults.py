@@ -22,6 +22,7 @@ from flumina.runtime.stats import WorkerStats
 from flumina.sim.case import Case, output_keys
 from flumina.sim.draw import Draw
 from flumina.sim.scheduler import Outcome, Simulation, compare, judge, same_state
+from flumina.sim.segments import Segmented
 
 
 @dataclass(frozen=True)
@@ -61,12 +62,14 @@ def run(case: Case, draw: Draw, crashes: Sequence[Crash] = (), **arguments: Any)
 
 def _attempt(case: Case, draw: Draw, points: Sequence[Any], resume: Snapshot | None, arguments: Any) -> Simulation:  # noqa: ANN401
     ahead = [point for point in points if resume is None or point > resume.point]
-    return Simulation(case, draw, snapshots=ahead, resume=resume, **arguments)
+    if arguments.get("cuts"):
+        return Segmented(case, draw, snapshots=ahead, resume=resume, **arguments)
+    return Simulation(case, draw, snapshots=ahead, resume=resume, **{k: v for k, v in arguments.items() if k != "cuts"})
 
 
 def _kept(case: Case, attempt: Simulation, resume: Snapshot | None) -> tuple[Snapshot | None, list[Any]]:
     """The last snapshot, and the outputs since the one before that count: all and only those of the oracle."""
-    last = attempt.coordinator.snapshots[-1] if attempt.coordinator.snapshots else resume
+    last = attempt.snapshots[-1] if attempt.snapshots else resume
     if last is None:
         return None, []
     after = START if resume is None else resume.point

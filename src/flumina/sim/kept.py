@@ -62,7 +62,7 @@ def load(path: Path) -> Kept:
     found = json.loads(path.read_text(encoding="utf-8"))
     options = Options(**found["options"]) if "options" in found else None
     if "seed" in found:
-        setting = Setting(events=found.get("events", 60), options=options)
+        setting = Setting(events=found.get("events", 60), options=options, cuts=found.get("cuts", False))
         return Kept(found["about"], (trial(found["seed"], setting),), small=False)
     case = _case(found, path.parent)
     snapshots = tuple(Point(*point) for point in found.get("snapshots", ()))

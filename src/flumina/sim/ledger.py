@@ -181,6 +181,11 @@ class Ledger:
         self.owed[part, worker] = owed
         self.unpaid[worker] -= events
 
+    def returned(self, part: PartId, worker: str, events: int) -> None:
+        """Events that had reached a worker were taken back from it."""
+        self.owed[part, worker] = self.owed.get((part, worker), 0) - events
+        self.unpaid[worker] -= events
+
     def check_end(self) -> None:
         """Whether everything is accounted for when the run is over."""
         for what, account in (("never given back", self.owed), ("lost on the way", self.used)):

@@ -48,6 +48,12 @@ class Network:
                 self.busy[which] = last
         return (*link, message)
 
+    def drain(self) -> list[tuple[Address, Address, Message]]:
+        """Remove all that is on its way, in the order of each link."""
+        found = [(*link, message) for link in self.busy for message in self.links[link]]
+        self.links, self.busy = {}, []
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class Cut:
@@ -89,14 +95,18 @@ class Source:
             for receiver, mine in places.items()
         }
         self.next = 0
+        self.stop = len(entries)
+        """Behind the last event that may be sent in this segment."""
         self.frontier = START
+        self.promised = START
+        """The frontier of all segments together, the ends of those before aside."""
         self.limited = credits_ < UNLIMITED
         self.credits = dict.fromkeys(receivers, credits_)
 
     @property
     def left(self) -> int:
         """How many events were not sent yet."""
-        return len(self.entries) - self.next
+        return self.stop - self.next
 
     @property
     def ended(self) -> bool:
@@ -105,7 +115,7 @@ class Source:
 
     def room(self, most: int) -> int:
         """How many of the next events there are credits for."""
-        stop = min(len(self.entries), self.next + most)
+        stop = min(self.stop, self.next + most)
         if self.limited:
             left = dict(self.credits)
             for place in range(self.next, stop):
@@ -117,7 +127,15 @@ class Source:
 
     def ready(self) -> bool:
         """Whether something can be sent now."""
-        return self.frontier != END and (self.next == len(self.entries) or self.room(1) > 0)
+        return self.frontier != END and (self.next == self.stop or self.room(1) > 0)
+
+    def stop_at(self, bound: Point) -> None:
+        """Send nothing from behind a point in this segment."""
+        self.stop = max(self.next, sum(point <= bound for point, _ in self.entries))
+
+    def go_on(self) -> None:
+        """Begin another segment."""
+        self.stop, self.frontier = len(self.entries), START
 
     def advance(self, cut: Cut) -> list[tuple[str, Data]]:
         """Send the next events, and behind them the frontier, or a heartbeat that promises more."""
@@ -125,11 +143,12 @@ class Source:
         start, stop = self.next, self.next + events
         self.next = stop
         if events:
-            self.frontier = self.entries[stop - 1][0]
+            self.frontier = self.promised = self.entries[stop - 1][0]
         if beat is not None:
             assert self.frontier <= beat, "a frontier never goes back"
-            assert stop == len(self.entries) or beat < self.entries[stop][0], "a heartbeat keeps its word"
+            assert stop == self.stop or beat < self.entries[stop][0], "a heartbeat keeps its word"
             self.frontier = beat
+            self.promised = self.promised if beat == END else beat
         sends = []
         for receiver, lane in self.lanes.items():
             run = EMPTY

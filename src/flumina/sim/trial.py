@@ -29,6 +29,8 @@ from flumina.tagsets import Key
 _SEEDS_A_PROGRAM = 32
 _SEEDS_A_CASE = 4
 _APPS = "flumina.apps"
+_SLOW = "Outliers"
+"""The app whose update takes a hundred times as long as the others': it has its turn only where it is asked for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +42,8 @@ class Setting:
     options: Options | None = None
     faults: bool = True
     """Whether some runs crash."""
+    cuts: bool = True
+    """Whether some runs are cut off on the way."""
     plan: Plan | None = None
     """The plan of all runs, for ``program``; None for random ones."""
 
@@ -57,6 +61,7 @@ class Trial:
     weather: Weather
     snapshots: tuple[Point, ...] = ()
     crashes: tuple[Crash, ...] = ()
+    cuts: tuple[int, ...] = ()
 
     def draw(self) -> Draw:
         """The schedule that belongs to the seed."""
@@ -71,6 +76,7 @@ class Trial:
             options=self.options,
             weather=self.weather,
             snapshots=self.snapshots,
+            cuts=self.cuts,
             build_workers=build_workers,
             witness=witness,
         )
@@ -86,7 +92,8 @@ def trial(seed: int, setting: Setting = DEFAULT) -> Trial:
     crashes: tuple[Crash, ...] = ()
     if setting.faults and snapshots and random.random() < 0.4:
         crashes = tuple(_crash(random, case) for _ in range(random.randint(1, 2)))
-    return Trial(seed, case, options, weather, snapshots, crashes)
+    cuts = _cuts(Random(f"cuts {seed}"), case) if setting.cuts else ()
+    return Trial(seed, case, options, weather, () if cuts else snapshots, crashes, cuts)
 
 
 @lru_cache(maxsize=16)
@@ -112,7 +119,7 @@ def _definition(group: int) -> Definition:
     if group % 4 == 2:
         return define(random_keyed_program(random))
     apps = importlib.import_module(_APPS)  # by name: they stand above the simulator
-    names = sorted(apps.__all__)
+    names = sorted(set(apps.__all__) - {_SLOW})
     return define(getattr(apps, names[group // 4 % len(names)]))
 
 
@@ -132,6 +139,14 @@ def _snapshots(random: Random, case: Case) -> tuple[Point, ...]:
     chosen = [random.choice(entries)[0] for _ in range(random.randint(1, 3))]
     behind = len(case.plan.streams)
     return tuple(sorted({p if random.random() < 0.5 else heartbeat(p.ts, random.randint(0, behind)) for p in chosen}))
+
+
+def _cuts(random: Random, case: Case) -> tuple[int, ...]:
+    """In a third of the runs: after how many steps they are cut off, up to four times."""
+    if random.random() < 0.67:
+        return ()
+    steps = 3 * sum(map(len, case.parts.values())) + 10
+    return tuple(sorted(random.randint(1, steps) for _ in range(random.randint(1, 4))))
 
 
 def _crash(random: Random, case: Case) -> Crash:

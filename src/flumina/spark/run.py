@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,12 +16,15 @@ from flumina import decode
 from flumina.definition import Definition
 from flumina.describe import describe, one_ts_type
 from flumina.engine import pickling
-from flumina.engine.driver import RunResult, RunStats, Wishes, choose_plan, final_state, make_job, publish
+from flumina.engine.continuation import Continuation
+from flumina.engine.driver import RunResult, RunStats, Wishes, carry_out, choose_plan, final_state, make_job
 from flumina.engine.host import Invitation
 from flumina.engine.inputs import data_of, is_paced, timestamp_type
 from flumina.engine.job import Job, Settings, TaskReport
 from flumina.engine.outputs import Nowhere
+from flumina.engine.policy import Checkpoint
 from flumina.engine.progress import ProgressLine
+from flumina.engine.recorder import Recorder
 from flumina.engine.rendezvous import Rendezvous
 from flumina.engine.transport import Secret
 from flumina.plan.optimise import Optimiser
@@ -57,6 +61,7 @@ def run(
     state: bool = False,
     tls: bool = False,
     progress: bool | None = None,
+    checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
     settings: Settings | None = None,
 ) -> RunResult:
     """Run a program on a Spark cluster, once, and give its outputs as DataFrames.
@@ -74,26 +79,44 @@ def run(
     ``state``       also give the state after the last event
     ``tls``         encrypt what workers say to each other; always done where Spark encrypts its own traffic
     ``progress``    False shows nothing
+    ``checkpoint``  a folder that all tasks and the driver can reach, for snapshots; or a :class:`flumina.Checkpoint`
+                    that also says when to take them. A run that lost tasks goes on from the last one; so does a new
+                    call after the driver itself was lost, under the same plan or another
     """
     cluster = Cluster.of(spark)
     cluster.check()
     definition = define(program)
     check_streams(definition, streams)
-    wishes = Wishes(workers, plan, optimiser, out, filesystem, overwrite, order, state, settings or Settings())
-    staged = _stage(cluster, program, definition, streams, wishes)
+    wishes = Wishes(
+        workers,
+        plan,
+        optimiser,
+        out,
+        filesystem,
+        overwrite,
+        order,
+        state,
+        settings or Settings(),
+        checkpoint=checkpoint,
+    )
+    kept = wishes.continuation(program, streams)
+    staged = _stage(cluster, program, definition, streams, wishes, kept)
     cluster.require(staged.job.layout.tasks)
     line = ProgressLine(definition.name, shown=progress)
+    shuffled = 0
+
+    def carried_out(recorder: Recorder | None) -> dict[int, TaskReport]:
+        nonlocal shuffled
+        reports, shuffled = execute(cluster, staged, line, recorder, tls=tls or cluster.encrypted)
+        return reports
+
     try:
-        reports, shuffled = execute(cluster, staged, line, tls=tls or cluster.encrypted)
-        published = publish(staged.job, reports)
-    except BaseException:
-        staged.job.outputs.discard()
-        raise
+        published, reports, snapshots = carry_out(staged.job, kept, carried_out)
     finally:
         line.close()
-    final = final_state(staged.job, reports)
-    stats = RunStats.of({number: report.stats for number, report in reports.items()}, shuffled)
-    return RunResult(DataFrames(cluster.spark, published), staged.job.plan, stats, final)
+    stats = RunStats.of(reports, shuffled, snapshots)
+    outputs = DataFrames(cluster.spark, published)
+    return RunResult(outputs, staged.job.plan, stats, final_state(staged.job, reports, wishes))
 
 
 @dataclass(frozen=True)
@@ -107,7 +130,12 @@ class Staged:
 
 
 def _stage(
-    cluster: Cluster, program: AnyProgram, definition: Definition, streams: Sequence[Stream], wishes: Wishes
+    cluster: Cluster,
+    program: AnyProgram,
+    definition: Definition,
+    streams: Sequence[Stream],
+    wishes: Wishes,
+    kept: Continuation | None,
 ) -> Staged:
     """Choose a plan and the way of the data to it."""
     columns = {s.name: needed(s, s.data) for s in streams if isinstance(s.data, DataFrame)}
@@ -121,7 +149,7 @@ def _stage(
     slots = cluster.slots()
     if not frames:
         plan = choose_plan(definition, estimate(definition, streams), wishes, slots)
-        job = make_job(program, streams, plan, timestamp_type(streams), wishes, paced=is_paced(streams))
+        job = make_job(program, streams, plan, timestamp_type(streams), wishes, paced=is_paced(streams), kept=kept)
         return Staged(job, streams, None, None)
     direct = _sits_in_place(frames, slots)
     tasks = frames[0].data.rdd.getNumPartitions() if direct else wishes.workers or slots
@@ -141,7 +169,7 @@ def _stage(
         (name, part): home for name, homes in frame.parts.items() for part, home in enumerate(homes)
     }
     described = [replace(s, sorted=True) if s in frames else s for s in streams]
-    job = make_job(program, described, plan, timestamps(streams), wishes, given=given, tasks=tasks)
+    job = make_job(program, described, plan, timestamps(streams), wishes, given=given, tasks=tasks, kept=kept)
     return Staged(job, described, brought, frame)
 
 
@@ -181,13 +209,21 @@ def timestamps(streams: Sequence[Stream]) -> pa.DataType:
 
 
 def execute(
-    cluster: Cluster, staged: Staged, line: ProgressLine, *, tls: bool, measured: bool = True
+    cluster: Cluster,
+    staged: Staged,
+    line: ProgressLine,
+    recorder: Recorder | None = None,
+    *,
+    tls: bool,
+    measured: bool = True,
 ) -> tuple[dict[int, TaskReport], int]:
     """Have Spark schedule the gang, and wait for what the tasks report; also, if ``measured``, what Spark has moved."""
     job = staged.job
     tasks, patience = job.layout.tasks, job.settings.patience
     secret = Secret.make(tls=tls)
-    with Rendezvous(tasks, secret, cluster.bind, assemble_within=patience, on_progress=line.update) as rendezvous:
+    with Rendezvous(
+        tasks, secret, cluster.bind, assemble_within=patience, on_progress=line.update, records=recorder
+    ) as rendezvous:
         invitation = Invitation(pickling.dumps(job), rendezvous.address, secret, "", patience)
         read = [stream for stream in staged.streams if not isinstance(stream.data, DataFrame)]
         packed = [pickling.dumps(data_of(job, read, number)) for number in range(tasks)]

@@ -2,13 +2,14 @@
 
 ::
 
-    cuts/N        the cut of batch N; once it is there, every try uses it
-    versions/N    state, carried rows and numbers after batch N
-    the sink      the outputs of batch N
-    commits/N     batch N is done
+    log/cuts/N       the cut of batch N; once it is there, every try uses it
+    snapshot N + 1   state, carried rows and numbers after batch N
+    the sink         the outputs of batch N
+    log/commits/N    batch N is done
 
-are written in this order, each at once. A try of batch N begins with version N - 1 and the same rows, so it ends with
-the same version N and the same outputs; what is there already is left as it is.
+are written in this order, each at once. A try of batch N begins with snapshot N and the same rows, so it ends with the
+same snapshot N + 1 and the same outputs; what is in the sink already is left as it is. Snapshot 0 is the beginning. A
+driver claims the snapshots before its first batch, so that one that was replaced writes no more of them.
 """
 
 from __future__ import annotations
@@ -19,13 +20,16 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from flumina.engine.checkpoint import Checkpoints, Claim, Snapshot, check_program, program_facts
+from flumina.engine.checkpoint.snapshot import read_state
 from flumina.engine.driver import RunStats
 from flumina.engine.failpoints import reach
-from flumina.engine.job import StateFile
+from flumina.engine.job import KeptState
 from flumina.engine.publish import Result
-from flumina.errors import CheckpointError, InputError
+from flumina.errors import CheckpointError, InputError, UsageError
 from flumina.plan.render.json import from_json, to_json
 from flumina.plan.tree import Plan
+from flumina.program import AnyProgram
 from flumina.streaming import dead
 from flumina.streaming.cut import Cut, choose, holding
 from flumina.streaming.folder import Folder
@@ -36,7 +40,6 @@ from flumina.streaming.progress import Progress, Stopwatch
 from flumina.streaming.rows import dealt, from_bytes, in_order, placed, split, to_bytes
 from flumina.streaming.sieve import Sieve, Sifted
 from flumina.streaming.sink import DeadLetters, Sink
-from flumina.streaming.versions import Version, Versions
 from flumina.streams import Stream
 
 INLINE_STATE = 1 << 18
@@ -74,7 +77,7 @@ class Engine(Protocol):
     def slots(self) -> int:
         """How many tasks can run at the same time."""
 
-    def run(self, batch: int, streams: Sequence[Stream], plan: Plan, state: bytes | StateFile | None, out: str) -> Ran:
+    def run(self, batch: int, streams: Sequence[Stream], plan: Plan, state: bytes | KeptState | None, out: str) -> Ran:
         """Run the plan from a state, with its outputs in a new folder."""
 
 
@@ -86,7 +89,7 @@ Gather = Callable[[Mapping[str, Sieve]], Mapping[str, Sifted]]
 class _Left:
     """What is left of everything before a batch."""
 
-    state: bytes | memoryview | None
+    state: bytes | KeptState | None
     carried: dict[str, pa.Table]
     seen: dict[str, Seen]
     done: int
@@ -101,6 +104,7 @@ class Batches:
     def __init__(
         self,
         folder: Folder,
+        program: AnyProgram,
         streams: Sequence[Stream],
         ts_type: pa.DataType,
         rules: Rules,
@@ -110,20 +114,26 @@ class Batches:
         letters: DeadLetters,
         progress: Progress,
     ) -> None:
-        self.log = Log(folder)
-        self.versions = Versions(folder.below("versions"))
+        self.log = Log(folder.below("log"))
+        self.store = Checkpoints(folder.at("state"), folder.filesystem)
+        self.facts = {**program_facts(program, streams), "timestamps": str(ts_type)}
         self.streams, self.ts_type, self.rules, self.planner = tuple(streams), ts_type, rules, planner
         self.engine, self.sink, self.letters, self.progress = engine, sink, letters, progress
+        self._claim: Claim | None = None
         self._last: tuple[int, _Left] | None = None
         """What the last batch has left, so that it need not be read."""
 
-    def prepare(self, identity: Mapping[str, Any]) -> None:
-        """Make sure that checkpoint and sink are ours, before the first batch."""
+    def prepare(self, *, changed: bool = False) -> None:
+        """Make sure that checkpoint and sink are ours, before the first batch; ``changed`` allows another code."""
         self.log.make()
-        self.versions.folder.make()
-        owner = self.log.claim(identity)
-        self.sink.prepare(owner)
-        self.letters.prepare(owner)
+        newest = self.store.latest()
+        if newest is None:
+            claim = self.store.claim(resumes=None, facts=self.facts)
+            left = _Left(None, {}, {s.name: Seen() for s in self.streams}, NOTHING, {}, None, closed=False)
+            newest = claim.commit(number=0, extra=_facts(left, {}))
+        check_program(newest.manifest.facts, self.facts, changed=changed, where=self.store.folder.path)
+        self.sink.prepare(newest.manifest.run)
+        self.letters.prepare(newest.manifest.run)
 
     def process(self, batch: int, gather: Gather, *, closed: bool = False) -> None:
         """Process a batch, unless that has been done; ``gather`` gives the same rows each time."""
@@ -163,51 +173,64 @@ class Batches:
         entry = self._entry(batch, cut, sifted, ready, ran, change, after)
         self.progress.add({**entry, "durationMs": watch.milliseconds()})
 
-    def close(self, newest: int, nothing: Gather) -> None:
+    def close(self, nothing: Gather) -> None:
         """The streams are over: process what is carried, as the batch behind the newest one."""
-        version = self.versions.read(newest)
-        if version.facts["closed"]:
-            self.process(newest, nothing, closed=True)
-        elif any(len(table) for table in self._restored(version).carried.values()):
-            self.process(newest + 1, nothing, closed=True)
+        newest = self.store.latest()
+        assert newest is not None, "there is one from the beginning"
+        if newest.manifest.extra["closed"]:
+            self.process(newest.number - 1, nothing, closed=True)
+        elif newest.manifest.extra["carried"]:
+            self.process(newest.number, nothing, closed=True)
 
     # -- before ---------------------------------------------------------------------------------------------------
 
     def _before(self, batch: int) -> _Left:
         if self._last is not None and self._last[0] == batch - 1:
             return self._last[1]
-        there = self.versions.batches()
-        if batch == 0 and not any(number > 0 for number in there):
-            return _Left(None, {}, {s.name: Seen() for s in self.streams}, NOTHING, {}, None, closed=False)
-        if batch - 1 in there and not self.log.committed(batch - 1):
-            self._complete(self.versions.read(batch - 1))
-        return self._restored(self.versions.read(batch - 1))
+        assert self._claim is None, f"batch {batch} does not follow the last one"
+        try:
+            snapshot = self.store.at(batch)
+        except UsageError as error:
+            raise CheckpointError(
+                "MISSING_SNAPSHOT",
+                f"batch {batch} has no state to begin with: {error.message}",
+                file=self.store.folder.path,
+                hint="restore the checkpoint, or begin with a new one and a new sink",
+            ) from None
+        if batch and not self.log.committed(batch - 1):
+            self._complete(batch - 1, snapshot)
+        left = self._restored(snapshot)
+        # Its facts have been compared in prepare(), where it was said whether the code may be another.
+        run = snapshot.manifest.run
+        self._claim = self.store.claim(resumes=snapshot, facts=snapshot.manifest.facts, run=run)
+        self._claim.facts = self.facts
+        return left
 
-    def _complete(self, version: Version) -> None:
+    def _complete(self, batch: int, snapshot: Snapshot) -> None:
         """A batch whose entry in the commit log is gone, and which nobody asks for again: all must be there."""
-        if not self.sink.holds(version.batch, version.facts["outputs"]):
+        if not self.sink.holds(batch, snapshot.manifest.extra["outputs"]):
             raise CheckpointError(
                 "NOT_COMMITTED",
-                f"batch {version.batch} is not committed, and its outputs are not all in the sink; yet batch "
-                f"{version.batch + 1} is asked for",
-                hint=f"delete Spark's own commit of batch {version.batch}, so that it is tried again",
+                f"batch {batch} is not committed, and its outputs are not all in the sink; yet batch {batch + 1} is "
+                "asked for",
+                file=self.log.commits.path,
+                hint=f"delete Spark's own commit of batch {batch}, so that it is tried again",
             )
-        self.log.commit(version.batch)
+        self.log.commit(batch)
 
-    def _restored(self, version: Version) -> _Left:
-        facts = version.facts
-        left = _Left(
-            state=version.blobs.get("state"),
-            carried={s.name: from_bytes(version.blobs[f"carried {s.name}"]) for s in self.streams},
-            seen={name: Seen(*numbers) for name, numbers in facts["seen"].items()},
-            done=facts["done"],
-            totals=dict(facts["totals"]),
-            plan=facts["plan"],
-            closed=facts["closed"],
-        )
-        if left.plan is not None and self.planner.plan is None:
-            self.planner.resume(from_json(left.plan, f"the plan of batch {version.batch}"))
-        return left
+    def _restored(self, snapshot: Snapshot) -> _Left:
+        facts = snapshot.manifest.extra
+        states = iter(snapshot.manifest.states)
+        kept = KeptState(self.store.folder, next(states)) if facts["state"] else None
+        blob = memoryview(read_state(self.store.folder, next(states))) if facts["carried"] else memoryview(b"")
+        carried: dict[str, pa.Table] = {}
+        for name, size in facts["carried"]:
+            carried[name], blob = from_bytes(blob[:size]), blob[size:]
+        plan = snapshot.manifest.plan
+        if plan is not None and self.planner.plan is None:
+            self.planner.resume(from_json(plan, f"the plan of snapshot {snapshot.number}"))
+        seen = {name: Seen(*numbers) for name, numbers in facts["seen"].items()}
+        return _Left(kept, carried, seen, facts["done"], dict(facts["totals"]), plan, facts["closed"])
 
     def _done(self, stream: Stream, left: _Left) -> int:
         return NOTHING if isinstance(self.rules.policies[stream.name], ClosedBatches) else left.done
@@ -255,14 +278,8 @@ class Batches:
                 replace(s, data=dealt(s, ready[s.name], parts[s.name], single=single[s.name]), sorted=True)
                 for s in self.streams
             ]
-            ran = self.engine.run(batch, streams, plan, self._state(batch, left), self.sink.staging(batch))
+            ran = self.engine.run(batch, streams, plan, left.state, self.sink.staging(batch))
         return change, ran
-
-    def _state(self, batch: int, left: _Left) -> bytes | StateFile | None:
-        """A small state travels with the program; a large one is read by the task that needs it."""
-        if left.state is not None and len(left.state) > INLINE_STATE:
-            return self.versions.locate(batch - 1, "state")
-        return None if left.state is None else bytes(left.state)
 
     # -- after ----------------------------------------------------------------------------------------------------
 
@@ -298,22 +315,35 @@ class Batches:
         late, bad = self.rules.late == "dead-letter", self.rules.bad_rows == "dead-letter"
         return pa.concat_tables([dead.letters(name, found, late=late, bad=bad) for name, found in sifted.items()])
 
+    def _write(self, batch: int, after: _Left, results: Mapping[str, Result]) -> bytes | KeptState | None:
+        """Commit the snapshot behind a batch; gives the state as the next batch is to have it."""
+        assert self._claim is not None, "claimed before the first batch"
+        place = self._claim.place(batch + 1)
+        state = after.state.read() if isinstance(after.state, KeptState) else after.state
+        blobs = {name: to_bytes(table) for name, table in after.carried.items() if len(table)}
+        written = [] if state is None else [self.store.write_state(place, state)]
+        if blobs:
+            written.append(self.store.write_state(place, b"".join(blobs.values())))
+        self._claim.commit(
+            number=batch + 1,
+            after=None if after.done == NOTHING else after.done,
+            state_files=written,
+            events=after.totals["processed"],
+            plan=after.plan,
+            finished=after.closed,
+            extra={
+                **_facts(after, {name: result.rows for name, result in results.items()}),
+                "carried": [[name, len(blob)] for name, blob in blobs.items()],
+            },
+        )
+        large = state is not None and len(state) > INLINE_STATE
+        return KeptState(self.store.folder, written[0]) if large else state
+
     def _make_durable(self, batch: int, after: _Left, ran: Ran | None, letters: pa.Table, watch: Stopwatch) -> None:
         results = {} if ran is None else ran.results
         with watch.phase("state"):
             reach("before-state", batch)
-            facts = {
-                "seen": {name: [seen.newest, seen.heard] for name, seen in after.seen.items()},
-                "done": after.done,
-                "totals": after.totals,
-                "plan": after.plan,
-                "closed": after.closed,
-                "outputs": {name: result.rows for name, result in results.items()},
-            }
-            blobs: dict[str, Any] = {f"carried {name}": to_bytes(table) for name, table in after.carried.items()}
-            if after.state is not None:
-                blobs["state"] = after.state
-            self.versions.write(batch, facts, blobs)
+            after.state = self._write(batch, after, results)
             reach("after-state", batch)
         with watch.phase("sink"):
             reach("before-sink", batch)
@@ -324,7 +354,6 @@ class Batches:
             reach("before-commit", batch)
             self.log.commit(batch)
             reach("after-commit", batch)
-            self.versions.prune()
             self.log.prune(batch)
 
     def _entry(
@@ -363,9 +392,28 @@ class Batches:
             "leaves": 0 if self.planner.plan is None else len(self.planner.plan.leaves),
             "planChange": None if change is None else change.as_dict(),
             "planChanges": self.planner.changes,
-            "stateBytes": 0 if after.state is None else len(after.state),
+            "stateBytes": _size(after.state),
             "totals": dict(after.totals),
         }
+
+
+def _facts(left: _Left, outputs: Mapping[str, int]) -> dict[str, Any]:
+    """What a snapshot has to tell besides its state and the rows that are carried."""
+    return {
+        "state": left.state is not None,
+        "carried": [],
+        "seen": {name: [seen.newest, seen.heard] for name, seen in left.seen.items()},
+        "done": left.done,
+        "totals": left.totals,
+        "closed": left.closed,
+        "outputs": dict(outputs),
+    }
+
+
+def _size(state: bytes | KeptState | None) -> int:
+    if isinstance(state, KeptState):
+        return state.file.size
+    return 0 if state is None else len(state)
 
 
 def _told(ts: int) -> int | None:

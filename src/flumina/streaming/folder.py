@@ -33,14 +33,14 @@ class Folder:
 
     @staticmethod
     def of(path: str | os.PathLike[str], what: str) -> Folder:
-        """The folder of a path or URI; ``what`` is how the user calls it."""
+        """The folder of a path or URI; ``what`` is the option that names it."""
         if not isinstance(path, str | os.PathLike):
-            raise UsageError("PATH", f"{what} is the path of a folder, got {path!r}")
-        found, inside = resolve(os.fspath(path), None)
+            raise UsageError("PATH", f"{what}= is the path of a folder, got {path!r}")
+        found, inside = resolve(path, None, what)
         if found.type_name not in ("local", "hdfs"):
             raise UsageError(
                 "NO_RENAME",
-                f"{what} {path} lies in a store ({found.type_name}) that can't rename, so that nothing there happens "
+                f"{what}={path} lies in a store ({found.type_name}) that can't rename, so that nothing there happens "
                 "at once",
                 hint="use a folder on a disk that driver and executors share, or on HDFS",
             )

@@ -1,10 +1,8 @@
-"""What is durable besides versions: whose checkpoint this is, the cut of every batch, and which batches are done."""
+"""What is durable besides snapshots: of which query they are, the cut of every batch, and which batches are done."""
 
 from __future__ import annotations
 
 import json
-import uuid
-from collections.abc import Mapping
 from typing import Any
 
 from flumina.errors import CheckpointError
@@ -14,7 +12,7 @@ from flumina.streaming.folder import Folder
 KEPT = 100
 """How many entries of a log are kept."""
 
-_IDENTITY, _QUERY = "identity.json", "query.json"
+_QUERY = "query.json"
 
 
 class Log:
@@ -28,21 +26,6 @@ class Log:
         """Make the folders, and take away what a crash has left half written."""
         for folder in (self.folder, self.cuts, self.commits):
             folder.make()
-
-    def claim(self, identity: Mapping[str, Any]) -> str:
-        """Say whose checkpoint this is, or make sure that it is ours; gives its id."""
-        fresh = {"id": uuid.uuid4().hex, **identity}
-        self.folder.write(_IDENTITY, [json.dumps(fresh, sort_keys=True, indent=1).encode()], once=True)
-        found = self._json(_IDENTITY)
-        for name in identity:
-            if found.get(name) != identity[name]:
-                raise CheckpointError(
-                    "CHANGED",
-                    f"the checkpoint in {self.folder.path} is of another {name}: {_shown(found.get(name))}, "
-                    f"not {_shown(identity[name])}",
-                    hint="go on with what it was made for, or begin with a new checkpoint and a new sink",
-                )
-        return str(found["id"])
 
     def claim_query(self, query: str) -> None:
         """Batch ids count from where Spark's own part of the checkpoint began, so that the two belong together."""
@@ -100,8 +83,3 @@ class Log:
 
 def _name(batch: int) -> str:
     return f"{max(batch, 0):012d}.json"
-
-
-def _shown(value: object) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 200 else text[:197] + "..."

@@ -52,7 +52,7 @@ class ParquetSink:
     ordered = False
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.folder = Folder.of(path, "the sink")
+        self.folder = Folder.of(path, "sink")
         self.staged = self.folder.below(STAGED)
 
     def prepare(self, owner: str) -> None:
@@ -89,7 +89,7 @@ class DeadLetters:
     """A folder of the same kind for rows that could not be processed."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.folder = Folder.of(path, "dead_letters=")
+        self.folder = Folder.of(path, "dead_letters")
 
     def publish(self, batch: int, table: pa.Table) -> None:
         """Write the dead letters of a batch, unless they are there."""

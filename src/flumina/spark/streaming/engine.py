@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from flumina.engine.driver import RunStats, Wishes, make_job, publish
-from flumina.engine.job import Settings, Start, StateFile
+from flumina.engine.driver import RunStats, Wishes, carry_out, make_job
+from flumina.engine.job import KeptState, Settings, Start, TaskReport
 from flumina.engine.progress import ProgressLine
+from flumina.engine.recorder import Recorder
 from flumina.plan.tree import Plan
 from flumina.program import AnyProgram
 from flumina.spark.run import Staged, execute
@@ -35,20 +36,18 @@ class SparkEngine:
         """How many tasks can run at the same time now."""
         return max(1, Cluster(self.spark).slots())  # while executors come back, a run waits for them
 
-    def run(self, batch: int, streams: Sequence[Stream], plan: Plan, state: bytes | StateFile | None, out: str) -> Ran:
+    def run(self, batch: int, streams: Sequence[Stream], plan: Plan, state: bytes | KeptState | None, out: str) -> Ran:
         """Run the plan from a state, with its outputs in a new folder."""
         cluster = Cluster.of(self.spark)
         wishes = Wishes(out=out, order=self.ordered, state=True, settings=self.settings, start=Start(state))
         job = make_job(self.program, streams, plan, self.ts_type, wishes)
         cluster.require(job.layout.tasks)
         line = ProgressLine(f"{self.name}, batch {batch}", shown=False)
-        try:
-            reports, _ = execute(
-                cluster, Staged(job, streams, None, None), line, tls=self.tls or cluster.encrypted, measured=False
-            )
-            results = publish(job, reports)
-        except BaseException:
-            job.outputs.discard()
-            raise
+
+        def execute_batch(recorder: Recorder | None) -> dict[int, TaskReport]:
+            tls = self.tls or cluster.encrypted
+            return execute(cluster, Staged(job, streams, None, None), line, recorder, tls=tls, measured=False)[0]
+
+        results, reports, _ = carry_out(job, None, execute_batch)
         final = next(report.final for report in reports.values() if report.final is not None)
-        return Ran(final, results, RunStats.of({number: report.stats for number, report in reports.items()}))
+        return Ran(final, results, RunStats.of(reports))

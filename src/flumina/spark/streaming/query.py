@@ -65,10 +65,8 @@ class StreamingQuery:
         except PySparkException:
             return  # told by exception()
         try:
-            there = self.batches.versions.batches()
-            if there:
-                self.engine.spark = session
-                self.batches.close(there[-1], self.wide.nothing)
+            self.engine.spark = session
+            self.batches.close(self.wide.nothing)
         except BaseException as error:  # noqa: BLE001 -- raised where somebody waits for the end
             self._error = error
 

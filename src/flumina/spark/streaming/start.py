@@ -8,17 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from flumina.definition import Definition
 from flumina.engine.job import Settings
 from flumina.errors import UsageError
-from flumina.plan.fingerprint import fingerprint
 from flumina.plan.optimise import Optimiser
 from flumina.plan.tree import Plan
 from flumina.program import AnyProgram, define
-from flumina.schema import type_name
 from flumina.spark.run import timestamps
 from flumina.spark.session import Cluster
 from flumina.spark.streaming.engine import SparkEngine
@@ -55,6 +52,7 @@ def start(
     plan: Plan | str | Path | None = None,
     optimiser: str | Optimiser = "cost",
     adaptive: bool = True,
+    changed: bool = False,
     tls: bool = False,
     settings: Settings | None = None,
     spark: SparkSession | None = None,
@@ -75,6 +73,7 @@ def start(
     ``closed``        with availableNow: nothing comes after what is there now, so what is carried is processed, too
     ``max_carried``   how many rows may wait for a stream that holds up others before that is an error
     ``adaptive``      make another plan between two batches where the observed rates promise 20 % or more
+    ``changed``       go on from the checkpoint although the program's code is another
     """
     cluster = Cluster.of(spark)
     cluster.check()
@@ -106,9 +105,9 @@ def start(
     )
     letters = DeadLetters(dead_letters if dead_letters is not None else folder.at("dead-letters"))
     batches = Batches(
-        folder.below("flumina"), planner.streams, ts_type, rules, planner, engine, target, letters, Progress(shown)
+        folder, program, planner.streams, ts_type, rules, planner, engine, target, letters, Progress(shown)
     )
-    batches.prepare(_identity(definition, streams, ts_type))
+    batches.prepare(changed=changed)
     query = StreamingQuery(batches, wide, engine, closed=closed)
     writer = wide.frame.writeStream.foreachBatch(query.batch).queryName(shown).outputMode("append")
     if options:
@@ -153,24 +152,6 @@ def _sink(given: object, folder: Folder, definition: Definition, engine: SparkEn
     if isinstance(given, str | os.PathLike):
         return ParquetSink(given)
     raise UsageError("SINK", f"sink= is a folder or a function of (DataFrame, batch id), got {given!r}")
-
-
-def _identity(definition: Definition, streams: Sequence[Stream], ts_type: pa.DataType) -> dict[str, Any]:
-    """What a checkpoint belongs to: all that the meaning of its state and of its carried rows hangs on."""
-    return {
-        "program": {"name": definition.name, "fingerprint": fingerprint(definition)},
-        "outputs": {name: str(schema) for name, schema in definition.outputs.items()},
-        "timestamps": str(ts_type),
-        "streams": [
-            {
-                "name": stream.name,
-                "ts": stream.ts,
-                "seq": stream.seq,
-                "tags": {tag.name: [f"{f.name} {type_name(f.type)}" for f in tag.schema] for tag in stream.tags},
-            }
-            for stream in streams
-        ],
-    }
 
 
 def _url(folder: Folder, name: str) -> str:

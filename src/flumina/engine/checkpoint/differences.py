@@ -1,0 +1,129 @@
+"""How two programs differ, in words, and whether one may go on where the other stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from flumina.errors import CheckpointError
+
+_WITH_FLAG = ("name", "parameters", "code")
+"""What may differ if the user says so: the state means the same, as far as can be told."""
+
+_THINGS = {"tags": "tag", "outputs": "output", "streams": "stream", "depends": "depends", "parameters": "parameter"}
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """What changed between two programs' facts, one line for each thing; empty if nothing did."""
+    return [line for group in (*_groups(old, new), *_WITH_FLAG) for line in _lines(group, old, new)]
+
+
+def check_program(old: Mapping[str, Any], new: Mapping[str, Any], *, changed: bool, where: str) -> None:
+    """Refuse another program than the one that made a snapshot; with ``changed``, its code may be another."""
+    refused = [line for group in _groups(old, new) for line in _lines(group, old, new)]
+    allowed = [line for group in _WITH_FLAG for line in _lines(group, old, new)]
+    if not refused and (changed or not allowed):
+        return
+    listed = "".join(f"\n  - {line}" for line in refused + allowed)
+    hint = "go on with the program as it was, or begin anew in another folder"
+    if not refused:
+        hint = "if the state still means the same, go on with changed=True; else begin anew in another folder"
+    raise CheckpointError(
+        "CHECKPOINT_PROGRAM", f"the snapshots in {where} were made by another program:{listed}", file=where, hint=hint
+    )
+
+
+def _groups(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Names of facts that have to be equal."""
+    return [group for group in dict.fromkeys([*old, *new]) if group not in _WITH_FLAG]
+
+
+def _lines(group: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    before, now = old.get(group), new.get(group)
+    if before == now and not (group == "outputs" and before):
+        return
+    if group == "code":
+        yield from _code(before or {}, now or {})
+    elif group == "outputs":
+        yield from _outputs(before or {}, now or {})
+    elif group == "state":
+        yield from _state(before or {}, now or {})
+    elif group in _THINGS:
+        yield from _things(_THINGS[group], before or {}, now or {})
+    else:
+        yield f"{group} {_show(before)} -> {_show(now)}"
+
+
+def _things(kind: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    """Named things that came, went or changed."""
+    for name in dict.fromkeys([*old, *new]):
+        if name not in new:
+            yield f"{kind} {name!r} is gone"
+        elif name not in old:
+            yield f"{kind} {name!r} is new" + ("" if isinstance(new[name], Mapping) else f": {_show(new[name])}")
+        elif isinstance(old[name], Mapping) and isinstance(new[name], Mapping):
+            yield from (f"{kind} {name!r}: {line}" for line in _members(old[name], new[name]))
+        elif old[name] != new[name]:
+            yield f"{kind} {name!r}: {_show(old[name])} -> {_show(new[name])}"
+
+
+def _members(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    for name in dict.fromkeys([*old, *new]):
+        before, now = old.get(name), new.get(name)
+        if name == "columns":
+            yield from _columns(before or {}, now or {})
+        elif before != now:
+            yield f"{name} {_show(before)} -> {_show(now)}"
+
+
+def _outputs(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    yield from _things("output", {name: {} for name in old}, {name: {} for name in new})
+    for name in old:
+        if name in new:
+            lines = list(_columns(old[name], new[name]))
+            if not lines and list(old[name]) != list(new[name]):
+                lines = [f"columns in another order: {_show(old[name])} -> {_show(new[name])}"]
+            yield from (f"output {name!r}: {line}" for line in lines)
+
+
+def _columns(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[str]:
+    for name in dict.fromkeys([*old, *new]):
+        if name not in new:
+            yield f"column {name} is gone"
+        elif name not in old:
+            yield f"column {name} is new: {new[name]}"
+        elif old[name] != new[name]:
+            yield f"column {name} {old[name]} -> {new[name]}"
+
+
+def _state(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    yield from _things("state type", old.get("types", {}), new.get("types", {}))
+    if ("fields" in old) != ("fields" in new):
+        yield "the state is declared by fields now" if "fields" in new else "the state is no longer declared by fields"
+    else:
+        yield from _things("state field", old.get("fields", {}), new.get("fields", {}))
+
+
+def _code(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    for name in dict.fromkeys([*old, *new]):
+        if name not in new:
+            yield f"{name} is gone"
+        elif name not in old:
+            yield f"{name} is new"
+        elif old[name] is None or new[name] is None:
+            if old[name] != new[name]:
+                yield f"the code of {name} can't be compared: its source {'is' if old[name] else 'was'} not known"
+        elif old[name] != new[name]:
+            yield f"the code of {name} changed"
+
+
+def _show(value: object) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, Mapping):
+        return (
+            ", ".join(f"{k}: {_show(v)}" if isinstance(v, Mapping) else f"{k} {v}" for k, v in value.items()) or "none"
+        )
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value)) or "none"
+    return str(value)

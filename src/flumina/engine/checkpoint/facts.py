@@ -1,0 +1,152 @@
+"""What a snapshot remembers of its program, so that it is not continued by another one: plain facts, as JSON."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations_with_replacement
+from typing import Any
+
+import pyarrow as pa
+
+from flumina.declared import DeclaredState
+from flumina.definition import Definition
+from flumina.depends import FunctionDependence
+from flumina.events import Tag
+from flumina.fields import Field, PerKey, Replicated, Tuple
+from flumina.marks import members_of
+from flumina.program import AnyProgram, Program, define
+from flumina.schema import type_name
+from flumina.streams import Stream
+
+Facts = dict[str, Any]
+
+_PLAIN = (bool, int, float, str, bytes, type(None))
+
+
+def program_facts(program: AnyProgram, streams: Sequence[Stream] = ()) -> Facts:
+    """Name, tags, dependence, state, outputs, streams, parameters and code of a program.
+
+    Code is a checksum of what the methods of the class say, without comments and docstrings; None where their source
+    can't be found. Functions outside the class that they call are not looked at.
+    """
+    definition = define(program)
+    one = definition if definition.lifted is None else definition.lifted.one
+    owner = getattr(next(iter(one.kinds.values())).update, "__self__", None)
+    return {
+        "name": definition.name,
+        "tags": {name: _tag(tag) for name, tag in definition.tags.items()},
+        "depends": dict(sorted(_depends(definition))),
+        "keyed": definition.lifted is not None,
+        "state": _state(one),
+        "outputs": {name: _columns(schema.arrow) for name, schema in definition.outputs.items()},
+        "streams": {stream.name: _stream(stream, rank) for rank, stream in enumerate(streams)},
+        "parameters": _parameters(owner),
+        "code": {name: code_hash(function) for name, function in sorted(_functions(one, owner).items())},
+    }
+
+
+def code_hash(function: Callable[..., Any]) -> str | None:
+    """Equal for functions that say the same, whatever their comments, docstrings and layout."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, TypeError, SyntaxError, ValueError):
+        return None
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+            and ast.get_docstring(node) is not None
+        ):
+            node.body = node.body[1:] or [ast.Pass()]
+    return hashlib.sha256(ast.unparse(tree).encode()).hexdigest()[:16]
+
+
+def _columns(schema: pa.Schema) -> dict[str, str]:
+    return {f.name: type_name(f.type) + ("" if f.nullable else " not null") for f in schema}
+
+
+def _tag(tag: Tag) -> Facts:
+    facts: Facts = {"columns": _columns(tag.columns.arrow)}
+    if tag.key is not None:
+        facts["key"] = {tag.key.name: type_name(tag.key.type)}
+    if tag.finite_keys is not None:
+        facts["keys"] = sorted(map(repr, tag.finite_keys))
+    return facts
+
+
+def _depends(definition: Definition) -> Iterator[tuple[str, str]]:
+    depends = definition.depends
+    if isinstance(depends, FunctionDependence):
+        yield from ((f"{_atom(*a)}, {_atom(*b)}", "always") for (a, b), yes in depends.table.items() if yes)
+        return
+    for a, b in combinations_with_replacement(sorted(definition.tags), 2):
+        if depends.covers(a, b, same_key=True):
+            yield f"{a}, {b}", "always" if depends.covers(a, b, same_key=False) else "same key"
+
+
+def _atom(tag: str, key: object) -> str:
+    return tag if key is None else f"{tag}[{key!r}]"
+
+
+def _state(definition: Definition) -> Facts:
+    """State types with the tags that they take, and the fields of declared state."""
+    facts: Facts = {"types": {kind.name: [name for name, _ in kind.predicate] for kind in definition.kinds.values()}}
+    declared = getattr(definition.init, "__self__", None)
+    if isinstance(declared, DeclaredState):
+        facts["fields"] = {name: _field(field) for name, field in declared.fields.items()}
+    return facts
+
+
+def _field(field: Field) -> str:
+    if isinstance(field, PerKey):
+        inside = _field(field.inner)
+    elif isinstance(field, Tuple):
+        inside = ", ".join(map(_field, field.parts))
+    else:
+        inside = type_name(field.type) if hasattr(field, "type") else ""
+        inside += (
+            f", initially {field.initial!r}" if isinstance(field, Replicated) and field.initial is not None else ""
+        )
+    return f"{type(field).__name__}({inside})"
+
+
+def _stream(stream: Stream, rank: int) -> Facts:
+    tags = [stream.tag.name] if isinstance(stream.tag, Tag) else [f"{v!r}: {t.name}" for v, t in stream.tag.items()]
+    facts: Facts = {"rank": rank, "tags": sorted(tags), "ts": stream.ts, "seq": stream.seq}
+    facts["tag column"] = stream.tag_column
+    facts["renamed"] = {name: column for name, column in sorted(stream.rename.items()) if name != column}
+    return facts
+
+
+def _parameters(owner: object) -> dict[str, str]:
+    """Plain values in the program's object and class, which ``update`` may use."""
+    if not isinstance(owner, Program):
+        return {}
+    found: Mapping[str, Any] = {**members_of(type(owner), Program), **vars(owner)}
+    return {
+        name: repr(value)
+        for name, value in sorted(found.items())
+        if type(value) in _PLAIN and not name.startswith("_") and name not in ("output", "tolerance")
+    }
+
+
+def _functions(definition: Definition, owner: object) -> dict[str, Callable[..., Any]]:
+    """What the user wrote: all methods of the class, or the functions of a definition that is of no class."""
+    if isinstance(owner, Program):
+        members = members_of(type(owner), Program).items()
+        plain = ((name, getattr(m, "__func__", None) or getattr(m, "fget", None) or m) for name, m in members)
+        return {name: m for name, m in plain if inspect.isfunction(m) and not _is_ours(m)}
+    found: dict[str, Callable[..., Any] | None] = {"init": definition.init}
+    for kind in definition.kinds.values():
+        found |= {f"update of {kind.name}": kind.update, f"update_batch of {kind.name}": kind.update_batch}
+    found |= {f"fork of {fork.source} into {fork.left}, {fork.right}": fork.function for fork in definition.forks}
+    found |= {f"join of {join.left}, {join.right} into {join.target}": join.function for join in definition.joins}
+    return {name: function for name, function in found.items() if function is not None}
+
+
+def _is_ours(function: Callable[..., Any]) -> bool:
+    """Whether it is a part of the library rather than of a program."""
+    return function.__module__.startswith("flumina.") and not function.__module__.startswith("flumina.apps.")

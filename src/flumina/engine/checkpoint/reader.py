@@ -1,0 +1,151 @@
+"""Finding snapshots: the one to go on from, one by its number, all of them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+from flumina.engine.checkpoint.chain import chain
+from flumina.engine.checkpoint.folder import ClaimName, Folder, Listing, Place, missing
+from flumina.engine.checkpoint.manifest import SnapshotManifest
+from flumina.engine.checkpoint.sealed import damaged, unseal
+from flumina.engine.checkpoint.snapshot import Snapshot
+from flumina.errors import CheckpointError, UsageError
+
+_TRIES = 5
+"""How often we look again because a driver is at work, and may have deleted what we were about to read."""
+
+
+class Reader:
+    """What can be learned from a checkpoint without writing to it."""
+
+    def __init__(self, folder: Folder) -> None:
+        self.folder = folder
+
+    def latest(self, *, older: bool = False) -> Snapshot | None:
+        """The snapshot to go on from; None where nothing was ever committed.
+
+        Damage is an error. With ``older``, the newest snapshot is given that is whole (its state is read to know
+        that); if none is, that is an error too.
+        """
+        listing = self.folder.listing()
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                return self._newest_good(listing) if older else self.newest(listing)
+            except CheckpointError:
+                again = self.folder.listing()
+                if again == listing or not tries_left:
+                    raise
+                listing = again
+        raise AssertionError
+
+    def at(self, number: int) -> Snapshot:
+        """The snapshot with this number, among those that count."""
+        listing = self.folder.listing()
+        self.check_ours(listing)
+        there = []
+        for place in self.chain(listing):
+            if place.number == number:
+                return self.read(place, listing)
+            there.append(place.number)
+        raise UsageError(
+            "NO_SNAPSHOT",
+            f"{self.folder.path} has no snapshot {number}",
+            hint=f"there are {', '.join(map(str, there))}" if there else "nothing was committed yet",
+        )
+
+    def all(self) -> list[Snapshot]:
+        """Every snapshot in the folder, the oldest first, also those that a driver wrote after it was replaced."""
+        found = [snapshot for _, snapshot in self.each()]
+        for snapshot in found:
+            if isinstance(snapshot, CheckpointError):
+                raise snapshot
+        return [snapshot for snapshot in found if isinstance(snapshot, Snapshot)]
+
+    def each(self) -> Iterator[tuple[Place, Snapshot | CheckpointError]]:
+        """Every snapshot in the folder, the oldest first, or what is wrong with it."""
+        listing = self.folder.listing()
+        for place in sorted(listing.places):
+            try:
+                yield place, self.read(place, listing)
+            except CheckpointError as error:
+                yield place, error
+
+    def newest(self, listing: Listing) -> Snapshot | None:
+        """The snapshot to go on from, by what lay in the folder at one moment."""
+        self.check_ours(listing)
+        place = next(self.chain(listing), None)
+        return None if place is None else self.read(place, listing)
+
+    def _newest_good(self, listing: Listing) -> Snapshot | None:
+        """The newest snapshot on the chain that is whole, or, where the chain is broken, of all."""
+        if not listing.places:
+            return self.newest(listing)
+        try:
+            counted = list(self.chain(listing))
+        except CheckpointError:
+            counted = sorted(listing.places, reverse=True)
+        first: CheckpointError | None = None
+        for place in counted:
+            try:
+                snapshot = self.read(place, listing)
+                snapshot.states()
+            except CheckpointError as error:
+                first = first or error
+            else:
+                return snapshot
+        assert first is not None
+        first.add_note(f"none of the {len(listing.places)} snapshots in {self.folder.path} is whole")
+        raise first
+
+    def read(self, place: Place, listing: Listing) -> Snapshot:
+        """A snapshot whose manifest has its own checksum and that of its marker."""
+        data = self.folder.read(place.manifest)
+        content = unseal(data, "manifest", self.folder.at(place.manifest))
+        manifest = SnapshotManifest.from_json(content)
+        if manifest.place != place:
+            raise damaged(self.folder.at(place.manifest), f"it is the manifest of snapshot {manifest.place}")
+        if place in listing.markers:
+            marker = unseal(self.folder.read(place.marker), "marker", self.folder.at(place.marker))
+            if marker["manifest"] != hashlib.sha256(data).hexdigest():
+                raise damaged(self.folder.at(place.manifest), "it is not the manifest that was committed")
+        return Snapshot(manifest, self.folder, listing)
+
+    def chain(self, listing: Listing) -> Iterator[Place]:
+        """The snapshots that count, the newest first."""
+        return chain(listing, lambda epoch: self._resumed(epoch, listing))
+
+    def _resumed(self, epoch: int, listing: Listing) -> Place | None:
+        """From which snapshot an epoch went on.
+
+        There are two claims of one epoch where a driver died while it found out that it was not alone. It has written
+        nothing, so that it does not matter which of them is believed, as long as it is always the same.
+        """
+        contents = [self.read_claim(claim) for claim in sorted(listing.claims) if claim.epoch == epoch]
+        return max((Place(*content["resumes"]) for content in contents if content["resumes"]), default=None)
+
+    def read_claim(self, name: ClaimName) -> dict[str, Any]:
+        """What a driver wrote when it took over."""
+        path = self.folder.at(str(name))
+        content = unseal(self.folder.read(str(name)), "claim", path)
+        if (content["epoch"], content["id"]) != name:
+            raise damaged(path, f"it is the claim of epoch {content['epoch']} by {content['id']}")
+        return content
+
+    def check_ours(self, listing: Listing) -> None:
+        """A folder is empty, or holds claims for all that it holds."""
+        if not listing.claims:
+            if listing.places or listing.states:
+                raise missing(self.folder.at("claim-*.json"))
+            if listing.foreign:
+                raise CheckpointError(
+                    "CHECKPOINT_FOREIGN",
+                    f"{self.folder.path} is no checkpoint: it holds {', '.join(listing.foreign[:3])}",
+                    file=self.folder.path,
+                    hint="choose a folder that is empty or not there yet",
+                )
+            return
+        latest = max(claim.epoch for claim in listing.claims)
+        if latest < listing.epoch:
+            raise missing(self.folder.at(f"claim-{listing.epoch:06d}-*.json"))

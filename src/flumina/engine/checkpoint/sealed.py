@@ -1,0 +1,74 @@
+"""Small JSON files that know when they were damaged.
+
+The first member of the object is the SHA-256 of every byte that follows it::
+
+    {"sha256": "3b5d...",
+    "format": "flumina-checkpoint",
+    ...}
+
+So the file is plain JSON for every reader, and no byte of it can change, be lost or be added without being noticed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from flumina.errors import CheckpointError, UsageError
+
+FORMAT = "flumina-checkpoint"
+VERSION = 1
+"""Raised when files change so that older versions of the library would misread them."""
+
+_OPENING, _CLOSING = b'{"sha256": "', b'",\n'
+_DIGITS = 64
+
+OLDER_HINT = "ask for an older snapshot (older=True), or restore the file from a copy"
+
+
+def seal(kind: str, content: Mapping[str, Any]) -> bytes:
+    """The file for some JSON content, one line for each member."""
+    members = {"format": FORMAT, "version": VERSION, "kind": kind, **content}
+    try:
+        lines = [f"{json.dumps(name)}: {json.dumps(value, allow_nan=False)}" for name, value in members.items()]
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(
+            "NOT_JSON", f"a {kind} can't be written as JSON: {error}", hint="texts, numbers, lists and dicts can"
+        ) from error
+    rest = (",\n".join(lines) + "}\n").encode()
+    return _OPENING + hashlib.sha256(rest).hexdigest().encode() + _CLOSING + rest
+
+
+def unseal(data: bytes, kind: str, file: str) -> dict[str, Any]:
+    """The content of a file that :func:`seal` made; ``file`` is its path, for error messages."""
+    start = len(_OPENING) + _DIGITS + len(_CLOSING)
+    rest = data[start:]
+    if data[:start] != _OPENING + hashlib.sha256(rest).hexdigest().encode() + _CLOSING:
+        raise damaged(file, _what(data))
+    content: dict[str, Any] = json.loads(data)
+    version = content.get("version")
+    if content.get("format") != FORMAT or content.get("kind") != kind:
+        raise damaged(file, f"it is whole, but no {kind} of a checkpoint")
+    if version != VERSION:
+        raise CheckpointError(
+            "CHECKPOINT_VERSION",
+            f"{file} has format {version!r}; this version of flumina reads format {VERSION}",
+            file=file,
+            hint="use the version of flumina that wrote it, or a newer one",
+        )
+    return content
+
+
+def damaged(file: str, what: str) -> CheckpointError:
+    """The error for a file whose bytes are not those that were written."""
+    return CheckpointError("CHECKPOINT_DAMAGED", f"{file} is damaged: {what}", file=file, hint=OLDER_HINT)
+
+
+def _what(data: bytes) -> str:
+    if not data:
+        return "it is empty"
+    if data.startswith(_OPENING) and not data.endswith(b"}\n"):
+        return f"it ends after {len(data):,} bytes, in the middle"
+    return "its bytes do not have the checksum that it states"

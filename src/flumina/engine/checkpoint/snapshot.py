@@ -1,0 +1,65 @@
+"""A snapshot that was found in a checkpoint."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+
+from flumina.engine.checkpoint.folder import Folder, Listing, Place
+from flumina.engine.checkpoint.manifest import SnapshotManifest, StateFile
+from flumina.engine.checkpoint.sealed import damaged
+from flumina.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A snapshot whose manifest is whole; the state is read and checked when it is asked for.
+
+    ``seen`` is what lay in the folder when this one was chosen: who claims the checkpoint later can tell whether
+    somebody else has written since.
+    """
+
+    manifest: SnapshotManifest
+    folder: Folder = field(repr=False)
+    seen: Listing = field(repr=False)
+
+    @property
+    def number(self) -> int:
+        """Increases over the whole life of a checkpoint."""
+        return self.manifest.number
+
+    @property
+    def after(self) -> int | None:
+        """The timestamp up to which all events are in it."""
+        return self.manifest.after
+
+    def state(self) -> bytes:
+        """The bytes of the only state file."""
+        if len(self.manifest.states) != 1:
+            raise UsageError(
+                "STATE_FILES",
+                f"snapshot {self.number} has {len(self.manifest.states)} state files, not one",
+                hint="states() gives them all",
+            )
+        return self.states()[0]
+
+    def states(self) -> list[bytes]:
+        """The bytes of every state file, as they were committed."""
+        return [read_state(self.folder, file) for file in self.manifest.states]
+
+
+def read_state(folder: Folder, file: StateFile) -> bytes:
+    """The bytes of a state file, if they are those that were written."""
+    data = folder.read(file.name)
+    if len(data) != file.size:
+        raise damaged(folder.at(file.name), f"it has {len(data):,} bytes, {file.size:,} were written")
+    if hashlib.sha256(data).hexdigest() != file.sha256:
+        raise damaged(folder.at(file.name), "its bytes do not have the checksum that the manifest states")
+    return data
+
+
+def write_state(folder: Folder, place: Place, data: bytes) -> StateFile:
+    """A new file with a state."""
+    file = StateFile(place.new_state(), len(data), hashlib.sha256(data).hexdigest())
+    folder.write(file.name, data, place.epoch)
+    return file

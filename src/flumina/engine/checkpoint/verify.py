@@ -1,0 +1,138 @@
+"""Reading everything that a checkpoint holds, to know whether it is what was written."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyarrow import fs
+
+from flumina.engine.checkpoint.folder import Listing, Place, missing
+from flumina.engine.checkpoint.manifest import OutputFile
+from flumina.engine.checkpoint.reader import Reader
+from flumina.engine.checkpoint.snapshot import Snapshot, read_state
+from flumina.engine.location import join, resolve
+from flumina.errors import CheckpointError, FluminaError
+
+_AT_ONCE = 16 << 20
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing worth telling about a checkpoint; not ``damaged`` where nothing is lost by it."""
+
+    file: str
+    what: str
+    damaged: bool = True
+
+
+def verify(reader: Reader) -> list[Finding]:
+    """What is wrong with a checkpoint, and what lies in it without need.
+
+    Output files are read where their folder is in reach. A driver may be at work meanwhile: what it deletes is no
+    damage.
+    """
+    listing = reader.folder.listing()
+    found = list(_look(reader, listing))
+    gone = listing.places - reader.folder.listing().places
+    return [finding for place, finding in found if place not in gone]
+
+
+def _look(reader: Reader, listing: Listing) -> Iterator[tuple[Place | None, Finding]]:
+    counted: set[Place] | None = None
+    try:
+        reader.check_ours(listing)
+        counted = set(reader.chain(listing))
+    except CheckpointError as error:
+        yield None, _found(error)
+    for claim in sorted(listing.claims):
+        try:
+            reader.read_claim(claim)
+        except CheckpointError as error:
+            yield None, _found(error)
+    claimed = {claim.epoch for claim in listing.claims}
+    for epoch in sorted({place.epoch for place in counted or ()} - claimed):
+        yield None, _found(missing(reader.folder.at(f"claim-{epoch:06d}-*.json")))
+    checked: set[tuple[str | None, OutputFile]] = set()
+    for place in sorted(listing.places | (counted or set())):
+        counts = counted is None or place in counted
+        if not counts:
+            path = reader.folder.at(place.manifest)
+            yield place, Finding(path, "does not count: its driver had been replaced before", damaged=False)
+        for finding in _look_at(reader, place, listing, checked):
+            yield place, finding if counts else Finding(finding.file, finding.what, damaged=False)
+    for finding in _without_need(reader, listing):
+        yield None, finding
+
+
+def _look_at(
+    reader: Reader, place: Place, listing: Listing, checked: set[tuple[str | None, OutputFile]]
+) -> Iterator[Finding]:
+    """One snapshot with its files; outputs belong to many snapshots and are read once."""
+    try:
+        snapshot = reader.read(place, listing)
+    except CheckpointError as error:
+        yield _found(error)
+        return
+    for file in snapshot.manifest.states:
+        try:
+            read_state(reader.folder, file)
+        except CheckpointError as error:
+            yield _found(error)
+    new = [file for file in snapshot.manifest.outputs if (snapshot.manifest.folder, file) not in checked]
+    checked |= {(snapshot.manifest.folder, file) for file in new}
+    if new:
+        yield from _outputs(snapshot, new)
+
+
+def _outputs(snapshot: Snapshot, files: list[OutputFile]) -> Iterator[Finding]:
+    folder = snapshot.manifest.folder or ""
+    try:
+        filesystem, inside = resolve(folder, None if "://" in folder else snapshot.folder.filesystem)
+        there = filesystem.get_file_info(inside).type == fs.FileType.Directory
+    except (FluminaError, OSError, pa.ArrowException):
+        there = False
+    if not there:
+        names = f"{len(files)} file{'s' if len(files) > 1 else ''} of outputs"
+        yield Finding(folder, f"is not there or not in reach: {names} can't be checked", damaged=False)
+        return
+    for file in files:
+        path = join(inside, file.path)
+        try:
+            size, checksum = _read(filesystem, path)
+        except FileNotFoundError:
+            yield Finding(path, f"is not there: {file.rows:,} rows of output {file.output!r} are lost")
+        except (OSError, pa.ArrowException) as error:
+            yield Finding(path, f"can't be read: {error}")
+        else:
+            if size != file.size:
+                yield Finding(path, f"has {size:,} bytes, {file.size:,} were written")
+            elif checksum != file.crc32:
+                yield Finding(path, "does not have the checksum that the manifest states")
+
+
+def _read(filesystem: fs.FileSystem, path: str) -> tuple[int, int]:
+    """Size and CRC-32 of a file."""
+    size = checksum = 0
+    with filesystem.open_input_stream(path) as stream:
+        while piece := stream.read(_AT_ONCE):
+            size += len(piece)
+            checksum = zlib.crc32(piece, checksum)
+    return size, checksum
+
+
+def _without_need(reader: Reader, listing: Listing) -> Iterator[Finding]:
+    for place, name in sorted(listing.states):
+        if place not in listing.places:
+            yield Finding(reader.folder.at(name), "belongs to a snapshot that was not committed", damaged=False)
+    for _, name in sorted(listing.partial):
+        yield Finding(reader.folder.at(name), "was not written to its end", damaged=False)
+    for name in listing.foreign if listing.claims else ():
+        yield Finding(reader.folder.at(name), "is no file of a checkpoint", damaged=False)
+
+
+def _found(error: CheckpointError) -> Finding:
+    what = error.message.removeprefix(f"{error.file} ")
+    return Finding(error.file or "", what)

@@ -1,0 +1,160 @@
+"""The driver's side of snapshots: what the tasks hand in becomes a snapshot as soon as it is whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from flumina.engine.checkpoint import Claim, OutputFile, Snapshot, StateFile
+from flumina.engine.follower import Saved
+from flumina.engine.job import Job, Start
+from flumina.engine.outputs import Manifest, Outputs, StagedFile
+from flumina.engine.publish import Result, prepare
+from flumina.plan.render.json import to_json
+
+ROWS, FILES = "rows", "publish"
+"""What a manifest says besides: rows of each output so far, and at the end the names under which its files are seen."""
+
+
+@dataclass
+class Recorder:
+    """Collects what the tasks of one driver's run hand in, and commits it; called by the rendezvous' thread alone."""
+
+    claim: Claim
+    job: Job
+    base: Progress
+    """What was committed before this driver began."""
+    _committed: Progress = field(init=False)
+    snapshots: int = field(init=False, default=0)
+    """How many have been committed."""
+    _waiting: dict[int, dict[int, Saved]] = field(init=False, default_factory=dict)
+    _gang_began: Progress = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._committed = self._gang_began = self.base
+
+    def begin(self) -> Start:
+        """A gang goes on from the last snapshot; what was handed in for the next one is not whole any more."""
+        self._waiting.clear()
+        self._gang_began = self._committed
+        return self._committed.start()
+
+    def hand_in(self, task: int, what: object) -> None:
+        """A task has ended a segment; the last one to do so makes the snapshot whole."""
+        assert isinstance(what, Saved)
+        parts = self._waiting.setdefault(what.segment, {})
+        parts[task] = what
+        if len(parts) == self.job.layout.tasks:
+            del self._waiting[what.segment]
+            self._commit([parts[number] for number in sorted(parts)])
+
+    def _commit(self, parts: Sequence[Saved]) -> None:
+        done = self._committed.plus(
+            self.job.outputs,
+            [part.manifest for part in parts],
+            after=parts[0].after,
+            events=self._gang_began.events + sum(part.events for part in parts),
+        )
+        state = next(part.state for part in parts if part.state is not None)
+        snapshot = self._write(done, [state], {ROWS: done.rows})
+        self._committed = replace(done, snapshot=snapshot)
+        self.snapshots += 1
+
+    def publish(self, last: Sequence[Manifest], events: int) -> dict[str, Result]:
+        """The run is over: make its outputs visible, once, whatever happens in between."""
+        outputs = self.job.outputs
+        done = self._committed.plus(outputs, last, after=None, events=self._gang_began.events + events)
+        publication = prepare(outputs, done.manifests(outputs))
+        if outputs.location is not None:
+            snapshot = self._write(done, [], {ROWS: done.rows, FILES: publication.files})
+            done = replace(done, snapshot=snapshot)
+            publication.make_visible()
+        self._write(done, [], {ROWS: done.rows, FILES: publication.files}, finished=True)
+        return publication.results()
+
+    def _write(
+        self, done: Progress, states: Sequence[StateFile], extra: Mapping[str, Any], *, finished: bool = False
+    ) -> Snapshot:
+        plan = to_json(self.job.plan)
+        return commit(self.claim, done, extra, self.job.outputs, plan, states=states, finished=finished)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run has come for good: the last snapshot, and everything that it stands for."""
+
+    snapshot: Snapshot | None = None
+    after: int | None = None
+    events: int = 0
+    files: tuple[OutputFile, ...] = ()
+    rows: Mapping[str, int] = field(default_factory=dict)
+
+    @staticmethod
+    def of(snapshot: Snapshot | None) -> Progress:
+        """What a snapshot says."""
+        if snapshot is None:
+            return Progress()
+        manifest = snapshot.manifest
+        return Progress(snapshot, manifest.after, manifest.events, manifest.outputs, manifest.extra[ROWS])
+
+    @property
+    def number(self) -> int:
+        """That of the next snapshot."""
+        return 1 if self.snapshot is None else self.snapshot.manifest.number + 1
+
+    def start(self) -> Start:
+        """Where a gang goes on."""
+        if self.snapshot is None:
+            return Start(number=self.number)
+        return Start(self.snapshot.state(), self.after, self.number)
+
+    def plus(self, outputs: Outputs, manifests: Sequence[Manifest], *, after: int | None, events: int) -> Progress:
+        """With what the tasks have written in one more segment."""
+        rows = {name: self.rows.get(name, 0) + sum(m.rows[name] for m in manifests) for name in outputs.schemas}
+        new = [_output(outputs, name, file) for manifest in manifests for name, file in manifest.files.items()]
+        return replace(self, after=after, events=events, files=(*self.files, *new), rows=rows)
+
+    def manifests(self, outputs: Outputs) -> list[Manifest]:
+        """All files so far, as if one task had written each; rows that went nowhere are told by one without files."""
+        made = []
+        told = dict.fromkeys(outputs.schemas, 0)
+        for number, file in enumerate(self.files):
+            assert outputs.location is not None
+            staged = StagedFile(f"{outputs.location.staging}/{file.path}", file.rows, file.size, file.runs, file.crc32)
+            rows = {name: file.rows if name == file.output else 0 for name in outputs.schemas}
+            made.append(Manifest(outputs.run, number, file.path, rows, {file.output: staged}, {}))
+            told[file.output] += file.rows
+        rest = {name: self.rows[name] - count for name, count in told.items()}
+        return [*made, Manifest(outputs.run, len(made), "nowhere", rest, {}, {})]
+
+
+def _output(outputs: Outputs, name: str, file: StagedFile) -> OutputFile:
+    assert outputs.location is not None
+    assert file.crc is not None, "files that a snapshot names have checksums"
+    path = file.path.removeprefix(f"{outputs.location.staging}/")
+    return OutputFile(name, path, file.size, file.crc, file.rows, file.runs)
+
+
+def commit(
+    claim: Claim,
+    done: Progress,
+    extra: Mapping[str, Any],
+    outputs: Outputs,
+    plan: str | None,
+    *,
+    states: Sequence[StateFile] = (),
+    finished: bool = False,
+) -> Snapshot:
+    """Write the next snapshot."""
+    return claim.commit(
+        number=done.number,
+        state_files=states,
+        after=done.after,
+        events=done.events,
+        outputs=done.files,
+        folder=None if outputs.location is None else outputs.location.staging,
+        plan=plan,
+        extra=extra,
+        finished=finished,
+    )

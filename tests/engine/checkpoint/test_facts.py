@@ -1,0 +1,226 @@
+import json
+import linecache
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import flumina as fl
+from flumina.apps import Fraud, KeyCounter, PageViews, ValueBarrier
+from flumina.engine.checkpoint import Checkpoints, check_program, differences, program_facts
+from flumina.engine.checkpoint.facts import code_hash
+from flumina.errors import CheckpointError
+
+SOURCE = """
+import flumina as fl
+
+class Rules(fl.Program):
+    tx = fl.Tag("v long, who string", key="card int")
+    rule = fl.Tag("r long")
+    depends = fl.depends((tx, tx), (tx, rule), (rule, rule))
+    output = {"flagged": "v long, r long", "sums": "s long"}
+    limit = 10
+    total = fl.Sum("long")
+    model = fl.Replicated("long", 7)
+
+    def update(self, state, event, emit):
+        # a comment
+        if event.tag is self.rule:
+            emit.sums(state.total)
+            state.model = event.r
+        else:
+            state.total += event.v
+            if event.v > self.limit:
+                emit.flagged(event.v, state.model)
+"""
+
+
+@pytest.fixture
+def make(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    """The facts of the program above with some text replaced, and of streams for it."""
+    made = 0
+
+    def facts(old: str = "", new: str = "", **stream: Any) -> dict[str, Any]:
+        nonlocal made
+        made += 1
+        text = SOURCE.replace(old, new) if old else SOURCE
+        assert not old or old in SOURCE
+        module = ModuleType(f"rules{made}")
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        name = f"<rules {made}>"
+        linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+        exec(compile(text, name, "exec"), vars(module))  # noqa: S102 -- our own text
+        program = vars(module)["Rules"]
+        return program_facts(
+            program, [fl.Stream("txs", program.tx, {}, **stream), fl.Stream("rules", program.rule, {})]
+        )
+
+    return facts
+
+
+@pytest.mark.parametrize("program", [KeyCounter, PageViews, ValueBarrier, Fraud])
+def test_facts_are_json_and_the_same_every_time(program: type[fl.Program]) -> None:
+    facts = program_facts(program)
+    assert json.loads(json.dumps(facts)) == facts == program_facts(program())
+    assert differences(json.loads(json.dumps(facts)), program_facts(program)) == []
+    assert facts["name"] == program.__name__
+    assert all(facts["code"].values())
+    assert "update" in facts["code"]
+    assert not [name for name in facts["code"] if name.startswith("_define")]  # that is ours
+
+
+def test_what_the_facts_are(make: Callable[..., dict[str, Any]]) -> None:
+    facts = make()
+    assert facts["tags"]["tx"] == {"columns": {"v": "long", "who": "string"}, "key": {"card": "int"}}
+    assert facts["depends"] == {"rule, rule": "always", "rule, tx": "always", "tx, tx": "same key"}
+    assert facts["state"]["fields"] == {"total": "Sum(long)", "model": "Replicated(long, initially 7)"}
+    assert facts["outputs"]["flagged"] == {"v": "long", "r": "long"}
+    assert facts["streams"]["rules"]["rank"] == 1
+    assert facts["parameters"] == {"limit": "10"}
+    assert program_facts(PageViews)["keyed"] is True
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("# a comment", "\n        # another\n"),
+        ("# a comment", "'''What it does.'''"),
+        ("state.model = event.r", "state.model = (event.r)  # so"),
+        ("tx, rule), (rule", "rule, tx), (rule"),
+        ('"v long, who string"', '"who string, v bigint"'),  # columns of events have no order
+    ],
+)
+def test_what_is_no_change(make: Callable[..., dict[str, Any]], old: str, new: str) -> None:
+    assert differences(make(), make(old, new)) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said", "code_only"),
+    [
+        ("event.v > self", "event.v >= self", ["the code of update changed"], True),
+        ("limit = 10", "limit = 11", ["parameter 'limit': 10 -> 11"], True),
+        ("class Rules", "class Rules2", ["name Rules -> Rules2"], True),
+        ("    def update", "    def help(self): ...\n\n    def update", ["help is new"], True),
+        ('"v long, r long"', '"v int, r long"', ["output 'flagged': column v long -> int"], False),
+        (
+            '"v long, r long"',
+            '"r long, v long"',
+            ["output 'flagged': columns in another order: v long, r long -> r long, v long"],
+            False,
+        ),
+        ('"v long, r long"', '"v long NOT NULL, r long"', ["output 'flagged': column v long -> long not null"], False),
+        ('"sums": "s long"', '"sums": "s long, t int"', ["output 'sums': column t is new: int"], False),
+        ('"card int"', '"card long"', ["tag 'tx': key card int -> card long"], False),
+        ("v long, who string", "v long", ["tag 'tx': column who is gone"], False),
+        ("depends((tx, tx), ", "depends(", ["depends 'tx, tx' is gone"], False),
+        ('Sum("long")', 'Sum("double")', ["state field 'total': Sum(long) -> Sum(double)"], False),
+        (
+            '"long", 7',
+            '"long", 8',
+            ["state field 'model': Replicated(long, initially 7) -> Replicated(long, initially 8)"],
+            False,
+        ),
+    ],
+)
+def test_what_changed_is_told(
+    make: Callable[..., dict[str, Any]], old: str, new: str, said: list[str], *, code_only: bool
+) -> None:
+    before, now = make(), make(old, new) if "Rules2" not in new else {**make(), "name": "Rules2"}
+    assert differences(before, now) == said
+    for changed in (False, True):
+        if changed and code_only:
+            check_program(before, now, changed=True, where="here")
+            continue
+        with pytest.raises(CheckpointError, match="CHECKPOINT_PROGRAM") as caught:
+            check_program(before, now, changed=changed, where="here")
+        assert f"\n  - {said[0]}" in caught.value.message
+        assert ("changed=True" in str(caught.value.hint)) == code_only
+
+
+def test_streams_count(make: Callable[..., dict[str, Any]]) -> None:
+    before, now = make(), make(ts="time", seq="n", rename={"v": "value"})
+    assert differences(before, now) == [
+        "stream 'txs': ts ts -> time",
+        "stream 'txs': seq none -> n",
+        "stream 'txs': renamed none -> v value",
+    ]
+    swapped = {**before, "streams": {n: {**s, "rank": 1 - s["rank"]} for n, s in before["streams"].items()}}
+    assert differences(before, swapped) == ["stream 'txs': rank 0 -> 1", "stream 'rules': rank 1 -> 0"]
+    fewer = {**before, "streams": {"rules": before["streams"]["rules"]}}
+    assert differences(before, fewer) == ["stream 'txs' is gone"]
+    assert differences(fewer, before) == ["stream 'txs' is new"]
+
+
+def test_code_without_source(make: Callable[..., dict[str, Any]]) -> None:
+    """What can't be compared is not taken for the same, unless it never could be."""
+    known, unknown = make(), {**make(), "code": {"update": None}}
+    assert differences(unknown, unknown) == []
+    assert differences(known, unknown) == ["the code of update can't be compared: its source is not known"]
+    assert differences(unknown, known) == ["the code of update can't be compared: its source was not known"]
+    assert code_hash(eval("lambda: 1")) is None  # noqa: S307
+    assert code_hash(len) is None
+
+
+def test_arguments_of_a_program_count() -> None:
+    class Limited(fl.Program):
+        tick = fl.Tag("v long")
+        depends = fl.depends()
+        output = "v long"
+        seen = fl.Count()
+
+        def __init__(self, limit: int) -> None:
+            self.limit, self.table = limit, {"not": "plain"}
+
+        def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+            state.seen += 1
+
+    assert differences(program_facts(Limited(3)), program_facts(Limited(4))) == ["parameter 'limit': 3 -> 4"]
+
+
+def test_programs_of_several_state_types_and_functions() -> None:
+    class Typed(fl.Program):
+        a = fl.Tag("", key="k int", keys=[1, 2])
+        whole = fl.StateType()
+        half = fl.StateType(a)
+        output = "n long"
+
+        @staticmethod
+        def depends(x: fl.Atom, y: fl.Atom) -> bool:
+            return x.key == y.key == 1
+
+        def init(self) -> int:
+            return 0
+
+        @fl.update(whole, half)
+        def step(self, state: int, event: fl.Event, emit: fl.Emit) -> int:
+            return state + 1
+
+        @fl.fork(whole, into=(half, half))
+        def cut(self, state: int, left: fl.TagSet, right: fl.TagSet) -> tuple[int, int]:
+            return state, 0
+
+        @fl.join((half, half), into=whole)
+        def unite(self, left: int, right: int) -> int:
+            return left + right
+
+    facts = program_facts(Typed)
+    assert facts["depends"] == {"a[1], a[1]": "always"}
+    assert facts["state"] == {"types": {"whole": ["a"], "half": ["a"]}}
+    assert set(facts["code"]) >= {"init", "step", "cut", "unite"}
+    assert facts["tags"]["a"]["keys"] == ["1", "2"]
+
+
+def test_another_program_can_not_claim(tmp_path: Any) -> None:
+    store = Checkpoints(tmp_path)
+    claim = store.claim(resumes=None, facts=program_facts(Fraud))
+    snapshot = claim.commit(state=b"")
+    with pytest.raises(CheckpointError, match=r"CHECKPOINT_PROGRAM(.|\n)*tag 'transaction' is gone"):
+        store.claim(resumes=snapshot, facts=program_facts(PageViews), changed=True)
+    changed = program_facts(Fraud)
+    changed["code"]["update"] = "other"
+    with pytest.raises(CheckpointError, match="changed=True"):
+        store.claim(resumes=snapshot, facts=changed)
+    assert {found.epoch for found in store.folder.listing().claims} == {1}
+    assert store.claim(resumes=snapshot, facts=changed, changed=True).commit().manifest.facts == changed

@@ -1,0 +1,388 @@
+"""Runs that are interrupted, and go on from their snapshots: outputs exactly once, states those of the oracle."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import flumina as fl
+from flumina import local
+from flumina.apps import Fraud, KeyCounter, PageViews, ValueBarrier
+from flumina.engine.checkpoint import Checkpoints, Snapshot
+from flumina.engine.codec import Codec
+from flumina.engine.driver import RunResult
+from flumina.engine.location import Location
+from flumina.engine.recorder import Recorder
+from flumina.errors import CheckpointError, TaskLostError, UsageError
+from flumina.order import LAST, Point
+from flumina.program import define
+from flumina.state import same
+from flumina.testing import assert_same_outputs
+
+SMALL = fl.Settings(chunk_rows=40, window=80)
+EVENTS = 150
+
+
+def columns(*, first: int, step: int, count: int, **payload: Callable[[int], Any]) -> pa.Table:
+    return pa.table(
+        {
+            "ts": [first + step * n for n in range(count)],
+            **{name: [value(n) for n in range(count)] for name, value in payload.items()},
+        }
+    )
+
+
+def value_barrier() -> list[fl.Stream]:
+    parts = [columns(first=part, step=8, count=250, v=lambda n: n) for part in range(5)]
+    return [
+        fl.Stream("values", ValueBarrier.value, parts),
+        fl.Stream("barriers", ValueBarrier.barrier, columns(first=99, step=100, count=19)),
+    ]
+
+
+def fraud() -> list[fl.Stream]:
+    parts = [columns(first=part, step=8, count=250, v=lambda n: n * 7 % 100) for part in range(5)]
+    return [
+        fl.Stream("transactions", Fraud.transaction, parts),
+        fl.Stream("rules", Fraud.rule, columns(first=50, step=37, count=40, r=lambda n: n * 13)),
+    ]
+
+
+def page_views() -> list[fl.Stream]:
+    parts = [columns(first=p, step=8, count=250, page=lambda n: "abcd"[n % 4], user=lambda n: n) for p in range(5)]
+    changes = columns(first=20, step=55, count=25, page=lambda n: "ab"[n % 2], info=lambda n: f"info {n}")
+    return [fl.Stream("views", PageViews.view, parts), fl.Stream("changes", PageViews.change, changes)]
+
+
+def key_counter() -> list[fl.Stream]:
+    parts = [columns(first=p, step=8, count=250, k=lambda n: n % 5) for p in range(5)]
+    resets = columns(first=31, step=60, count=20, k=lambda n: n % 3)
+    return [fl.Stream("incs", KeyCounter.inc, parts), fl.Stream("reads", KeyCounter.read, resets)]
+
+
+def ties() -> list[fl.Stream]:
+    """Many events at each timestamp, so that a cut in the middle of one would be noticed."""
+    parts = [
+        pa.table({"ts": [n // 20 * 20 for n in range(240)], "v": list(range(part, part + 240))}) for part in range(5)
+    ]
+    return [
+        fl.Stream("values", ValueBarrier.value, parts),
+        fl.Stream("barriers", ValueBarrier.barrier, columns(first=0, step=20, count=12)),
+    ]
+
+
+CASES: dict[str, tuple[Any, Callable[[], list[fl.Stream]]]] = {
+    "value-barrier": (ValueBarrier, value_barrier),
+    "fraud": (Fraud, fraud),
+    "page-views": (PageViews, page_views),
+    "key-counter": (KeyCounter, key_counter),
+    "ties": (ValueBarrier, ties),
+}
+every = pytest.mark.parametrize("case", CASES)
+
+
+def run(case: str, folder: Path, *, workers: int = 2, **policy: Any) -> RunResult:
+    program, streams = CASES[case]
+    options = {name: policy.pop(name) for name in ("order", "plan", "state") if name in policy}
+    policy.setdefault("events", EVENTS)
+    return local.run(
+        program,
+        streams(),
+        workers=None if "plan" in options else workers,
+        out=folder / "out",
+        checkpoint=fl.Checkpoint(folder / "kept", keep=100, **policy),
+        settings=SMALL,
+        progress=False,
+        **options,
+    )
+
+
+def snapshots(case: str, folder: Path) -> list[Snapshot]:
+    return [one for one in Checkpoints(folder / "kept").all() if one.manifest.states]
+
+
+def assert_agrees(case: str, result: RunResult) -> None:
+    program, streams = CASES[case]
+    assert_same_outputs(result.outputs, fl.spec(program, streams()).outputs)
+
+
+def assert_states_are_those_of_the_oracle(case: str, taken: list[Snapshot]) -> None:
+    program, streams = CASES[case]
+    codec = Codec(define(program), [stream.name for stream in streams()])
+    for snapshot in taken:
+        assert snapshot.after is not None
+        expected = fl.spec(program, streams(), until=Point(snapshot.after, LAST, LAST))
+        assert same(codec.unpack(snapshot.state()), expected.state)
+        assert snapshot.manifest.events == expected.events
+        rows = {name: table.num_rows for name, table in expected.outputs.items() if table.num_rows}
+        assert snapshot.manifest.rows == rows
+
+
+def crash(since: fl.Since) -> bool:
+    """Take two snapshots, and die before the third is finished."""
+    if since.snapshots == 2 and since.events >= EVENTS // 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return since.events >= EVENTS
+
+
+@every
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_every_snapshot_is_the_fold_of_the_oracle(case: str, workers: int, tmp_path: Path) -> None:
+    result = run(case, tmp_path, workers=workers, state=True)
+    assert_agrees(case, result)
+    program, streams = CASES[case]
+    assert same(result.state, fl.spec(program, streams()).state)
+    taken = snapshots(case, tmp_path)
+    assert len(taken) == result.stats.snapshots >= 3
+    assert_states_are_those_of_the_oracle(case, taken)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "out"], "nothing else is left"
+
+
+@every
+@pytest.mark.parametrize(("before", "after"), [(2, 2), (2, 5), (3, 1), (1, 3)])
+def test_a_run_that_lost_a_process_goes_on_under_any_plan(case: str, before: int, after: int, tmp_path: Path) -> None:
+    with pytest.raises(TaskLostError):
+        run(case, tmp_path, workers=before, events=None, when=crash)
+    taken = snapshots(case, tmp_path)
+    assert len(taken) == 2
+    assert not (tmp_path / "out").exists(), "nothing is visible yet"
+    result = run(case, tmp_path, workers=after)
+    assert_agrees(case, result)
+    program, streams = CASES[case]
+    whole = fl.spec(program, streams()).events
+    assert result.stats.events == whole - taken[-1].manifest.events < whole
+    assert_states_are_those_of_the_oracle(case, snapshots(case, tmp_path))
+
+
+@every
+def test_everything_was_sent_before_the_first_cut(case: str, tmp_path: Path) -> None:
+    """Parts that have ended long ago still have events behind the cut, with the workers or on their way."""
+    program, streams = CASES[case]
+    result = local.run(
+        program,
+        streams(),
+        workers=3,
+        out=tmp_path / "out",
+        checkpoint=fl.Checkpoint(tmp_path / "kept", when=lambda since: since.snapshots < 5, keep=100),
+        progress=False,
+    )
+    assert_agrees(case, result)
+    assert_states_are_those_of_the_oracle(case, snapshots(case, tmp_path))
+
+
+def test_ordered_outputs_across_a_crash(tmp_path: Path) -> None:
+    with pytest.raises(TaskLostError):
+        run("fraud", tmp_path, events=None, when=crash, order=True)
+    result = run("fraud", tmp_path, order=True)
+    expected = fl.spec(Fraud, fraud()).outputs
+    for name, table in result.outputs.items():
+        assert table.to_pylist() == expected[name].to_pylist(), name
+
+
+def paced_values(part: int) -> Iterator[dict[str, Any]]:
+    for start in range(0, 2000, 100):
+        yield {"v": [part + n for n in range(start, start + 100)]}
+
+
+def paced_barriers(_: int) -> Iterator[dict[str, Any]]:
+    yield {"ts": [50_000 + 100_000 * n for n in range(20)]}
+
+
+def test_events_that_come_when_they_are_due(tmp_path: Path) -> None:
+    """Snapshots by the clock; after a crash, the rest is due as if there had been none."""
+    streams = [
+        fl.Stream("values", ValueBarrier.value, fl.Generated(paced_values, parts=2, rate=1000.0)),
+        fl.Stream("barriers", ValueBarrier.barrier, fl.Generated(paced_barriers, rate=10.0)),
+    ]
+
+    def dies(since: fl.Since) -> bool:
+        if since.snapshots == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return since.seconds >= 0.05
+
+    def begin(**policy: Any) -> RunResult:
+        checkpoint = fl.Checkpoint(tmp_path / "kept", keep=100, **policy)
+        return local.run(ValueBarrier, streams, workers=2, out=tmp_path / "out", checkpoint=checkpoint, progress=False)
+
+    with pytest.raises(TaskLostError):
+        begin(when=dies)
+    before = Checkpoints(tmp_path / "kept").latest()
+    assert before is not None
+    assert before.after is not None
+    began = time.monotonic()
+    result = begin(seconds=0.05)
+    left = 2.0 - before.after / 1e6
+    assert left - 0.2 < time.monotonic() - began, "events are not due before their time"
+    assert result.stats.seconds < left + 1.0
+    assert result.stats.snapshots >= 3
+    assert result.stats.latency.percentile(50) < 1.0
+    assert_same_outputs(result.outputs, fl.spec(ValueBarrier, streams).outputs)
+
+
+DRIVER = """
+import os, signal, sys
+from pathlib import Path
+from tests.system import test_checkpoints as t
+
+def crash(since):
+    if len(list(folder.glob("kept/snapshot-*.done"))) >= 2:
+        os.kill(driver, signal.SIGKILL)
+    return since.events >= t.EVENTS
+
+driver, folder = os.getpid(), Path(sys.argv[1])
+t.run("page-views", folder, events=None, when=crash)
+"""
+
+
+def test_a_driver_that_was_killed(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", DRIVER, str(tmp_path)]
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), str(root / "src")])}
+    ended = subprocess.run(command, env=environment, timeout=60, check=False)
+    assert ended.returncode == -signal.SIGKILL
+    assert len(snapshots("page-views", tmp_path)) >= 2
+    assert not (tmp_path / "out").exists()
+    result = run("page-views", tmp_path, workers=3)
+    assert_agrees("page-views", result)
+    assert result.stats.events < fl.spec(PageViews, page_views()).events
+
+
+class DeadError(Exception):
+    """The driver is gone, as far as anybody can see."""
+
+
+@pytest.mark.parametrize(
+    ("owner", "method"),
+    [
+        (Recorder, "publish"),
+        (Location, "commit"),
+        (Location, "_rename_in"),
+        (Location, "_mark"),
+        (Location, "discard"),
+    ],
+)
+@pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
+def test_a_driver_that_dies_over_publishing(
+    owner: type,
+    method: str,
+    done: bool,  # noqa: FBT001
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plain = getattr(owner, method)
+
+    def dying(self: object, *arguments: object) -> None:
+        if done:
+            plain(self, *arguments)
+        raise DeadError
+
+    monkeypatch.setattr(owner, method, dying)
+    with pytest.raises(DeadError):
+        run("fraud", tmp_path)
+    monkeypatch.undo()
+    result = run("fraud", tmp_path)
+    assert_agrees("fraud", result)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "out"]
+    again = run("fraud", tmp_path)
+    assert again.stats.events == 0
+    assert_agrees("fraud", again)
+
+
+def test_files_moved_one_by_one_before_the_driver_died(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    moved: list[str] = []
+    move_all = Location._move_all
+
+    def some(self: Location, files: dict[str, str], folder: str) -> None:
+        few = dict(list(files.items())[:2])
+        move_all(self, few, folder)
+        moved.extend(few)
+        raise DeadError
+
+    monkeypatch.setattr(Location, "_move_all", some)
+    with pytest.raises(DeadError):
+        run("page-views", tmp_path)
+    assert len(moved) == 2
+    monkeypatch.undo()
+    assert_agrees("page-views", run("page-views", tmp_path))
+
+
+def test_a_changed_program_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TaskLostError):
+        run("fraud", tmp_path, events=None, when=crash)
+    transactions, rules = fraud()
+    checkpoint = fl.Checkpoint(tmp_path / "kept", events=EVENTS, keep=100)
+    with pytest.raises(CheckpointError, match=r"(?s)CHECKPOINT_PROGRAM.*rank"):
+        local.run(Fraud, [rules, transactions], out=tmp_path / "out", checkpoint=checkpoint, progress=False)
+    with pytest.raises(CheckpointError, match="CHECKPOINT_PROGRAM"):
+        local.run(ValueBarrier, value_barrier(), out=tmp_path / "out", checkpoint=checkpoint, progress=False)
+    with pytest.raises(CheckpointError, match="CHECKPOINT_OUT"):
+        local.run(Fraud, fraud(), out=tmp_path / "elsewhere", checkpoint=checkpoint, progress=False)
+    assert_agrees("fraud", run("fraud", tmp_path))
+
+
+def test_a_checkpoint_needs_a_place_for_outputs(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"CHECKPOINT_OUT.*out="):
+        local.run(Fraud, fraud(), checkpoint=tmp_path, progress=False)
+
+
+@pytest.mark.parametrize("inside", ["out", "out/kept"])
+def test_a_checkpoint_in_the_folder_for_outputs(inside: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"CHECKPOINT_OUT.*out"):
+        local.run(Fraud, fraud(), out=tmp_path / "out", checkpoint=tmp_path / inside, progress=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_outputs_that_nobody_wants(tmp_path: Path) -> None:
+    result = local.run(
+        Fraud,
+        fraud(),
+        workers=2,
+        out=fl.NOWHERE,
+        checkpoint=fl.Checkpoint(tmp_path, events=EVENTS),
+        settings=SMALL,
+        progress=False,
+    )
+    assert result.stats.snapshots >= 3
+
+
+def staged(folder: Path) -> list[Path]:
+    return sorted((folder / "_out.flumina-x").parent.glob("_out.flumina-*/*/*.parquet"))
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "delete"])
+def test_damaged_outputs_are_noticed(damage: str, tmp_path: Path) -> None:
+    with pytest.raises(TaskLostError):
+        run("page-views", tmp_path, events=None, when=crash)
+    named = {Path(file.path).as_posix() for one in snapshots("page-views", tmp_path) for file in one.manifest.outputs}
+    victim = next(path for path in staged(tmp_path) if "/".join(path.parts[-2:]) in named)
+    whole = victim.read_bytes()
+    if damage == "delete":
+        victim.unlink()
+    else:
+        middle = len(whole) // 2
+        victim.write_bytes(
+            whole[:middle] if damage == "cut" else whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
+        )
+    with pytest.raises(fl.FluminaError, match=r"CHECKPOINT_DAMAGED|OUT_LOST") as caught:
+        run("page-views", tmp_path)
+    assert victim.name in str(caught.value)
+    victim.write_bytes(whole)
+    assert_agrees("page-views", run("page-views", tmp_path))
+
+
+def test_a_damaged_state_is_noticed_and_an_older_one_used_on_request(tmp_path: Path) -> None:
+    with pytest.raises(TaskLostError):
+        run("fraud", tmp_path, events=None, when=crash)
+    newest = snapshots("fraud", tmp_path)[-1]
+    file = tmp_path / "kept" / newest.manifest.states[0].name
+    file.write_bytes(file.read_bytes()[:-1] + b"?")
+    with pytest.raises(CheckpointError, match="CHECKPOINT_DAMAGED"):
+        run("fraud", tmp_path)
+    assert_agrees("fraud", run("fraud", tmp_path, older=True))
