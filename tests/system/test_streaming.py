@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import flumina as fl
-from flumina.apps import ValueBarrier
+from flumina.apps import PageViews, ValueBarrier
 from flumina.testing import assert_same_outputs
 from tests.system.streaming import RULES, TRANSACTIONS, Files, assert_exactly_once, collected, start
 
@@ -164,6 +164,44 @@ def test_a_python_data_source_with_heartbeats(spark: SparkSession, tmp_path: Pat
     assert 0 < len(given) == done["totals"]["processed"]
     expected = fl.spec(ValueBarrier, [replace(stream, data=given, sorted=False)]).output
     assert_exactly_once(tmp_path / "out", {"output": expected})
+
+
+VIEWS = 40_000
+"""In a batch: so many that it is worth the while to share those of one page."""
+
+
+def test_a_key_becomes_hot_on_the_way(spark: SparkSession, tmp_path: Path) -> None:
+    """The plan changes between two batches, state and all, and the outputs do not."""
+    rng = np.random.default_rng(7)
+    tables: dict[str, list[pa.Table]] = {"changes": [], "views": []}
+    for batch in range(4):
+        ts = rng.permutation(VIEWS + 10) + batch * (VIEWS + 10)
+        pages = np.array([f"page {n}" for n in rng.integers(0, 300, VIEWS)], object)
+        pages[rng.random(VIEWS) < (0.9 if batch > 1 else 0.0)] = "home"
+        tables["views"].append(pa.table({"ts": ts[10:], "page": pages.tolist(), "user": np.arange(VIEWS)}))
+        changed = ["home", *(f"page {n}" for n in range(9))]
+        tables["changes"].append(pa.table({"ts": ts[:10], "page": changed, "info": [f"{batch} {p}" for p in changed]}))
+    ddl = {"changes": "ts long, page string, info string", "views": "ts long, page string, user long"}
+    tags = {"changes": PageViews.change, "views": PageViews.view}
+    streams = []
+    for name, of_name in tables.items():
+        (tmp_path / name).mkdir()
+        for number, table in enumerate(of_name):
+            pq.write_table(table, tmp_path / name / f"{number}.parquet")
+            os.utime(tmp_path / name / f"{number}.parquet", (1e9 + number, 1e9 + number))
+        read = spark.readStream.schema(ddl[name]).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / name))
+        streams.append(fl.Stream(name, tags[name], read, sorted=False))
+    query = start(spark, streams, tmp_path, program=PageViews, frontiers=None, closed=False)
+    query.awaitTermination()
+    changes = [entry["planChange"] for entry in query.recentProgress if entry["planChange"]]
+    assert [entry["planChange"] is None for entry in query.recentProgress[:2]] == [True, True]
+    assert changes
+    assert "key 'home' has" in changes[0]["reason"]
+    assert changes[0]["expectedSaving"] >= 0.2
+    assert query.recentProgress[-1]["planChanges"] == len(changes)
+    assert query.recentProgress[-1]["joins"] > 0, "the hot page is served by several leaves"
+    whole = [replace(s, data=pa.concat_tables(tables[s.name])) for s in streams]
+    assert_exactly_once(tmp_path / "out", {"output": fl.spec(PageViews, whole).output})
 
 
 BROKEN = 10_000
