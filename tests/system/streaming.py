@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -104,3 +105,25 @@ def assert_exactly_once(folder: Path, expected: Mapping[str, pa.Table]) -> None:
 def collected(frame: DataFrame, like: pa.Table) -> pa.Table:
     """A DataFrame as a table; Spark says of no column that it is never null."""
     return frame.toArrow().cast(like.schema)
+
+
+class Watcher:
+    """Kills something whenever a batch runs on, until it has done so often enough."""
+
+    def __init__(self, harm: Callable[[], bool], times: int) -> None:
+        self.harm, self.left = harm, times
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self._watch)
+
+    def _watch(self) -> None:
+        while self.left and not self.over.wait(0.05):
+            if self.harm():
+                self.left -= 1
+                self.over.wait(1.0)
+
+    def __enter__(self) -> None:
+        self.thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.over.set()
+        self.thread.join()

@@ -21,6 +21,8 @@ from flumina.errors import GangError
 from flumina.testing import assert_same_outputs
 from tests.system.cluster import Cluster, kill, session
 from tests.system.processes import children
+from tests.system.streaming import Files, Watcher, assert_exactly_once
+from tests.system.streaming import start as start_query
 from tests.system.test_failures import readers
 
 if TYPE_CHECKING:
@@ -152,6 +154,24 @@ def test_fifty_killed_processes_change_nothing(
         folder = tmp_path / str(seed)
         folder.mkdir()
         survives(cluster, seed, folder)
+
+
+def test_a_query_outlives_an_executor(cluster: Cluster, spark_on_cluster: SparkSession, tmp_path: Path) -> None:
+    """Spark tries again what was under way, intake or run; each batch has its effect once."""
+    files = Files.make(tmp_path / "in", batches=3, rows=48)
+
+    def harm() -> bool:
+        found = cluster.executors()
+        if len(found) < 2 or not spark_on_cluster.sparkContext.statusTracker().getActiveJobsIds():
+            return False
+        kill(found[0])
+        return True
+
+    watcher = Watcher(harm, 1)
+    with watcher:
+        start_query(spark_on_cluster, files.streams(spark_on_cluster), tmp_path).awaitTermination()
+    assert watcher.left == 0, "an executor was killed"
+    assert_exactly_once(tmp_path / "out", files.expected())
 
 
 def test_a_machine_that_is_gone_for_good_is_an_error_in_time(

@@ -1,4 +1,4 @@
-"""Drivers, executors and Python workers are killed: nothing is lost, and nothing is there twice."""
+"""Drivers and Python workers are killed (executors in test_cluster.py): nothing is lost, and nothing is there twice."""
 
 from __future__ import annotations
 
@@ -7,19 +7,17 @@ import random
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from flumina.engine.failpoints import POINTS, VARIABLE
 from flumina.streaming import batches as batches_module
-from tests.system.cluster import Cluster, kill, session
+from tests.system.cluster import kill
 from tests.system.processes import children
-from tests.system.streaming import Files, assert_exactly_once, start
+from tests.system.streaming import Files, Watcher, assert_exactly_once, start
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,10 +69,9 @@ def end(process: subprocess.Popen[bytes], within: float = 120) -> int:
     return process.returncode
 
 
-def test_drivers_are_killed(spark_home: None, files: Files, tmp_path: Path) -> None:
-    """One driver after the other, each with its JVM; tests/streaming/test_kills.py has every failpoint, without one."""
-    for point in ("after-state:0", "after-sink:1"):
-        assert end(driver(tmp_path, point)) == -signal.SIGKILL, point
+def test_a_driver_is_killed(spark_home: None, files: Files, tmp_path: Path) -> None:
+    """With its JVM; tests/streaming/test_kills.py has every failpoint, without one."""
+    assert end(driver(tmp_path, "after-sink:1")) == -signal.SIGKILL
     assert end(driver(tmp_path)) == 0
     assert_exactly_once(tmp_path / "out", files.expected())
 
@@ -118,28 +115,6 @@ def test_a_batch_fails_at_every_point_and_is_tried_again(
     assert_exactly_once(tmp_path / "out", files.expected())
 
 
-class Watcher:
-    """Kills something whenever a batch runs on, until it has done so often enough."""
-
-    def __init__(self, harm: Any, times: int) -> None:
-        self.harm, self.left = harm, times
-        self.over = threading.Event()
-        self.thread = threading.Thread(target=self._watch)
-
-    def _watch(self) -> None:
-        while self.left and not self.over.wait(0.05):
-            if self.harm():
-                self.left -= 1
-                self.over.wait(1.0)
-
-    def __enter__(self) -> None:
-        self.thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.over.set()
-        self.thread.join()
-
-
 def test_python_workers_are_killed(spark: SparkSession, files: Files, tmp_path: Path) -> None:
     def harm() -> bool:
         daemons = [pid for pid, command in children(os.getpid()).items() if "pyspark.daemon" in command]
@@ -154,42 +129,6 @@ def test_python_workers_are_killed(spark: SparkSession, files: Files, tmp_path: 
     with watcher:
         start(spark, files.streams(spark), tmp_path).awaitTermination()
     assert watcher.left < 3, "somebody was killed"
-    assert_exactly_once(tmp_path / "out", files.expected())
-
-
-@pytest.fixture
-def cluster(spark_home: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Two machines with one core each."""
-    from pyspark import SparkContext  # noqa: PLC0415 -- only where it is needed
-
-    made = Cluster(tmp_path_factory.mktemp("cluster"), workers=2, cores=1)
-    yield made
-    active = SparkContext._active_spark_context
-    if active is not None:
-        active.stop()
-    made.close()
-
-
-def test_an_executor_is_killed(cluster: Cluster, files: Files, tmp_path: Path) -> None:
-    from flumina.spark.session import Cluster as SparkCluster  # noqa: PLC0415 -- only where it is needed
-
-    spark = session(cluster.master, spark__cores__max="2", spark__executor__cores="1")
-    deadline = time.monotonic() + 120  # on a busy machine executors take longer than a query waits for them
-    while SparkCluster(spark).slots() < 2 and time.monotonic() < deadline:
-        time.sleep(0.2)
-
-    def harm() -> bool:
-        found = cluster.executors()
-        jobs = spark.sparkContext.statusTracker().getActiveJobsIds()
-        if len(found) < 2 or not jobs:
-            return False
-        kill(found[0])
-        return True
-
-    watcher = Watcher(harm, 1)
-    with watcher:
-        start(spark, files.streams(spark), tmp_path).awaitTermination()
-    assert watcher.left == 0, "an executor was killed"
     assert_exactly_once(tmp_path / "out", files.expected())
 
 
