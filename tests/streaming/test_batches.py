@@ -92,9 +92,10 @@ def test_what_cannot_be_ordered_yet_is_carried(tmp_path: Path) -> None:
 def test_nothing_is_processed_after_the_end(tmp_path: Path) -> None:
     query = Query(tmp_path, ValueBarrier, streams())
     query.feed(0, IN_ORDER[0], closed=True)
-    query.start()
-    with pytest.raises(fl.CheckpointError, match="CLOSED"):
-        query.feed(1, IN_ORDER[1])
+    for number in (0, 1):  # the last batch was not one of Spark's, which therefore comes with its number again
+        query.start()
+        with pytest.raises(fl.CheckpointError, match="CLOSED"):
+            query.feed(number, IN_ORDER[1])
 
 
 def test_closed_batches_lead_the_order(tmp_path: Path) -> None:

@@ -138,15 +138,14 @@ class Batches:
     def process(self, batch: int, gather: Gather, *, closed: bool = False) -> None:
         """Process a batch, unless that has been done; ``gather`` gives the same rows each time."""
         watch = Stopwatch()
+        logged = self.log.cut(batch)
+        if logged is not None and logged.closed and not closed:
+            raise self._over(batch)
         if self.log.committed(batch):
             return
         left = self._before(batch)
         if left.closed:
-            raise CheckpointError(
-                "CLOSED",
-                f"batch {batch} has new rows, but the query was started with closed=True, and has ended",
-                hint="leave out closed= as long as there is more to come",
-            )
+            raise self._over(batch)
         with watch.phase("intake"):
             sifted = gather({s.name: Sieve(s, self.rules.policies[s.name], self._done(s, left)) for s in self.streams})
             self._refuse(sifted)
@@ -182,6 +181,14 @@ class Batches:
         elif newest.manifest.extra["carried"]:
             self.process(newest.number, nothing, closed=True)
 
+    def _over(self, batch: int) -> CheckpointError:
+        return CheckpointError(
+            "CLOSED",
+            f"batch {batch} has new rows, but the query was started with closed=True, and has ended",
+            file=self.log.cuts.path,
+            hint="leave out closed= as long as there is more to come",
+        )
+
     # -- before ---------------------------------------------------------------------------------------------------
 
     def _before(self, batch: int) -> _Left:
@@ -200,10 +207,8 @@ class Batches:
         if batch and not self.log.committed(batch - 1):
             self._complete(batch - 1, snapshot)
         left = self._restored(snapshot)
-        # Its facts have been compared in prepare(), where it was said whether the code may be another.
-        run = snapshot.manifest.run
-        self._claim = self.store.claim(resumes=snapshot, facts=snapshot.manifest.facts, run=run)
-        self._claim.facts = self.facts
+        run = snapshot.manifest.run  # whether its code may be another has been asked in prepare()
+        self._claim = self.store.claim(resumes=snapshot, facts=self.facts, run=run, changed=True)
         return left
 
     def _complete(self, batch: int, snapshot: Snapshot) -> None:

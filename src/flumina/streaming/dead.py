@@ -53,6 +53,8 @@ def letters(stream: str, sifted: Sifted, *, late: bool, bad: bool) -> pa.Table:
 
 def first_error(stream: str, sifted: Sifted, *, late: bool, bad: bool) -> InputError | None:
     """The error of the first row that must not be there, if there is one."""
+    if not (late or bad):
+        return None
     found = [
         (int(place), int(row), sifted.faults[which])
         for place, row, which in zip(
