@@ -5,7 +5,7 @@
 export PYTHON
 ENV := tools/with-env
 .DEFAULT_GOAL := help
-.PHONY: help run test soak lint bench format lock clean
+.PHONY: help run test soak lint docs bench format lock clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -25,6 +25,9 @@ lint: ## Check style and types only
 	@$(ENV) ruff format --check
 	@$(ENV) mypy
 
+docs: ## Build the documentation into site/ (ARGS=serve to watch it while you write)
+	@$(ENV) --docs mkdocs $(or $(ARGS),build --strict)
+
 bench: ## Measure how fast things are, as ratios
 	@$(ENV) python benchmarks/plan_bench.py
 	@$(ENV) python benchmarks/sim_bench.py
@@ -39,5 +42,5 @@ lock: ## Write the lock files anew (ARGS=--upgrade for newer versions)
 	@$(ENV) tools/lock $(ARGS)
 
 clean: ## Remove .venv and everything else that can be made again
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis dist spark-warehouse metastore_db derby.log
+	rm -rf .venv site .mypy_cache .pytest_cache .ruff_cache .hypothesis dist spark-warehouse metastore_db derby.log
 	find src tests tools -name __pycache__ -prune -exec rm -rf {} +
