@@ -1,9 +1,15 @@
-"""Every example in a docstring, and every Python block in the documentation, is executed."""
+"""Every example in a docstring, and every Python block in the documentation, is executed.
 
+What stands in a ``text`` block right behind a Python block is what that prints; ``...`` stands for anything.
+"""
+
+import contextlib
 import doctest
 import importlib
+import io
 import pkgutil
 import re
+import shlex
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -12,6 +18,7 @@ import cloudpickle
 import pytest
 
 import flumina
+from flumina import cli
 
 ROOT = Path(__file__).parents[1]
 MODULES = ["flumina", *(m.name for m in pkgutil.walk_packages(flumina.__path__, "flumina."))]
@@ -20,7 +27,11 @@ DOCUMENTS = sorted(
     for pattern in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/**/*.md")
     for path in ROOT.glob(pattern)
 )
-_BLOCK = re.compile(r"^(?P<indent> *)```python\n(?P<code>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(
+    r"^(?P<indent> *)```python\n(?P<code>.*?)^(?P=indent)```$(?:\n+(?P=indent)```text\n(?P<prints>.*?)^(?P=indent)```$)?",
+    re.MULTILINE | re.DOTALL,
+)
+_SHELL = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -39,6 +50,7 @@ def test_there_are_examples() -> None:
 def run(document: Path, module: ModuleType) -> int:
     """Execute the Python blocks of a document from top to bottom, as one program; how many there were.
 
+    What a block prints is compared with the text behind it, if there is one.
     The module stands in ``sys.modules`` and the lines are those of the document, so that a class can be pickled and
     its source be found.
     """
@@ -47,7 +59,13 @@ def run(document: Path, module: ModuleType) -> int:
     for block in blocks:
         first = text[: block.start("code")].count("\n")
         code = re.sub(rf"^{block['indent']}", "", block["code"], flags=re.MULTILINE)
-        exec(compile("\n" * first + code, str(document), "exec"), vars(module))  # noqa: S102 -- our own text
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(compile("\n" * first + code, str(document), "exec"), vars(module))  # noqa: S102 -- our own text
+        if block["prints"] is not None:
+            wanted = re.sub(rf"^{block['indent']}", "", block["prints"], flags=re.MULTILINE)
+            got = re.sub(r" +$", "", printed.getvalue(), flags=re.MULTILINE)
+            same = doctest.OutputChecker().check_output(wanted, got, doctest.ELLIPSIS)
+            assert same, f"{document}:{first}: the block prints\n{got}"
     return len(blocks)
 
 
@@ -67,6 +85,36 @@ def test_documents(
     cloudpickle.register_pickle_by_value(module)  # as for a script: workers have no module of this name
     monkeypatch.chdir(tmp_path)
     run(ROOT / name, module)
+
+
+def commands(document: Path) -> list[str]:
+    """The calls of ``flumina`` in the shell blocks of a document."""
+    lines = [line for block in _SHELL.findall(document.read_text(encoding="utf-8")) for line in block.splitlines()]
+    return [line for line in lines if line.startswith("flumina ")]
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_commands_are_understood(name: str) -> None:
+    for line in commands(ROOT / name):
+        assert cli.parser().parse_args(shlex.split(line, comments=True)[1:]), line
+
+
+def test_a_command_that_does_not_exist_is_found(tmp_path: Path) -> None:
+    document = tmp_path / "a.md"
+    document.write_text("```sh\nmake run\nflumina check a:B --speed 3  # fast\n```\n")
+    (line,) = commands(document)
+    with pytest.raises(SystemExit):
+        cli.parser().parse_args(shlex.split(line, comments=True)[1:])
+
+
+def test_what_is_printed_is_compared(tmp_path: Path) -> None:
+    document = tmp_path / "a.md"
+    module = ModuleType("document")
+    document.write_text("```python\nprint('a 1 b')\n```\n\n```text\na ... b\n```\n")
+    assert run(document, module) == 1
+    document.write_text("```python\nprint('a 1 c')\n```\n\n```text\na ... b\n```\n")
+    with pytest.raises(AssertionError, match="a 1 c"):
+        run(document, module)
 
 
 def test_blocks_are_executed_and_may_fail(tmp_path: Path) -> None:

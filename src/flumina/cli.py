@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # not every terminal can write ≠
             stream.reconfigure(errors="replace")
-    args = _parser().parse_args(arguments)
+    args = parser().parse_args(arguments)
     try:
         code: int = args.run(args)
         sys.stdout.flush()  # what can't be written is to be known now
@@ -62,14 +62,15 @@ def _give_up_writing() -> None:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """What can be said on the command line."""
+    whole = argparse.ArgumentParser(
         prog="flumina",
         description="Stateful stream computations whose parallel workers agree.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    commands = whole.add_subparsers(title="commands", required=True, metavar="COMMAND")
     checking = commands.add_parser("check", help="test the laws of consistency on a program")
     checking.add_argument("program", help="module:Program or path/to/file.py:Program")
     checking.add_argument("--examples", type=int, default=1000, help="situations to try for each law (default 1000)")
@@ -82,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     showing.set_defaults(run=lambda _: demo())
     simulating.add_parser(commands)
     checkpoints.add_parser(commands)
-    return parser
+    return whole
 
 
 def _check(args: argparse.Namespace) -> int:

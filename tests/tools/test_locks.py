@@ -41,7 +41,7 @@ def test_build_backend_is_locked() -> None:
         assert requirement.specifier.contains(pins("tools/build.lock")[canonicalize_name(requirement.name)])
 
 
-@pytest.mark.parametrize(("one", "other"), combinations(LOCKS, 2))
+@pytest.mark.parametrize(("one", "other"), list(combinations(LOCKS, 2)))
 def test_all_of_them_fit_into_one_environment(one: str, other: str) -> None:
     first, second = pins(one), pins(other)
     assert {name for name in first.keys() & second.keys() if first[name] != second[name]} == set()
