@@ -37,7 +37,7 @@ ENTRY_POINTS |= {"flumina.engine", "flumina.engine.arrivals"}  # called by the t
 TESTED_TOGETHER = {"plan", "runtime", "sim", "engine", "local", "spark"}
 """Areas whose small modules are tested through those that use them."""
 LONGEST = 450
-EXTRA_TESTS = {"test_public_names.py", "test_tidy.py", "test_doctests.py", "test_wires.py"}
+EXTRA_TESTS = {"test_public_names.py", "test_tidy.py", "test_docs.py", "test_doctests.py", "test_wires.py"}
 """Tests of the whole rather than of a module."""
 HOSTS = {"www.apache.org", "www.w3.org", "github.com", "docs.python.org", "spark.apache.org", "arxiv.org", "doi.org"}
 

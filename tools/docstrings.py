@@ -59,6 +59,8 @@ def _fenced(language: str, text: str) -> str:
 
 def _entries(block: str) -> list[tuple[str, str]] | None:
     """Names and what is told of them, if that is what a block consists of."""
+    if not re.search(r"^``[^`]+`` {2,}\S", block, re.MULTILINE):  # else it is a sentence that begins with a name
+        return None
     entries: list[tuple[str, str]] = []
     for line in block.splitlines():
         if match := _ENTRY.match(line):
