@@ -34,6 +34,7 @@ APART = ({"check", "plan"}, {"local", "spark"}, {"sim", "engine"})
 ENTRY_POINTS = {"flumina", "flumina.__main__", "flumina.cli", "flumina.testing"}
 ENTRY_POINTS |= {"flumina.sim.clock", "flumina.sim.calibrate", "flumina.sim.kept"}  # called by people, not by modules
 ENTRY_POINTS |= {"flumina.engine", "flumina.engine.arrivals"}  # called by the tasks of the engines
+ENTRY_POINTS |= {"flumina.apps.lines", "flumina.apps.registry"}  # called by people
 TESTED_TOGETHER = {"plan", "runtime", "sim", "engine", "local", "spark"}
 """Areas whose small modules are tested through those that use them."""
 LONGEST = 450

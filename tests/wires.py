@@ -19,6 +19,8 @@ from itertools import count
 from random import Random
 from typing import Any, TypeVar
 
+import pyarrow as pa
+
 import flumina as fl
 from flumina.definition import Definition, Fork, Join
 from flumina.emit import Emit, Row, rows
@@ -189,14 +191,20 @@ class Generator:
             tag = self.definition.tags[name]
             keys = [key for key in self.keys if within.has(name, key)] if tag.key is not None else [None]
             if keys:
-                columns: dict[str, Any] = {field.name: self._value(str(field.type)) for field in tag.columns.fields}
+                columns: dict[str, Any] = {field.name: self._value(field) for field in tag.columns.fields}
                 if tag.key is not None:
                     columns[tag.key.name] = self.rng.choice(keys)
                 return tag.event(seq=next(self.numbers), **columns)
         return None
 
-    def _value(self, type_: str) -> object:
-        return self.rng.randrange(1, 4) * 500 if type_ == "int64" else self.rng.choice(["x", "y", None])
+    def _value(self, column: pa.Field) -> object:
+        if column.name in self.definition.examples:
+            return self.rng.choice(self.definition.examples[column.name])
+        if pa.types.is_integer(column.type):
+            return self.rng.randrange(1, 4) * 500
+        if pa.types.is_floating(column.type):
+            return self.rng.randrange(5) / 4
+        return self.rng.choice(["x", "y", None] if column.nullable else ["x", "y", "z"])
 
     def _on(self, kind: str, predicate: TagSet, size: int, nesting: int) -> Diagram:
         diagram: Diagram = Empty()

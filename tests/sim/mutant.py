@@ -25,6 +25,8 @@ class Mutant:
     changes: tuple[tuple[object, str, object], ...]
     options: Options
     seed: int | None
+    cuts: bool = False
+    """Whether it shows in runs that are cut off."""
 
     @contextmanager
     def alive(self) -> Iterator[None]:
@@ -39,7 +41,11 @@ MUTANTS: dict[str, Mutant] = {}
 
 
 def mutant(
-    *targets: tuple[object, str], options: Options = KEPT, seed: int | None = 0, is_property: bool = False
+    *targets: tuple[object, str],
+    options: Options = KEPT,
+    seed: int | None = 0,
+    is_property: bool = False,
+    cuts: bool = False,
 ) -> Callable[[Function], Function]:
     """Put the decorated function in the place of these; its docstring says which rule is broken."""
 
@@ -47,7 +53,7 @@ def mutant(
         assert function.__doc__ is not None
         new = property(function) if is_property else function
         changes = tuple((owner, name, new) for owner, name in targets)
-        MUTANTS[function.__name__] = Mutant(function.__name__, function.__doc__, changes, options, seed)
+        MUTANTS[function.__name__] = Mutant(function.__name__, function.__doc__, changes, options, seed, cuts)
         return function
 
     return register

@@ -22,12 +22,12 @@ NEARBY = [33 * n for n in range(80)]
 seeds find a bug."""
 
 
-OPTIONS = list(dict.fromkeys(m.options for m in MUTANTS.values()))
+SETTINGS = list(dict.fromkeys((m.options, m.cuts) for m in MUTANTS.values()))
 
 
-def run(seed: int, options: Options) -> None:
+def run(seed: int, options: Options, *, cuts: bool) -> None:
     """The run of a seed as ``flumina sim`` makes it, with fewer events."""
-    trial(seed, Setting(events=30, options=options)).run()
+    trial(seed, Setting(events=30, options=options, cuts=cuts)).run()
 
 
 def finds(attempt: Callable[[], None]) -> str | None:
@@ -43,7 +43,7 @@ def search(mutant: Mutant, seeds: Iterable[int]) -> int | None:
     """The first of these seeds that finds a bug."""
     with mutant.alive():
         for seed in seeds:
-            if finds(lambda at=seed: run(at, mutant.options)):  # type: ignore[misc]
+            if finds(lambda at=seed: run(at, mutant.options, cuts=mutant.cuts)):  # type: ignore[misc]
                 return seed
     return None
 
@@ -98,10 +98,11 @@ def test_the_written_schedules_pass(name: str) -> None:
 
 def test_the_runtime_itself_passes_all_these_cases() -> None:
     """Otherwise finding a mutant would mean nothing."""
-    for seed, options in sorted({(m.seed, m.options) for m in RANDOM if m.seed is not None}, key=repr):
-        run(seed, options)
+    for seed, options, cuts in sorted({(m.seed, m.options, m.cuts) for m in RANDOM if m.seed is not None}, key=repr):
+        run(seed, options, cuts=cuts)
     for number, seed in enumerate(NEARBY):
-        run(seed, OPTIONS[number % len(OPTIONS)])
+        options, cuts = SETTINGS[number % len(SETTINGS)]
+        run(seed, options, cuts=cuts)
 
 
 @pytest.mark.soak
@@ -115,4 +116,5 @@ def test_a_search_from_the_start_finds_it(mutant: Mutant) -> None:
 @pytest.mark.timeout(3600)
 def test_the_runtime_itself_passes_the_whole_search() -> None:
     for seed in range(BUDGET):
-        run(seed, OPTIONS[seed % len(OPTIONS)])
+        options, cuts = SETTINGS[seed % len(SETTINGS)]
+        run(seed, options, cuts=cuts)

@@ -107,10 +107,10 @@ def test_data_frames_are_streams(spark: SparkSession, case: Case) -> None:
 
 def test_frames_files_and_tables_in_one_run(spark: SparkSession, tmp_path: Path) -> None:
     case = Case(PageViews, sequential, Input(seed=5))
-    changes, views = case.streams
+    *rare, views = case.streams
     for number, table in enumerate(views.parts()):
         pq.write_table(table, tmp_path / f"{number}.parquet", row_group_size=20)
-    mixed = [framed(spark, [changes])[0], replace(views, data=fl.Parquet(tmp_path))]
+    mixed = [*framed(spark, rare), replace(views, data=fl.Parquet(tmp_path))]
     result = run(case, mixed, out=tmp_path / "out")
     assert_agrees(case, result, collected(case, result), ordered=False)
     assert result.output.count() == result.output.count(), "read any number of times"

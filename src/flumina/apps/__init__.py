@@ -1,8 +1,13 @@
-"""The paper's programs in the form that obeys the laws, each with declared state and with its own fork and join."""
+"""The paper's programs in the form that obeys the laws, most with declared state and with their own fork and join.
+
+Each comes with made-up input of any size, and a reader of files; :data:`flumina.apps.registry.APPS` has them by name.
+"""
 
 from flumina.apps.fraud import Fraud, FraudByHand
 from flumina.apps.key_counter import KeyCounter, KeyCounterByHand, KeyCounterMap
+from flumina.apps.outliers import Outliers
 from flumina.apps.page_views import PageViews, PageViewsByHand
+from flumina.apps.smart_home import SmartHome, SmartHomeByHand
 from flumina.apps.value_barrier import ValueBarrier, ValueBarrierByHand
 
 __all__ = [
@@ -11,8 +16,11 @@ __all__ = [
     "KeyCounter",
     "KeyCounterByHand",
     "KeyCounterMap",
+    "Outliers",
     "PageViews",
     "PageViewsByHand",
+    "SmartHome",
+    "SmartHomeByHand",
     "ValueBarrier",
     "ValueBarrierByHand",
 ]

@@ -6,9 +6,13 @@ rules, transactions are independent of each other.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import flumina as fl
+from flumina.apps.app import App
+from flumina.apps.workload import Columns, Flow, Steady, below, noise, parameter
+from flumina.order import Ints
 
 MODULO = 1000
 
@@ -85,3 +89,26 @@ class FraudByHand(fl.Program):
     def join(self, left: Account, right: Account) -> Account:
         """Sums add up; both sides have the same model."""
         return Account(left.total + right.total, left.model)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Payments(Steady):
+    """Transactions of which about one in a thousand is flagged, and rules."""
+
+    ratio: int = parameter(10_000, "transactions on each part for one rule")
+
+    def flows(self) -> list[Flow]:
+        """Transactions in parts, and one stream of rules."""
+        return [
+            self.often("transactions", Fraud.transaction, self._transactions),
+            self.rare("rules", Fraud.rule, self._rules, self.ratio),
+        ]
+
+    def _transactions(self, numbers: Ints) -> Columns:
+        return {"v": below(1 << 32, noise(self.seed, "v", numbers))}
+
+    def _rules(self, numbers: Ints) -> Columns:
+        return {"r": below(MODULO, noise(self.seed, "r", numbers))}
+
+
+APP = App("fraud", Fraud, Payments, by_hand=FraudByHand)

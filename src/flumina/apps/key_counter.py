@@ -6,7 +6,12 @@ where those meet.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import flumina as fl
+from flumina.apps.app import App
+from flumina.apps.workload import Columns, Flow, Steady, below, noise, parameter
+from flumina.order import Ints
 
 
 class KeyCounter(fl.KeyedProgram):
@@ -84,3 +89,27 @@ class KeyCounterByHand(fl.Program):
         for key, count in right.items():
             left[key] = left.get(key, 0) + count
         return left
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counting(Steady):
+    """Increments of random keys, and reads of them."""
+
+    keys: int = parameter(10, "how many keys there are")
+    ratio: int = parameter(1_000, "increments on each part for one read")
+
+    def flows(self) -> list[Flow]:
+        """Increments in parts, and one stream of reads."""
+        return [
+            self.often("increments", KeyCounter.inc, self._increments),
+            self.rare("reads", KeyCounter.read, self._reads, self.ratio),
+        ]
+
+    def _increments(self, numbers: Ints) -> Columns:
+        return {"k": below(self.keys, noise(self.seed, "inc", numbers))}
+
+    def _reads(self, numbers: Ints) -> Columns:
+        return {"k": below(self.keys, noise(self.seed, "read", numbers))}
+
+
+APP = App("key-counter", KeyCounter, Counting, by_hand=KeyCounterByHand)

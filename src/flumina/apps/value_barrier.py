@@ -6,7 +6,12 @@ give wrong outputs.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import flumina as fl
+from flumina.apps.app import App
+from flumina.apps.workload import Columns, Flow, Steady, below, noise, parameter
+from flumina.order import Ints
 
 
 class ValueBarrier(fl.Program):
@@ -61,3 +66,26 @@ class ValueBarrierByHand(fl.Program):
     def join(self, left: int, right: int) -> int:
         """Sums add up."""
         return left + right
+
+
+@dataclass(frozen=True, kw_only=True)
+class Values(Steady):
+    """Numbers, and a barrier now and then."""
+
+    ratio: int = parameter(10_000, "values on each part for one barrier")
+
+    def flows(self) -> list[Flow]:
+        """Values in parts, and one stream of barriers."""
+        return [
+            self.often("values", ValueBarrier.value, self._values),
+            self.rare("barriers", ValueBarrier.barrier, self._barriers, self.ratio),
+        ]
+
+    def _values(self, numbers: Ints) -> Columns:
+        return {"v": below(1 << 32, noise(self.seed, "v", numbers))}
+
+    def _barriers(self, numbers: Ints) -> Columns:
+        return {}
+
+
+APP = App("value-barrier", ValueBarrier, Values, by_hand=ValueBarrierByHand)

@@ -25,7 +25,7 @@ def behind(ts: int) -> Point:
 
 
 def kept(items: Iterable[Item], bound: Point) -> list[Item]:
-    """Requests up to a point, and that at the end."""
+    """Requests up to a point, and that at the end, which may follow as soon as all have been cut off."""
     return [item for item in items if item.point <= bound or item.point == END]
 
 

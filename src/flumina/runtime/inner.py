@@ -292,11 +292,10 @@ class Inner(Worker):
             if item.point > bound and event is not None:
                 taken.setdefault(part, []).append(Run([item.point], [event]))
         self.origins = deque(part for (item, _), part in zip(events, origins, strict=True) if item.point <= bound)
-        stays = [item.point <= bound or item.point == END for item, _ in self.sequence]
-        self.announced = sum(stays[: self.announced])
-        self.sequence = deque(entry for entry, stay in zip(self.sequence, stays, strict=True) if stay)
+        self.sequence = deque(entry for entry in self.sequence if entry[0].point <= bound)
+        self.announced = min(self.announced, len(self.sequence))
         self.requests = deque(kept(self.requests, bound))
-        self.hidden = deque(point for point in self.hidden if point <= bound or point == END)
+        self.hidden = deque(point for point in self.hidden if point <= bound)
         return curtailed_queues(self.queues.items(), ts, taken)
 
     def clear(self) -> dict[Cause, Point]:

@@ -359,18 +359,15 @@ class KeyedInner(Worker):
         taken: dict[PartId, list[Run]] = {}
 
         def stays(entry: Entry) -> bool:
-            if entry.item.point <= bound or entry.item.point == END:
+            if entry.item.point <= bound:
                 return True
             if entry.event is not None and entry.part is not None:
                 taken.setdefault(entry.part, []).append(Run([entry.item.point], [entry.event]))
             return False
 
         for key, busy in self.busy.items():
-            stay = [stays(entry) for entry in busy.entries]
-            lost = stay[: busy.asked].count(False)
-            busy.expected -= lost * sum(self.shape.children[side].hands_over for side in busy.sides)
-            busy.asked -= lost
-            busy.entries = deque(entry for entry, yes in zip(busy.entries, stay, strict=True) if yes)
+            busy.entries = deque(filter(stays, busy.entries))
+            busy.asked = min(busy.asked, len(busy.entries))
             self.touched[key] = None
         self.sequence = deque(filter(stays, self.sequence))
         self.requests = kept(self.requests, bound)

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from flumina.runtime.coordinator import Coordinator, Snapshot
 from flumina.runtime.cut import behind, curtailed
 from flumina.runtime.messages import Credit, Data, Message
+from flumina.runtime.stats import WorkerStats
 from flumina.runtime.topology import COORDINATOR
 from flumina.runtime.worker import Address
 from flumina.sim.ledger import Ledger
-from flumina.sim.scheduler import Simulation
+from flumina.sim.scheduler import Outcome, Simulation
 from flumina.state import copied
 
 
@@ -31,6 +33,7 @@ class Segmented(Simulation):
         self.limit: int | None = None
         self.taken_back: dict[str, list[Data]] = {}
         self.taken: list[Snapshot] = []
+        self.past: dict[str, WorkerStats] = {}
         self.build = named["build_workers"]
         self.options = named.get("options")
         super().__init__(*arguments, **named)
@@ -38,6 +41,11 @@ class Segmented(Simulation):
     @property
     def snapshots(self) -> Sequence[Snapshot]:
         return self.taken
+
+    def outcome(self) -> Outcome:
+        """What has been done so far, in all segments."""
+        last = super().outcome()
+        return replace(last, stats={name: self.past.get(name, WorkerStats()) + s for name, s in last.stats.items()})
 
     def step(self) -> bool:
         """Let one thing happen, and perhaps cut the run off behind it."""
@@ -86,6 +94,7 @@ class Segmented(Simulation):
         assert self.limit is not None
         state = self.coordinator.final
         self.taken.append(Snapshot(behind(self.limit), copied(state)))
+        self.past = dict(self.outcome().stats)
         late = self.network.drain()
         for _, receiver, message in late:
             if isinstance(message, Data):

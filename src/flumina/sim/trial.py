@@ -29,6 +29,8 @@ from flumina.tagsets import Key
 _SEEDS_A_PROGRAM = 32
 _SEEDS_A_CASE = 4
 _APPS = "flumina.apps"
+_SLOW = "Outliers"
+"""The app whose update takes a hundred times as long as the others': it has its turn only where it is asked for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +119,7 @@ def _definition(group: int) -> Definition:
     if group % 4 == 2:
         return define(random_keyed_program(random))
     apps = importlib.import_module(_APPS)  # by name: they stand above the simulator
-    names = sorted(apps.__all__)
+    names = sorted(set(apps.__all__) - {_SLOW})
     return define(getattr(apps, names[group // 4 % len(names)]))
 
 

@@ -1,0 +1,82 @@
+"""What every program in here comes with: a generator, a reader, and what the paper says about its size."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from flumina.apps.workload import Workload, arguments
+from flumina.errors import UsageError
+from flumina.events import Tag
+from flumina.files import Parquet
+from flumina.program import Program
+from flumina.streams import Stream
+
+
+@dataclass(frozen=True)
+class Opened:
+    """Files as streams; ``left_out`` says what is wrong with each row that was left out, where that was asked for."""
+
+    streams: list[Stream]
+    left_out: tuple[str, ...] = ()
+
+
+Reader = Callable[..., Opened]
+"""``read(path, *, parts, lenient, ...)``: a file that others made as the streams of a program; further arguments are
+numbers with defaults."""
+
+
+@dataclass(frozen=True)
+class App:
+    """A program and its inputs.
+
+    ``by_hand``   the same program with its own fork and join, where the first has declared state
+    ``reader``    for files in a format of their own; without one, folders of Parquet files are read
+    ``paper``     lines of the paper's own code: the sequential part, and fork, join and depends
+    """
+
+    name: str
+    program: type[Program]
+    workload: type[Workload]
+    by_hand: type[Program] | None = None
+    reader: Reader | None = None
+    paper: tuple[int, int] | None = None
+
+    def generate(self, **parameters: object) -> Workload:
+        """Made-up input; the parameters are those of the workload, as values or as text."""
+        return self.workload.of(parameters)
+
+    def open(self, path: str | Path, *, parts: int = 1, lenient: bool = False, **options: object) -> Opened:
+        """Input from files: a folder as :meth:`Workload.write` makes it, or the program's own format.
+
+        ``parts``    into how many parts a single text file is divided
+        ``lenient``  leave out rows that can't be read, and say which, rather than raise an error
+        ``options``  numbers that the program's own format needs, as values or as text
+        """
+        place = Path(path)
+        if self.reader is None or place.is_dir():
+            arguments(f"a folder for {self.name}", {}, options)
+            return Opened(_folder(place, {flow.name: flow.tag for flow in self.workload().flows()}))
+        given = arguments(f"a file for {self.name}", dict.fromkeys(self.options, int), options)
+        return self.reader(place, parts=parts, lenient=lenient, **given)
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """What :meth:`open` can be told about a file in the program's own format."""
+        named = {} if self.reader is None else inspect.signature(self.reader).parameters
+        return tuple(name for name in named if name not in ("path", "parts", "lenient"))
+
+
+def _folder(place: Path, tags: Mapping[str, Tag]) -> list[Stream]:
+    """A stream for each folder or file that has the name of one."""
+    names = {name: [p for p in (place / name, *place.glob(f"{name}.*")) if p.exists()] for name in tags}
+    missing = [name for name, found in names.items() if not found]
+    if missing:
+        raise UsageError(
+            "NO_STREAM_FILES",
+            f"{place} has nothing for the stream{'s' if len(missing) > 1 else ''} {', '.join(missing)}",
+            hint=f"it needs a folder {missing[0]}/ of Parquet or Arrow files, or a file {missing[0]}.parquet",
+        )
+    return [Stream(name, tag, Parquet(names[name])) for name, tag in tags.items()]

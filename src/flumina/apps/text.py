@@ -1,0 +1,158 @@
+"""Rows in text files, read block by block as typed columns; a line that does not fit is named, or left out and counted.
+
+A block is parsed at once; only where that fails is it cut in halves until the bad lines are found, so that good files
+are read at the speed of Arrow.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pc
+
+from flumina.errors import InputError
+from flumina.schema import type_name
+
+BLOCK = 4 * 2**20
+LINE = "line"
+"""The column that tells which line of the file a row was, from 0."""
+
+_BLANKS = re.compile(rb"[ \t]+")
+
+OnBad = Callable[[int, str], None]
+"""What is done about a bad line: its number, from 0, and what is wrong with it."""
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """A text file with a row on each line, perhaps compressed.
+
+    ``columns``  the names and types of its columns
+    ``blanks``   columns are separated by blanks, any number of them, rather than by commas
+    ``lenient``  leave out bad lines rather than raise an error
+    """
+
+    path: Path
+    stream: str
+    columns: Mapping[str, pa.DataType]
+    blanks: bool = False
+    lenient: bool = False
+
+    def tables(self, bad: OnBad | None = None) -> Iterator[pa.Table]:
+        """The good rows, in the order of the file, with the number of their :data:`LINE`.
+
+        ``bad`` is told about the others; without it they are an error, unless the file is read leniently.
+        """
+        told = bad or (_nothing if self.lenient else self._refuse)
+        first = 0
+        for lines in self._blocks(told):
+            for at, table in self._parse(lines, first, told):
+                numbers = pa.array(np.arange(at, at + table.num_rows))
+                yield table.append_column(LINE, numbers)
+            first += len(lines)
+
+    def scan(self, look: Callable[[pa.Table], None]) -> tuple[str, ...]:
+        """Read the whole file to have a look at its rows; what is wrong with each line that is left out."""
+        found: list[str] = []
+
+        def note(number: int, what: str) -> None:
+            found.append(f"{self.path}:{number + 1}: {what}")
+
+        for table in self.tables(note if self.lenient else None):
+            look(table)
+        return tuple(found)
+
+    def _blocks(self, bad: OnBad) -> Iterator[list[bytes]]:
+        """The file in lines, many at once; the last one may have been cut short if it does not end."""
+        number, rest = 0, b""
+        with _errors(self.path, self.stream), _opened(self.path) as file:
+            while block := file.read(BLOCK):
+                lines = (rest + block).split(b"\n")
+                rest = lines.pop()
+                number += len(lines)
+                if len(rest) > BLOCK:
+                    message = f"{self.path}:{number + 1}: the line is longer than {BLOCK:,} bytes"
+                    raise InputError("LONG_LINE", message, stream=self.stream, row=number, hint="is it text?")
+                if lines:
+                    yield lines
+        if rest:
+            bad(number, f"the file ends within the line {_shown(rest)}, which may have been cut short")
+
+    def _parse(self, lines: Sequence[bytes], first: int, bad: OnBad) -> Iterator[tuple[int, pa.Table]]:
+        text = b"\n".join(lines)
+        if self.blanks:
+            text = _BLANKS.sub(b",", b"\n".join(line.strip() for line in lines))
+        try:
+            yield first, self._read(text)
+        except pa.ArrowInvalid as error:
+            if len(lines) == 1:
+                bad(first, self._wrong(lines[0], error))
+                return
+            middle = len(lines) // 2
+            yield from self._parse(lines[:middle], first, bad)
+            yield from self._parse(lines[middle:], first + middle, bad)
+
+    def _read(self, text: bytes) -> pa.Table:
+        return pc.read_csv(
+            io.BytesIO(text + b"\n"),
+            pc.ReadOptions(column_names=list(self.columns), use_threads=False, block_size=2 * BLOCK),
+            pc.ParseOptions(quote_char=False, ignore_empty_lines=False),
+            pc.ConvertOptions(column_types=dict(self.columns), null_values=[], strings_can_be_null=False),
+        )
+
+    def _wrong(self, line: bytes, error: pa.ArrowInvalid) -> str:
+        """Why one line can't be read."""
+        values = line.split() if self.blanks else line.split(b",")
+        if len(values) != len(self.columns):
+            return f"{len(values)} columns instead of {len(self.columns)} in the line {_shown(line)}"
+        for (name, type_), value in zip(self.columns.items(), values, strict=True):
+            try:
+                pa.array([value.decode()]).cast(type_)
+            except (pa.ArrowInvalid, UnicodeDecodeError):
+                return f"column {name!r}: {_shown(value)} is no {type_name(type_)}"
+        return f"{error} in the line {_shown(line)}"
+
+    def _refuse(self, number: int, what: str) -> None:
+        raise InputError(
+            "BAD_LINE",
+            f"{self.path}:{number + 1}: {what}",
+            stream=self.stream,
+            row=number,
+            hint="mend the file, or read it leniently: lines that do not fit are then left out and counted",
+        )
+
+
+def beginning(path: Path, stream: str) -> bytes:
+    """The first bytes of a file, for telling formats apart."""
+    with _errors(path, stream), _opened(path) as file:
+        return bytes(file.read(4096))
+
+
+def _opened(path: Path) -> pa.NativeFile:
+    return pa.input_stream(str(path), compression="detect")
+
+
+@contextmanager
+def _errors(path: Path, stream: str) -> Iterator[None]:
+    """What goes wrong with a file is an error in the input that names it."""
+    try:
+        yield
+    except OSError as error:
+        condition = "NO_FILE" if isinstance(error, FileNotFoundError) else "UNREADABLE_FILE"
+        raise InputError(condition, f"{path}: {error}", stream=stream) from error
+
+
+def _nothing(number: int, what: str) -> None:
+    """Bad lines were counted before."""
+
+
+def _shown(line: bytes) -> str:
+    text = line.decode("utf-8", "replace")
+    return repr(text if len(text) <= 60 else f"{text[:57]}...")

@@ -1,0 +1,37 @@
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import flumina as fl
+from flumina.apps.registry import APPS
+
+
+def test_files_beside_folders(tmp_path: Path) -> None:
+    (tmp_path / "values").mkdir()
+    pq.write_table(pa.table({"ts": [1, 2], "v": [3, 4]}), tmp_path / "values" / "a.parquet")
+    pq.write_table(pa.table({"ts": [5]}), tmp_path / "barriers.parquet")
+    app = APPS["value-barrier"]
+    opened = app.open(tmp_path)
+    assert [stream.name for stream in opened.streams] == ["values", "barriers"]
+    assert fl.spec(app.program, opened.streams).output.column("total").to_pylist() == [7]
+
+
+def test_missing_streams_are_named(tmp_path: Path) -> None:
+    (tmp_path / "views").mkdir()
+    with pytest.raises(fl.UsageError, match="streams gets, changes") as caught:
+        APPS["page-views"].open(tmp_path)
+    assert "gets.parquet" in str(caught.value)
+
+
+def test_options_belong_to_formats_of_their_own(tmp_path: Path) -> None:
+    assert APPS["fraud"].options == ()
+    assert APPS["outliers"].options == ("every",)
+    assert APPS["smart-home"].options == ("slice_seconds",)
+    with pytest.raises(fl.UsageError, match="has no 'every'"):
+        APPS["smart-home"].open(tmp_path / "a.txt", every=3)
+    with pytest.raises(fl.UsageError, match="slice_seconds='x' is no int"):
+        APPS["smart-home"].open(tmp_path / "a.txt", slice_seconds="x")
+    with pytest.raises(fl.UsageError, match="has no 'slice_seconds'"):
+        APPS["smart-home"].open(tmp_path, slice_seconds=3)
