@@ -26,7 +26,7 @@ lint: ## Check style and types only
 	@$(ENV) mypy
 
 docs: ## Build the documentation into site/ (ARGS=serve to watch it while you write)
-	@$(ENV) --docs python -m mkdocs $(or $(ARGS),build --strict)
+	@NO_MKDOCS_2_WARNING=1 $(ENV) --docs python -m mkdocs $(or $(ARGS),build --strict)
 
 bench: ## Measure how fast things are, as ratios
 	@$(ENV) python benchmarks/plan_bench.py

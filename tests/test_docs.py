@@ -42,7 +42,9 @@ def test_links_lead_somewhere(name: str) -> None:
 
 
 def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
-    (tmp_path / "a.md").write_text("# A\n[b](b.md), [c](c.md), [d](b.md#that-is-b), [e](b.md#no)\n```\n[f](f.md)\n```\n")
+    (tmp_path / "a.md").write_text(
+        "# A\n[b](b.md), [c](c.md), [d](b.md#that-is-b), [e](b.md#no)\n```\n[f](f.md)\n```\n"
+    )
     (tmp_path / "b.md").write_text("## That is b!\n```sh\n# no\n```\n")
     assert broken(tmp_path, "a.md") == ["c.md", "b.md#no"]
 

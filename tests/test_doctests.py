@@ -28,7 +28,8 @@ DOCUMENTS = sorted(
     for path in ROOT.glob(pattern)
 )
 _BLOCK = re.compile(
-    r"^(?P<indent> *)```python\n(?P<code>.*?)^(?P=indent)```$(?:\n+(?P=indent)```text\n(?P<prints>.*?)^(?P=indent)```$)?",
+    r"^(?P<indent> *)```python\n(?P<code>.*?)^(?P=indent)```$"
+    r"(?:\n+(?P=indent)```text\n(?P<prints>.*?)^(?P=indent)```$)?",
     re.MULTILINE | re.DOTALL,
 )
 _SHELL = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)

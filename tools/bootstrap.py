@@ -207,7 +207,7 @@ def install_java(project: Project) -> None:
 
 
 def install_docs(project: Project) -> None:
-    """Install what builds the documentation into `.venv`; its lock agrees with the main one where both pin a package."""
+    """Install what builds the documentation into `.venv`; its lock agrees with the others where both pin a package."""
     say("installing what builds the documentation into .venv (first time only)")
     install(project, "--require-hashes", "--only-binary=:all:", "--requirement", str(project.docs_lock))
     write_whole(project.docs_stamp, project.docs_lock.read_text())

@@ -67,7 +67,9 @@ def test_places(path: str, expected: str | None) -> None:
 
 
 def test_links_are_those_of_the_text() -> None:
-    text = "[a](a.md) ![b](x/b.svg)\n[c](https://example.org/c.md) [d](d.md#e) [f](#f)\n```\n[g](g.md)\n```\n[h](h.md)\n"
+    text = (
+        "[a](a.md) ![b](x/b.svg)\n[c](https://example.org/c.md) [d](d.md#e) [f](#f)\n```\n[g](g.md)\n```\n[h](h.md)\n"
+    )
     assert list(links(text)) == [("a.md", ""), ("x/b.svg", ""), ("d.md", "e"), ("h.md", "")]
 
 
