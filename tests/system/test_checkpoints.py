@@ -332,6 +332,13 @@ def test_a_checkpoint_needs_a_place_for_outputs(tmp_path: Path) -> None:
         local.run(Fraud, fraud(), checkpoint=tmp_path, progress=False)
 
 
+@pytest.mark.parametrize("inside", ["out", "out/kept"])
+def test_a_checkpoint_in_the_folder_for_outputs(inside: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"CHECKPOINT_OUT.*out"):
+        local.run(Fraud, fraud(), out=tmp_path / "out", checkpoint=tmp_path / inside, progress=False)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_outputs_that_nobody_wants(tmp_path: Path) -> None:
     result = local.run(
         Fraud,
