@@ -15,7 +15,7 @@ SOURCE = ROOT / "src"
 TESTS = ROOT / "tests"
 
 LAYERS = (
-    {"errors", "order", "schema", "hashing", "decimals"},
+    {"errors", "order", "schema", "hashing", "decimals", "words"},
     {"tagsets", "events"},
     {"state", "keymap", "depends", "batch", "emit", "fields"},
     {"scope", "effects", "declared", "marks", "hidden", "mistakes", "definition", "program", "keyed"},
