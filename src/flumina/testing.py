@@ -46,8 +46,7 @@ def assert_same_outputs(actual: Tables, expected: Tables, *, tolerance: float = 
         if missing or surplus:
             raise AssertionError(
                 f"output {name!r}: {len(missing):,} rows missing, {len(surplus):,} surplus\n"
-                f"  ({', '.join(right[name].column_names)})\n"
-                + _side_by_side("missing", missing, "surplus", surplus)
+                f"  ({', '.join(right[name].column_names)})\n" + _side_by_side("missing", missing, "surplus", surplus)
             )
 
 
