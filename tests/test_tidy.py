@@ -23,18 +23,19 @@ LAYERS = (
     {"check", "plan"},
     {"runtime"},
     {"sim", "engine"},
-    {"local", "spark"},
-    {"flumina", "apps", "demo", "cli", "testing", "__main__"},
+    {"local", "spark", "report"},
+    {"flumina", "apps", "commands", "cli", "testing", "__main__"},
 )
 """From the ground up: a module imports what is in its own layer or below. ``flumina`` is ``__init__.py``."""
 
-APART = ({"check", "plan"}, {"local", "spark"}, {"sim", "engine"})
+APART = ({"check", "plan"}, {"local", "spark", "report"}, {"sim", "engine"})
 """Neighbours in a layer that know nothing of each other."""
 
 ENTRY_POINTS = {"flumina", "flumina.__main__", "flumina.cli", "flumina.testing"}
 ENTRY_POINTS |= {"flumina.sim.clock", "flumina.sim.calibrate", "flumina.sim.kept"}  # called by people, not by modules
 ENTRY_POINTS |= {"flumina.engine", "flumina.engine.arrivals"}  # called by the tasks of the engines
-ENTRY_POINTS |= {"flumina.apps.lines", "flumina.apps.registry"}  # called by people
+ENTRY_POINTS |= {"flumina.apps.lines"}  # called by people
+ENTRY_POINTS |= {"flumina.spark.start"}  # imported by name, where Spark is there
 TESTED_TOGETHER = {"plan", "runtime", "sim", "engine", "local", "spark"}
 """Areas whose small modules are tested through those that use them."""
 LONGEST = 450
