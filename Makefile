@@ -11,7 +11,7 @@ help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 run: ## Run the demo
-	@$(ENV) flumina demo $(ARGS)
+	@$(ENV) flumina demo --verify $(ARGS)
 
 test: lint ## Check style and types, then run the tests
 	@$(ENV) pytest -n auto --dist loadgroup $(ARGS)
@@ -43,5 +43,5 @@ lock: ## Write the lock files anew (ARGS=--upgrade for newer versions)
 	@$(ENV) tools/lock $(ARGS)
 
 clean: ## Remove .venv and everything else that can be made again
-	rm -rf .venv site .mypy_cache .pytest_cache .ruff_cache .hypothesis dist spark-warehouse metastore_db derby.log
+	rm -rf .venv site build .mypy_cache .pytest_cache .ruff_cache .hypothesis dist spark-warehouse metastore_db derby.log
 	find src tests tools -name __pycache__ -prune -exec rm -rf {} +
