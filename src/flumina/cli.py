@@ -43,7 +43,7 @@ from flumina.sim import command as simulating
 
 _EPILOG = """examples:
   flumina demo --verify
-  flumina run page-views --workers 2 --verify
+  flumina run value-barrier --workers 2 --verify
   flumina run my/job.py:Orders --input order=orders/ --out totals --report
   flumina check my/job.py:Orders --examples 5000 --seed 7
   flumina plan flumina.apps:PageViews --streams "changes:change@1,views:view*2@1000" --workers 2

@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
         _say("running ...")
         outputs = folder / "outputs"
         result = where.run(PageViews, workload.streams(), workers=workers, out=outputs, overwrite=True, progress=False)
-        _section(f"The plan, on {where.name}")
+        _section(f"The plan, on {where.place}")
         print(_indented(result.plan.explain()))
         stats = result.stats
         print(f"\n  {stats}, {size(stats.bytes_between)} between workers")
@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
         compared = _compared(where, workload, workers)
     report = Report(
         result,
-        where.name,
+        where.place,
         args.command,
         {f"workload: {name}": getattr(workload, name) for name in workload.parameters()},
         {"the output, around changes": shown},

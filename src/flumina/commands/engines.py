@@ -24,10 +24,12 @@ from flumina.streams import Stream
 class Engine:
     """Something that runs programs, ready to be used.
 
-    ``near`` is whether its tasks reach the folders of this machine.
+    ``place``  where that is, for people
+    ``near``   whether its tasks reach the folders of this machine
     """
 
     name: str
+    place: str
     module: Any
     near: bool = True
 
@@ -46,7 +48,7 @@ def engine(
         if master is not None or conf:
             option = "--master" if master is not None else "--conf"
             raise UsageError("ENGINE", f"{option} is for Spark", hint="add --engine spark")
-        yield Engine("local", local)
+        yield Engine(name, "this machine", local)
         return
     reason = why_no_spark()
     if reason is not None:
@@ -54,7 +56,7 @@ def engine(
     chosen = master or f"local[{max(cores(), workers or 1)}]"
     spark, start = importlib.import_module("flumina.spark"), importlib.import_module("flumina.spark.starting")
     with start.session(chosen, conf, title):
-        yield Engine(f"Spark ({chosen})", spark, near=chosen.startswith("local"))
+        yield Engine(name, f"Spark ({chosen})", spark, near=chosen.startswith("local"))
 
 
 def why_no_spark() -> str | None:

@@ -98,7 +98,8 @@ class Named:
             opened = self.app.open(path, parts=parts, lenient=wanted.lenient, **given)
             return self._of(opened.streams, wanted, opened.left_out)
         made = self.app.generate(**{"parts": max(_PARTS, wanted.parts), **wanted.set})
-        return self._of(made.streams(paced=wanted.paced, heartbeats=wanted.heartbeats or 100.0), wanted)
+        often = {} if wanted.heartbeats is None else {"heartbeats": wanted.heartbeats}
+        return self._of(made.streams(paced=wanted.paced, **often), wanted)
 
     def _of(self, streams: Sequence[Stream], wanted: Wanted, left_out: Sequence[str] = ()) -> Work:
         """The streams with the program's own tags: those of a known program may have been made for its twin."""

@@ -36,7 +36,7 @@ names files; or your own program, as module:Program or path/to/file.py:Program.
 
 examples:
 
-  flumina run page-views --workers 2 --verify
+  flumina run value-barrier --workers 2 --verify
   flumina run value-barrier --set events=5000000 --set ratio=1000 --out totals --report
   flumina run value-barrier --set rate=50000 --set events=250000 --paced --report latency.html
   flumina run smart-home --input plugs.csv.gz --lenient --set slice_seconds=60
@@ -151,6 +151,8 @@ def _check(args: argparse.Namespace) -> None:
     for option in ("snapshot_every", "resume_older", "resume_changed"):
         if getattr(args, option) and args.checkpoint is None:
             raise UsageError("CHECKPOINT", f"--{option.replace('_', '-')} has no meaning without --checkpoint")
+    if args.report is not None and Path(args.report).is_dir():
+        raise UsageError("REPORT", f"--report {args.report} is a folder", hint="name the file that is to be written")
     if args.overwrite and args.out is None:
         raise UsageError("OVERWRITE", "--overwrite has no meaning without --out")
     for option in ("out", "verify", "order"):
@@ -258,7 +260,7 @@ def _report(args: argparse.Namespace, where: Engine, result: RunResult, verdict:
     settings["set"] = ", ".join(args.set) or "nothing"
     page = Report(
         result,
-        where.name,
+        where.place,
         args.command,
         {name.replace("_", "-"): ", ".join(v) if isinstance(v, list) else v for name, v in settings.items()},
         samples(result, args.rows),
@@ -278,7 +280,7 @@ def _show(
     if args.json:
         print(json.dumps(_as_json(where, work, result, verdict, report, kept=args.out is not None), indent=1))
         return
-    print(f"{result.plan.program} on {where.name}: {result.stats}\n")
+    print(f"{result.plan.program} on {where.place}: {result.stats}\n")
     print(f"{result.plan.explain()}\n")
     print(shown_outputs(result, args.rows, place=args.out))
     if verdict is not None:

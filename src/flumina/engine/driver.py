@@ -204,6 +204,8 @@ class RunStats:
         if self.latency.total:
             p50, p99 = (self.latency.percentile(p) * 1e3 for p in (50, 99))
             text += f", latency p50 {p50:.1f} ms, p99 {p99:.1f} ms"
+        if self.snapshots:
+            text += f", {self.snapshots:,} snapshot{'' if self.snapshots == 1 else 's'}"
         return text
 
 

@@ -56,7 +56,7 @@ def histogram(durations: Histogram) -> str:
             f'<g><title>up to {duration(longest)}: {times:,}</title><rect x="{n * wide}" y="{high - tall:.1f}" '
             f'width="{wide - 3}" height="{tall:.1f}" fill="#3b6fb6"/></g>'
         )
-        if n % 4 == 0 or n == len(bars) - 1:
+        if n % 4 == 0 or (n == len(bars) - 1 and n % 4 > 1):
             drawn.append(
                 f'<text x="{n * wide}" y="{high + 16}" font-size="11" fill="#5b6b7b">{duration(longest)}</text>'
             )

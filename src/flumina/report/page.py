@@ -46,7 +46,7 @@ class Report:
     """
 
     result: RunResult
-    engine: str = "local"
+    engine: str = "this machine"
     command: str | None = None
     settings: Mapping[str, object] = field(default_factory=dict)
     samples: Mapping[str, pa.Table] = field(default_factory=dict)
