@@ -33,6 +33,7 @@ bench: ## Measure how fast things are, as ratios
 	@$(ENV) python benchmarks/sim_bench.py
 	@$(ENV) python benchmarks/outputs_bench.py
 	@$(ENV) python benchmarks/engine_bench.py
+	@$(ENV) python benchmarks/streaming_bench.py
 	@$(ENV) python benchmarks/snapshots_bench.py
 
 format: ## Put the code into the common format

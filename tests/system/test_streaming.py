@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections import Counter
 from dataclasses import replace
 from decimal import Decimal
@@ -136,6 +137,33 @@ def test_a_program_with_one_output_gives_one_frame(spark: SparkSession, tmp_path
     found = pa.Table.from_pylist(rows).select(names)
     assert count == 20 * (done["batchId"] + 1)
     assert_same_outputs(found, expected.select(names).cast(found.schema))
+
+
+def test_times_are_the_same_in_every_zone(spark: SparkSession, tmp_path: Path) -> None:
+    """Rows that were carried in one zone meet rows that are read in another; a delay is seconds."""
+    (tmp_path / "in").mkdir()
+    second = 1_000_000
+    tables = []
+    for number in range(2):
+        ts = pa.array((np.arange(20) + 20 * number) * second, pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+        kinds = ["barrier" if n % 4 == 3 else "value" for n in range(20)]
+        tables.append(pa.table({"ts": ts, "n": np.arange(20) + 20 * number, "k": kinds, "v": np.arange(20)}))
+    tags = {"value": ValueBarrier.value, "barrier": ValueBarrier.barrier}
+    ddl = "ts timestamp, n long, k string, v long"
+    for number, zone in enumerate(("UTC", "Asia/Tokyo")):
+        spark.conf.set("spark.sql.session.timeZone", zone)
+        try:
+            pq.write_table(tables[number], tmp_path / "in" / f"{number}.parquet")
+            frame = spark.readStream.schema(ddl).parquet(str(tmp_path / "in"))
+            stream = fl.Stream("all", tags, frame, tag_column="k", seq="n")
+            delay, last = fl.BoundedDelay(5), number == 1
+            query = start(spark, [stream], tmp_path, program=ValueBarrier, frontiers=delay, closed=last)
+            query.awaitTermination()
+        finally:
+            spark.conf.set("spark.sql.session.timeZone", "UTC")
+        assert query.recentProgress[0]["carried"] == {"all": 6}, "five seconds, and the latest timestamp"
+    expected = fl.spec(ValueBarrier, [replace(stream, data=pa.concat_tables(tables))]).output
+    assert_exactly_once(tmp_path / "out", {"output": expected})
 
 
 def test_a_python_data_source_with_heartbeats(spark: SparkSession, tmp_path: Path) -> None:
@@ -286,3 +314,47 @@ def test_every_bad_row_is_accounted_for(spark: SparkSession, tmp_path: Path) -> 
     places = {(r["batch"], r["partition"], r["row"]) for r in dead.to_pylist()}
     assert len(places) == BROKEN
     assert set(dead.column("stream").to_pylist()) == {"shops"}
+
+
+@pytest.mark.parametrize(
+    ("options", "condition"),
+    [
+        ({"frontiers": 3}, "FRONTIERS"),
+        ({"frontiers": {"nobody": fl.InOrder()}}, "FRONTIERS"),
+        ({"frontiers": {RULES: "late"}}, "FRONTIERS"),
+        ({"frontiers": fl.BoundedDelay(0.5)}, "DELAY"),
+        ({"frontiers": fl.Heartbeats("beat")}, "MISSING_COLUMN"),
+        ({"frontiers": fl.Heartbeats("ts", "beat")}, "COLUMN_TYPE"),
+        ({"late": "ignore"}, "OPTION"),
+        ({"bad_rows": "drop"}, "OPTION"),
+        ({"max_carried": 0}, "OPTION"),
+        ({"trigger": "now"}, "TRIGGER"),
+        ({"trigger": {"once": True}}, "TRIGGER"),
+        ({"trigger": None}, "CLOSED"),
+        ({"sink": 3}, "SINK"),
+        ({"workers": 2, "plan": "plan.json"}, "WORKERS"),
+        ({"workers": 50}, "TOO_FEW_SLOTS"),
+    ],
+)
+def test_what_cannot_be_meant(
+    spark: SparkSession, files: Files, tmp_path: Path, options: dict[str, Any], condition: str
+) -> None:
+    with pytest.raises(fl.FluminaError) as caught:
+        start(spark, files.streams(spark), tmp_path, **options)
+    assert caught.value.condition == condition
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_no_streaming_frame(spark: SparkSession, files: Files, tmp_path: Path) -> None:
+    still = spark.createDataFrame([(1, 2)], "ts long, v long")
+    for data in (still, files.tables[TRANSACTIONS]):
+        given = [replace(s, data=data) if s.name == TRANSACTIONS else s for s in files.streams(spark)]
+        with pytest.raises(fl.UsageError, match="NOT_STREAMING"):
+            start(spark, given, tmp_path)
+
+
+def test_a_checkpoint_whose_halves_do_not_belong_together(spark: SparkSession, files: Files, tmp_path: Path) -> None:
+    start(spark, files.streams(spark), tmp_path, closed=False).awaitTermination()
+    shutil.rmtree(tmp_path / "checkpoint" / "spark")
+    with pytest.raises(fl.CheckpointError, match="of Spark's query"):
+        start(spark, files.streams(spark), tmp_path).awaitTermination()

@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from flumina.events import Tag
 from flumina.plan.rates import HOT, HeavyHitters
 from flumina.plan.sources import Source
+from flumina.streaming.sieve import tag_codes
 from flumina.streams import Stream
 from flumina.tagsets import Key
 
@@ -85,9 +85,5 @@ def _step(share: float) -> int:
 def _by_tag(stream: Stream, table: pa.Table) -> list[tuple[Tag, pa.Table]]:
     if isinstance(stream.tag, Tag):
         return [(stream.tag, table)]
-    column = table.column(str(stream.tag_column))
-    found = []
-    for tag in stream.tags:
-        values = pa.array([value for value, of_value in stream.tag.items() if of_value is tag]).cast(column.type)
-        found.append((tag, table.filter(pc.is_in(column, values))))
-    return found
+    codes = tag_codes(stream, table.column(str(stream.tag_column)))
+    return [(tag, table.filter(pa.array(codes == code))) for code, tag in enumerate(stream.tags)]

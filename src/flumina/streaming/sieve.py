@@ -127,15 +127,12 @@ class Sieve:
             return
         assert isinstance(self.stream.tag, Mapping)
         name = str(self.stream.tag_column)
-        column = _decoded(table.column(name))
+        column = table.column(name)
         marks.add(events & _nulls(column), Fault("NULL_TAG", name, "the tag is null"))
-        known = list(self.stream.tag)
-        unknown = events & ~_nulls(column) & ~_mask(pc.is_in(column, pa.array(known).cast(column.type)))
-        marks.add(unknown, Fault("UNKNOWN_TAG", name, f"the tag is none of {known}"))
-        for tag in self.stream.tags:
-            values = [value for value, of_value in self.stream.tag.items() if of_value is tag]
-            mine = _mask(pc.is_in(column, pa.array(values).cast(column.type)))
-            self._columns(table, tag, events & mine, marks)
+        codes = tag_codes(self.stream, column)
+        marks.add(events & (codes < 0), Fault("UNKNOWN_TAG", name, f"the tag is none of {list(self.stream.tag)}"))
+        for code, tag in enumerate(self.stream.tags):
+            self._columns(table, tag, events & (codes == code), marks)
 
     def _columns(self, table: pa.Table, tag: Tag, mine: Mask, marks: _Marks) -> None:
         """The declared columns of one tag, at its rows."""
@@ -160,6 +157,16 @@ class Sieve:
                 marks.add_at(
                     rows[_nulls(column)], Fault("NULL_VALUE", name, "the value is null, but declared NOT NULL")
                 )
+
+
+def tag_codes(stream: Stream, column: pa.ChunkedArray) -> Ints:
+    """For each value of a stream's tag column the number of its tag; -1 where it is null or none of them."""
+    assert isinstance(stream.tag, Mapping)
+    encoded = _decoded(column).combine_chunks().dictionary_encode()
+    tags = list(stream.tags)
+    found = [tags.index(stream.tag[v]) if v in stream.tag else -1 for v in encoded.dictionary.to_pylist()]
+    indices: Ints = pc.fill_null(encoded.indices, len(found)).to_numpy().astype(np.int64)
+    return np.array([*found, -1], np.int64)[indices]
 
 
 class _Marks:

@@ -32,19 +32,23 @@ class Wide:
     frame: DataFrame
     columns: Mapping[str, Mapping[str, str]]
     """For each stream its own columns, by their names in the frame."""
+    schemas: Mapping[str, pa.Schema]
+    """For each stream the types of these columns: times are UTC, whatever the session's zone is."""
 
     @staticmethod
     def of(streams: Sequence[Stream], policies: Mapping[str, Policy]) -> Wide:
         """Put streaming DataFrames together, their columns checked."""
         columns: dict[str, dict[str, str]] = {}
+        schemas: dict[str, pa.Schema] = {}
         frames: list[DataFrame] = []
         for number, stream in enumerate(streams):
             mine = _columns(stream, policies[stream.name])
+            schemas[stream.name] = _schema(stream.data, mine)
             columns[stream.name] = {f"c{number}_{place}": name for place, name in enumerate(mine)}
             chosen = [F.col(quoted(name)).alias(alias) for alias, name in columns[stream.name].items()]
             frames.append(stream.data.select(F.lit(number).alias(STREAM), *chosen))
         union = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
-        return Wide(union, columns)
+        return Wide(union, columns, schemas)
 
     def gather(self, batch: DataFrame, sieves: Mapping[str, Sieve]) -> dict[str, Sifted]:
         """The rows of a batch, brought to the driver and sorted out."""
@@ -63,6 +67,7 @@ class Wide:
         mine = whole.filter(pc.equal(whole.column(STREAM), number)) if len(self.columns) > 1 else whole
         positions = mine.column(POSITION).to_numpy()
         chosen = mine.select(list(self.columns[name])).rename_columns(list(self.columns[name].values()))
+        chosen = chosen.cast(self.schemas[name])
         chosen = chosen.append_column(PLACE, pa.array(positions >> _ROW_BITS))
         return chosen.append_column(ROW, pa.array(positions & np.int64((1 << _ROW_BITS) - 1)))
 
@@ -78,15 +83,31 @@ def _columns(stream: Stream, policy: Policy) -> list[str]:
             hint="make one with spark.readStream; for data that are there, flumina.spark.run",
         )
     found = needed(stream, frame)
-    arrow = to_arrow_schema(frame.select(*map(quoted, found)).schema, timezone="UTC")
-    Decoder(stream, 0, 0, [stream.name]).check_schema(arrow)
-    if isinstance(policy, Heartbeats) and policy.column not in found:
-        if policy.column not in frame.columns:
-            raise InputError(
-                "MISSING_COLUMN",
-                f"there is no such column, which should tell heartbeats; there are {frame.columns}",
-                stream=stream.name,
-                column=policy.column,
-            )
-        found.append(policy.column)
+    Decoder(stream, 0, 0, [stream.name]).check_schema(_schema(frame, found))
+    if isinstance(policy, Heartbeats):
+        _check_heartbeats(stream, policy)
+        found += [] if policy.column in found else [policy.column]
     return found
+
+
+def _check_heartbeats(stream: Stream, policy: Heartbeats) -> None:
+    """The column is there, and could hold the value."""
+    if policy.column not in stream.data.columns:
+        raise InputError(
+            "MISSING_COLUMN",
+            f"there is no such column, which should tell heartbeats; there are {stream.data.columns}",
+            stream=stream.name,
+            column=policy.column,
+        )
+    type_ = _schema(stream.data, [policy.column]).field(0).type
+    try:
+        pa.scalar(policy.value).cast(type_)
+    except (pa.ArrowException, TypeError):
+        message = f"the column is {type_}, so that it never is {policy.value!r}, which should tell heartbeats"
+        raise InputError("COLUMN_TYPE", message, stream=stream.name, column=policy.column) from None
+
+
+def _schema(frame: DataFrame, names: Sequence[str]) -> pa.Schema:
+    """The columns of a DataFrame as they come to us."""
+    found = to_arrow_schema(frame.select(*map(quoted, names)).schema, timezone="UTC")
+    return pa.schema([field.with_nullable(True) for field in found])  # noqa: FBT003 -- Arrow's own signature
