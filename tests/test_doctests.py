@@ -4,14 +4,18 @@ import doctest
 import importlib
 import pkgutil
 import re
+import shlex
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import cloudpickle
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import flumina
+from flumina.cli import main
 
 ROOT = Path(__file__).parents[1]
 MODULES = ["flumina", *(m.name for m in pkgutil.walk_packages(flumina.__path__, "flumina."))]
@@ -67,6 +71,32 @@ def test_documents(
     cloudpickle.register_pickle_by_value(module)  # as for a script: workers have no module of this name
     monkeypatch.chdir(tmp_path)
     run(ROOT / name, module)
+
+
+COMMANDS = "docs/guide/command-line.md"
+_SHELL = re.compile(r"^```sh\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+_FILE = re.compile(r"^`(?P<name>\w+\.py)`:\n\n```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def test_command_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every command of the guide, from top to bottom in one folder, with the exit code that it says."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    text = (ROOT / COMMANDS).read_text(encoding="utf-8")
+    for file in _FILE.finditer(text):
+        Path(file["name"]).write_text(file["code"], encoding="utf-8")
+    plugs = [f"{1377986400 + n} {20 + n}.5 1 {n % 3} 0 {n % 2}" for n in range(60)]
+    Path("plugs.txt").write_text("\n".join([*plugs, "what?"]) + "\n")
+    pq.write_table(pa.table({"at": [3, 1, 2], "amount": [1, 2, 3]}), "orders.parquet")
+    pq.write_table(pa.table({"at": [9]}), "closes.parquet")
+    lines = [line for block in _SHELL.finditer(text) for line in block["code"].splitlines()]
+    for line in lines:
+        command, _, said = line.partition("  # exits with ")
+        program, *arguments = shlex.split(command)
+        assert program == "flumina"
+        code = main(arguments)
+        assert code == int(said[:1] or 0), f"{line}\n{capsys.readouterr().err}"
+    assert len(lines) > 10
 
 
 def test_blocks_are_executed_and_may_fail(tmp_path: Path) -> None:
