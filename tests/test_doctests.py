@@ -15,6 +15,8 @@ from pathlib import Path
 from types import ModuleType
 
 import cloudpickle
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import flumina
@@ -116,6 +118,31 @@ def test_what_is_printed_is_compared(tmp_path: Path) -> None:
     document.write_text("```python\nprint('a 1 c')\n```\n\n```text\na ... b\n```\n")
     with pytest.raises(AssertionError, match="a 1 c"):
         run(document, module)
+
+
+COMMANDS = "docs/guide/command-line.md"
+_FILE = re.compile(r"^`(?P<name>\w+\.py)`:\n\n```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def test_command_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every command of the guide, from top to bottom in one folder, with the exit code that it says."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    text = (ROOT / COMMANDS).read_text(encoding="utf-8")
+    for file in _FILE.finditer(text):
+        Path(file["name"]).write_text(file["code"], encoding="utf-8")
+    plugs = [f"{1377986400 + n} {20 + n}.5 1 {n % 3} 0 {n % 2}" for n in range(60)]
+    Path("plugs.txt").write_text("\n".join([*plugs, "what?"]) + "\n")
+    pq.write_table(pa.table({"at": [3, 1, 2], "amount": [1, 2, 3]}), "orders.parquet")
+    pq.write_table(pa.table({"at": [9]}), "closes.parquet")
+    lines = [line for block in _SHELL.findall(text) for line in block.splitlines()]
+    for line in lines:
+        command, _, said = line.partition("  # exits with ")
+        program, *arguments = shlex.split(command)
+        assert program == "flumina"
+        code = cli.main(arguments)
+        assert code == int(said[:1] or 0), f"{line}\n{capsys.readouterr().err}"
+    assert len(lines) > 10
 
 
 def test_blocks_are_executed_and_may_fail(tmp_path: Path) -> None:

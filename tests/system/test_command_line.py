@@ -1,5 +1,7 @@
 """``flumina run`` and ``flumina demo`` as commands in processes of their own: on Spark, and interrupted."""
 
+from __future__ import annotations
+
 import json
 import os
 import signal
@@ -7,16 +9,30 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow.dataset as ds
 import pytest
 
+from flumina.cli import main
 from tests.commands.jobs import FORGETFUL, write
 from tests.system.processes import children
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 ROOT = Path(__file__).parents[2]
 
-spark = pytest.mark.xdist_group("spark")
+on_spark = pytest.mark.xdist_group("spark")
+
+FRAMES = """
+def frames():
+    from pyspark.sql import SparkSession
+    spark = SparkSession.getActiveSession()
+    values = spark.createDataFrame([(1, 1), (2, 2), (3, 4)], "ts long, v long")
+    asks = fl.Stream("asks", Forgetful.ask, {"ts": [10]})
+    return [fl.Stream("values", Forgetful.value, values, sorted=False), asks]
+"""
 
 
 def start(*arguments: object, folder: Path) -> subprocess.Popen[str]:
@@ -37,7 +53,7 @@ def flumina(*arguments: object, folder: Path) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
-@spark
+@on_spark
 @pytest.mark.timeout(300)
 def test_a_known_program_on_spark(spark_home: None, tmp_path: Path) -> None:
     code, out, err = flumina(
@@ -54,24 +70,28 @@ def test_a_known_program_on_spark(spark_home: None, tmp_path: Path) -> None:
     assert "PageViews on Spark (local[" in (tmp_path / "flumina-report.html").read_text()
 
 
-@spark
+@on_spark
 @pytest.mark.timeout(300)
-def test_ones_own_program_on_spark(spark_home: None, tmp_path: Path) -> None:
+def test_ones_own_program_in_a_session_that_is_there(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """In a file that no Python worker can import; its error is told as it is elsewhere."""
-    (tmp_path / "hidden").mkdir()
-    job = write(tmp_path / "hidden", "hidden_job.py", FORGETFUL.replace("FAILS = -1", "FAILS = 7"))
-    arguments = ["run", f"{job}:Forgetful", "--streams", f"{job}:streams", "--engine", "spark"]
-    code, out, err = flumina(*arguments, "--workers", 1, "--verify", folder=tmp_path)
-    assert code == 0, err
-    assert "verified" in out
-    code, out, err = flumina(*arguments, "--set", "fails=7", folder=tmp_path)
-    assert code == 1
-    assert out == ""
-    assert err.startswith("flumina: [USER_CODE] Forgetful.update raised ValueError: seven is too much")
-    assert "Traceback" not in err
+    job = write(tmp_path, "hidden_job.py", FORGETFUL.replace("FAILS = -1", "FAILS = 7") + FRAMES)
+    arguments = ["run", f"{job}:Forgetful", "--engine", "spark", "--master", "local[4,4]", "--workers", "1"]
+    assert main([*arguments, "--streams", f"{job}:streams", "--verify"]) == 0
+    assert "verified" in capsys.readouterr().out
+    assert main([*arguments, "--streams", f"{job}:frames", "--verify"]) == 0, "a function may use the session"
+    assert "verified" in capsys.readouterr().out
+    assert main([*arguments, "--streams", f"{job}:streams", "--set", "fails=7"]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("flumina: [USER_CODE] Forgetful.update raised ValueError: seven is too much")
+    assert main([*arguments[:4], "--master", "local[3]", "--streams", f"{job}:streams"]) == 2
+    assert "there is a Spark session already, with master local[4,4]" in capsys.readouterr().err
+    assert spark.range(3).count() == 3, "the session is left alone"
 
 
-@spark
+@on_spark
 @pytest.mark.timeout(300)
 def test_a_master_that_cannot_be_meant(spark_home: None, tmp_path: Path) -> None:
     code, out, err = flumina("run", "page-views", "--engine", "spark", "--master", "loc", folder=tmp_path)
@@ -80,19 +100,7 @@ def test_a_master_that_cannot_be_meant(spark_home: None, tmp_path: Path) -> None
     assert len(err.splitlines()) == 2
 
 
-@spark
-@pytest.mark.timeout(300)
-def test_too_few_slots(spark_home: None, tmp_path: Path) -> None:
-    code, _, err = flumina(
-        "run", "value-barrier", "--engine", "spark", "--master", "local[1]", "--workers", "2", "--optimiser", "greedy",
-        folder=tmp_path,
-    )  # fmt: skip
-    assert code == 2
-    assert "[TOO_FEW_SLOTS]" in err
-    assert "give --workers 1 or fewer" in err
-
-
-@spark
+@on_spark
 @pytest.mark.timeout(300)
 def test_the_demo_on_spark(spark_home: None, tmp_path: Path) -> None:
     code, out, err = flumina("demo", "--verify", "--engine", "spark", "--events", "60000", folder=tmp_path)
@@ -130,7 +138,7 @@ def test_an_interrupted_run_ends_cleanly(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [], "nothing is staged any more"
 
 
-@spark
+@on_spark
 @pytest.mark.timeout(300)
 def test_an_interrupted_run_on_spark_ends_cleanly(spark_home: None, tmp_path: Path) -> None:
     out = tmp_path / "totals"
