@@ -43,7 +43,12 @@ def batch(spark: SparkSession, folder: Folder) -> dict[str, DataFrame]:
 
 def streaming(spark: SparkSession, folder: Folder) -> dict[str, DataFrame]:
     """One key for everything, as every rule needs every transaction."""
-    return {"both": keyed(folder.slices(spark).withColumn("key", F.lit(0)), "key", _judge, BOTH, STATE)}
+    return {"both": query(folder.slices(spark))}
+
+
+def query(rows: DataFrame) -> DataFrame:
+    """The same for rows from anywhere: ``kind`` (1 for a rule), ``ts``, ``v``, ``r``."""
+    return keyed(rows.withColumn("key", F.lit(0)), "key", _judge, BOTH, STATE)
 
 
 def _judge(_: tuple[Any, ...], pieces: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:

@@ -40,7 +40,12 @@ def batch(spark: SparkSession, folder: Folder) -> dict[str, DataFrame]:
 
 def streaming(spark: SparkSession, folder: Folder) -> dict[str, DataFrame]:
     """Keyed by page: a page that gets most of the views gets one core."""
-    return {"output": keyed(folder.slices(spark), "page", _join, OUTPUT, "info string")}
+    return {"output": query(folder.slices(spark))}
+
+
+def query(rows: DataFrame) -> DataFrame:
+    """The same for rows from anywhere: ``kind`` (2 for a change), ``ts``, ``page``, ``user``, ``info``."""
+    return keyed(rows, "page", _join, OUTPUT, "info string")
 
 
 def _join(key: tuple[Any, ...], pieces: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:

@@ -32,7 +32,12 @@ def batch(spark: SparkSession, folder: Folder) -> dict[str, DataFrame]:
 
 def streaming(spark: SparkSession, folder: Folder) -> dict[str, DataFrame]:
     """One key for everything, as every barrier needs every value."""
-    return {"output": keyed(folder.slices(spark).withColumn("key", F.lit(0)), "key", _windows, OUTPUT, OUTPUT)}
+    return {"output": query(folder.slices(spark))}
+
+
+def query(rows: DataFrame) -> DataFrame:
+    """The same for rows from anywhere: ``kind`` (1 for a barrier), ``ts``, ``v``."""
+    return keyed(rows.withColumn("key", F.lit(0)), "key", _windows, OUTPUT, OUTPUT)
 
 
 def _windows(_: tuple[Any, ...], pieces: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
