@@ -5,7 +5,7 @@
 export PYTHON
 ENV := tools/with-env
 .DEFAULT_GOAL := help
-.PHONY: help run test soak lint docs bench format lock clean
+.PHONY: help run test soak lint docs bench bench-quick bench-parts format lock clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -28,7 +28,13 @@ lint: ## Check style and types only
 docs: ## Build the documentation into site/ (ARGS=serve to watch it while you write)
 	@NO_MKDOCS_2_WARNING=1 $(ENV) --docs python -m mkdocs $(or $(ARGS),build --strict)
 
-bench: ## Measure how fast things are, as ratios
+bench: ## Measure and simulate everything, and write benchmarks/report; about an hour (ARGS=throughput for one section)
+	@$(ENV) python -m benchmarks.evaluation $(ARGS)
+
+bench-quick: ## The same in less than five minutes, into benchmarks/report/quick
+	@$(ENV) python -m benchmarks.evaluation --quick $(ARGS)
+
+bench-parts: ## Measure planning, the simulator, outputs and the engines one by one, as ratios
 	@$(ENV) python benchmarks/plan_bench.py
 	@$(ENV) python benchmarks/sim_bench.py
 	@$(ENV) python benchmarks/outputs_bench.py
