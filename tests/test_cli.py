@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from flumina import cli, errors
-from flumina.cli import _parser, in_options, main
+from flumina.cli import parser, in_options, main
 
 ROOT = Path(__file__).parent.parent
 
@@ -94,7 +94,7 @@ def test_examples_can_be_meant() -> None:
     examples = _examples()
     assert len(examples) > 20
     for example in examples:
-        args = _parser().parse_args(shlex.split(example))
+        args = parser().parse_args(shlex.split(example))
         assert callable(args.run), example
 
 
