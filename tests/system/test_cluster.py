@@ -7,6 +7,8 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import count
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,6 +82,10 @@ def spark_on_cluster(cluster: Cluster) -> SparkSession:
     return made
 
 
+class NothingHappenedError(Exception):
+    """The run was over before anything happened to it: on a busy machine, whoever watches may come late."""
+
+
 def run_with(harm: Callable[[list[int]], None], after: float, folder: Path, *, parts: int = 2, **more: Any) -> Any:
     """A run to which something happens: so many seconds after all its parts have begun to be read, and by whom."""
     from flumina import spark as engine  # noqa: PLC0415 -- only where it is needed
@@ -105,7 +111,8 @@ def run_with(harm: Callable[[list[int]], None], after: float, folder: Path, *, p
     finally:
         over.set()
         thread.join()
-        assert harmed.is_set(), "the run was over before anything happened to it"
+        if not harmed.is_set():
+            raise NothingHappenedError
 
 
 def assert_exact(result: Any) -> None:
@@ -149,9 +156,12 @@ def test_fifty_killed_processes_change_nothing(
     spark_on_cluster: SparkSession, cluster: Cluster, tmp_path: Path
 ) -> None:
     for seed in range(100, 150):
-        folder = tmp_path / str(seed)
-        folder.mkdir()
-        survives(cluster, seed, folder)
+        for turn in count():
+            folder = tmp_path / f"{seed}-{turn}"
+            folder.mkdir()
+            with suppress(NothingHappenedError):
+                survives(cluster, seed, folder)
+                break
 
 
 def test_a_machine_that_is_gone_for_good_is_an_error_in_time(
