@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from flumina import cli, errors
-from flumina.cli import parser, in_options, main
+from flumina.cli import in_options, main, parser
 
 ROOT = Path(__file__).parent.parent
 

@@ -8,8 +8,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import count
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
