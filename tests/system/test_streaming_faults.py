@@ -171,7 +171,12 @@ def cluster(spark_home: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 def test_an_executor_is_killed(cluster: Cluster, files: Files, tmp_path: Path) -> None:
+    from flumina.spark.session import Cluster as SparkCluster  # noqa: PLC0415 -- only where it is needed
+
     spark = session(cluster.master, spark__cores__max="2", spark__executor__cores="1")
+    deadline = time.monotonic() + 120  # on a busy machine executors take longer than a query waits for them
+    while SparkCluster(spark).slots() < 2 and time.monotonic() < deadline:
+        time.sleep(0.2)
 
     def harm() -> bool:
         found = cluster.executors()
