@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from flumina import cli, errors
-from flumina.cli import _parser, in_options, main
+from flumina.cli import in_options, main, parser
 
 ROOT = Path(__file__).parent.parent
 
@@ -89,7 +89,7 @@ def test_examples_can_be_meant(capsys: pytest.CaptureFixture[str], monkeypatch: 
         lines = capsys.readouterr().out.partition("example")[2].splitlines()
         examples = [line.split("flumina ", 1)[1] for line in lines if line.lstrip(" s:").startswith("flumina ")]
         for example in (line for line in examples if "COMMAND" not in line):
-            assert callable(_parser().parse_args(shlex.split(example)).run), example
+            assert callable(parser().parse_args(shlex.split(example)).run), example
             count += 1
     assert count > 20
 

@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # not every terminal can write ≠
             stream.reconfigure(errors="replace")
-    args = _parser().parse_args(arguments)
+    args = parser().parse_args(arguments)
     args.command = shlex.join(["flumina", *(sys.argv[1:] if arguments is None else arguments)])
     try:
         code: int = args.run(args)
@@ -147,14 +147,15 @@ def _give_up_writing() -> None:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """What can be said on the command line."""
+    whole = argparse.ArgumentParser(
         prog="flumina",
         description="Stateful stream computations whose parallel workers agree.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    commands = whole.add_subparsers(title="commands", required=True, metavar="COMMAND")
     running.add_parser(commands)
     demonstrating.add_parser(commands)
     checking = commands.add_parser(
@@ -174,7 +175,7 @@ def _parser() -> argparse.ArgumentParser:
     planning.add_parser(commands)
     simulating.add_parser(commands)
     checkpoints.add_parser(commands)
-    return parser
+    return whole
 
 
 def _check(args: argparse.Namespace) -> int:

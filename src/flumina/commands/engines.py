@@ -54,7 +54,7 @@ def engine(
     if reason is not None:
         raise UsageError("NO_SPARK", reason, hint="use --engine local, which needs neither Spark nor Java")
     chosen = master or f"local[{max(cores(), workers or 1)}]"
-    spark, start = importlib.import_module("flumina.spark"), importlib.import_module("flumina.spark.start")
+    spark, start = importlib.import_module("flumina.spark"), importlib.import_module("flumina.spark.starting")
     with start.session(chosen, conf, title):
         yield Engine(name, f"Spark ({chosen})", spark, near=chosen.startswith("local"))
 

@@ -19,7 +19,7 @@ from flumina.engine.codec import Codec
 from flumina.engine.continuation import Continuation
 from flumina.engine.job import Card, Job, Settings, Start, TaskReport, TaskStats
 from flumina.engine.layout import lay_out
-from flumina.engine.location import Location
+from flumina.engine.location import Location, resolve
 from flumina.engine.outputs import NOWHERE, Nowhere, Outputs
 from flumina.engine.policy import Checkpoint
 from flumina.engine.publish import Result, publish
@@ -65,7 +65,17 @@ class Wishes:
                 "checkpoint= needs out=: outputs up to a snapshot have to lie somewhere until the run goes on",
                 hint="pass out=PATH, a folder that all tasks and the driver can reach",
             )
-        return Continuation.of(Checkpoint.of(self.checkpoint), program, streams)
+        checkpoint = Checkpoint.of(self.checkpoint)
+        if self.out is not NOWHERE:
+            inside = resolve(checkpoint.path, checkpoint.filesystem, "checkpoint")[1].rstrip("/")
+            outputs = resolve(str(self.out), self.filesystem)[1].rstrip("/")
+            if f"{inside}/".startswith(f"{outputs}/"):
+                raise UsageError(
+                    "CHECKPOINT_OUT",
+                    f"the checkpoint {inside} lies in the folder for outputs, which holds nothing else",
+                    hint="choose a folder beside it",
+                )
+        return Continuation.of(checkpoint, program, streams)
 
 
 def choose_plan(definition: Definition, sources: Sequence[PlannedSource], wishes: Wishes, slots: int) -> Plan:
