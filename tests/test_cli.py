@@ -80,22 +80,18 @@ def test_every_command_has_help_with_examples(command: list[str], capsys: pytest
     assert f"  flumina {' '.join(command)}".rstrip() in shown or f"example: flumina {' '.join(command)}" in shown
 
 
-def _examples() -> list[str]:
-    """Every example of every help."""
-    found = []
+def test_examples_can_be_meant(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    count = 0
     for command in COMMANDS:
-        done = _flumina(*command, "--help", COLUMNS="200")
-        lines = done.stdout.decode().partition("example")[2].splitlines()
-        found += [line.split("flumina ", 1)[1] for line in lines if line.lstrip(" s:").startswith("flumina ")]
-    return [line for line in found if "COMMAND" not in line]
-
-
-def test_examples_can_be_meant() -> None:
-    examples = _examples()
-    assert len(examples) > 20
-    for example in examples:
-        args = parser().parse_args(shlex.split(example))
-        assert callable(args.run), example
+        with pytest.raises(SystemExit):
+            main([*command, "--help"])
+        lines = capsys.readouterr().out.partition("example")[2].splitlines()
+        examples = [line.split("flumina ", 1)[1] for line in lines if line.lstrip(" s:").startswith("flumina ")]
+        for example in (line for line in examples if "COMMAND" not in line):
+            assert callable(parser().parse_args(shlex.split(example)).run), example
+            count += 1
+    assert count > 20
 
 
 def test_checks_as_json(capsys: pytest.CaptureFixture[str]) -> None:
