@@ -77,7 +77,7 @@ def announced_is_not_adjusted(self: Inner, ts: int) -> list[Data]:
     return found
 
 
-@mutant((keyed_module, "kept"), options=KEPT, cuts=True, seed=1915)
+@mutant((keyed_module, "kept"), options=KEPT, cuts=True, seed=4043)
 def keyed_requests_survive_the_cut(items: Sequence[Item], bound: Point) -> list[Item]:
     """An inner worker of keyed programs still serves requests from behind the cut."""
     return list(items)

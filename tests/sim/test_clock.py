@@ -77,6 +77,16 @@ def test_heartbeats_make_latencies_short() -> None:
     assert beating.p50 < 0.005
 
 
+def test_latencies_are_told_by_tag() -> None:
+    plan, inputs = planned(ValueBarrier, streams(2), 2)
+    timing = Clock(plan, inputs).run(0.5, paced=True, beats=1e-3)
+    assert set(timing.latencies) == {"value", "barrier"}
+    assert timing.percentile(50, "value") != timing.percentile(50, "barrier")
+    assert timing.p50 == timing.percentile(50, "value", "barrier") == timing.percentile(50)
+    assert timing.percentile(0, "barrier") <= timing.percentile(100, "barrier") == max(timing.latencies["barrier"])[0]
+    assert Clock(plan, inputs).run(0.1).latencies == {}
+
+
 def test_a_slow_network_costs_latency_and_throughput() -> None:
     plan, inputs = planned(Fraud, streams(4, fraud=True, barriers=200), 4)
     near = predict(plan, inputs, CostModel(), seconds=0.2, beats=2e-3)

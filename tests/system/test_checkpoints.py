@@ -220,9 +220,8 @@ def test_events_that_come_when_they_are_due(tmp_path: Path) -> None:
     result = begin(seconds=0.05)
     left = 2.0 - before.after / 1e6
     assert left - 0.2 < time.monotonic() - began, "events are not due before their time"
-    assert result.stats.seconds < left + 1.0
     assert result.stats.snapshots >= 3
-    assert result.stats.latency.percentile(50) < 1.0
+    assert 0 < result.stats.latency.total < result.output.num_rows
     assert_same_outputs(result.outputs, fl.spec(ValueBarrier, streams).outputs)
 
 

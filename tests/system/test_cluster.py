@@ -7,7 +7,9 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,6 +84,10 @@ def spark_on_cluster(cluster: Cluster) -> SparkSession:
     return made
 
 
+class NothingHappenedError(Exception):
+    """The run was over before anything happened to it: on a busy machine, whoever watches may come late."""
+
+
 def run_with(harm: Callable[[list[int]], None], after: float, folder: Path, *, parts: int = 2, **more: Any) -> Any:
     """A run to which something happens: so many seconds after all its parts have begun to be read, and by whom."""
     from flumina import spark as engine  # noqa: PLC0415 -- only where it is needed
@@ -107,7 +113,8 @@ def run_with(harm: Callable[[list[int]], None], after: float, folder: Path, *, p
     finally:
         over.set()
         thread.join()
-        assert harmed.is_set(), "the run was over before anything happened to it"
+        if not harmed.is_set():
+            raise NothingHappenedError
 
 
 def assert_exact(result: Any) -> None:
@@ -151,9 +158,12 @@ def test_fifty_killed_processes_change_nothing(
     spark_on_cluster: SparkSession, cluster: Cluster, tmp_path: Path
 ) -> None:
     for seed in range(100, 150):
-        folder = tmp_path / str(seed)
-        folder.mkdir()
-        survives(cluster, seed, folder)
+        for turn in count():
+            folder = tmp_path / f"{seed}-{turn}"
+            folder.mkdir()
+            with suppress(NothingHappenedError):
+                survives(cluster, seed, folder)
+                break
 
 
 def test_a_query_outlives_an_executor(cluster: Cluster, spark_on_cluster: SparkSession, tmp_path: Path) -> None:

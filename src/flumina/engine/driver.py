@@ -204,6 +204,8 @@ class RunStats:
         if self.latency.total:
             p50, p99 = (self.latency.percentile(p) * 1e3 for p in (50, 99))
             text += f", latency p50 {p50:.1f} ms, p99 {p99:.1f} ms"
+        if self.snapshots:
+            text += f", {self.snapshots:,} snapshot{'' if self.snapshots == 1 else 's'}"
         return text
 
 
@@ -230,13 +232,15 @@ class RunResult:
     """A run that is done: it was executed once, and can be looked at any number of times.
 
     ``outputs`` holds one table for each declared output: the declared columns, then ``event_ts`` and ``event_stream``
-    of the event that caused the row. ``state`` is the state after the last event, if it was asked for.
+    of the event that caused the row. ``state`` is the state after the last event, if it was asked for. ``published``
+    says of each output how many rows it has and where they lie.
     """
 
     outputs: Mapping[str, Any] = field(repr=False)
     plan: Plan = field(repr=False)
     stats: RunStats
     state: Any = field(default=None, repr=False)
+    published: Mapping[str, Result] = field(default_factory=dict, repr=False)
 
     @property
     def output(self) -> Any:  # noqa: ANN401 -- a table or a DataFrame, as the engine has it

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import count
 
@@ -37,8 +37,8 @@ class Timing:
 
     events: float
     elapsed: float
-    p50: float
-    p99: float
+    latencies: Mapping[str, Sequence[tuple[float, float]]]
+    """For each tag how late its events were processed, and how many were; of input at its own pace."""
     busy: Mapping[str, float]
     """For each place how long it worked."""
     counts: Mapping[str, Counts]
@@ -47,6 +47,26 @@ class Timing:
     def throughput(self) -> float:
         """Events a second."""
         return self.events / self.elapsed if self.elapsed else float("inf")
+
+    def percentile(self, percent: float, *tags: str) -> float:
+        """The latency that so many per cent of the events do not exceed; of these tags, or of all."""
+        ordered = sorted(entry for tag in tags or self.latencies for entry in self.latencies.get(tag, ()))
+        wanted = percent / 100 * sum(weight for _, weight in ordered)
+        for latency, weight in ordered:
+            wanted -= weight
+            if wanted <= 0:
+                return latency
+        return ordered[-1][0] if ordered else 0.0
+
+    @property
+    def p50(self) -> float:
+        """The median latency of all events."""
+        return self.percentile(50)
+
+    @property
+    def p99(self) -> float:
+        """The latency that one event in a hundred exceeds."""
+        return self.percentile(99)
 
 
 class _Place:
@@ -78,7 +98,7 @@ class Clock:
         self.places: dict[str, _Place] = {place: _Place() for place in self.where.values()}
         self.calendar: list[tuple[float, int, str, tuple[Address, str, Message] | None]] = []
         self.order = count()
-        self.latencies: list[tuple[float, float]] = []
+        self.latencies: dict[str, list[tuple[float, float]]] = {}
         self.now = 0.0
 
     def run(self, seconds: float, *, paced: bool = False, ticks: int = 4, beats: float | None = None) -> Timing:
@@ -96,13 +116,11 @@ class Clock:
         while self.calendar:
             self._next(paced=paced)
         assert self.coordinator.finished, [str(w.stall()) for w in self.workers.values() if w.stall()]
-        ordered = sorted(self.latencies)
         events = sum(given.weights[a.event.tag.name] for entries in given.parts.values() for a in entries if a.event)
         return Timing(
             events,
             self.now,
-            _percentile(ordered, 0.5),
-            _percentile(ordered, 0.99),
+            self.latencies,
             {name: place.busy for name, place in self.places.items()},
             {name: place.counts for name, place in self.places.items()},
         )
@@ -171,7 +189,8 @@ class Clock:
         place.busy += spent
         done = start + spent
         for event in self.meter.seen if paced else ():
-            self.latencies.append((done - event.ts / 1e9, self.meter.weights[event.tag.name]))
+            tag = event.tag.name
+            self.latencies.setdefault(tag, []).append((done - event.ts / 1e9, self.meter.weights[tag]))
         self.meter.seen.clear()
         self._perform(receiver, effects, done)
         return done
@@ -208,16 +227,6 @@ def _has(itags: Sequence[Itag], part: PartId) -> bool:
     return any(itag.stream == part[0] and part[1] in itag.parts for itag in itags)
 
 
-def _percentile(ordered: Sequence[tuple[float, float]], share: float) -> float:
-    """The latency that this share of all events does not exceed."""
-    wanted = share * sum(weight for _, weight in ordered)
-    for latency, weight in ordered:
-        wanted -= weight
-        if wanted <= 0:
-            return latency
-    return ordered[-1][0] if ordered else 0.0
-
-
 def predict(
     plan: Plan,
     inputs: Inputs,
@@ -230,4 +239,4 @@ def predict(
     """Throughput at full speed, and latencies of the given rates, for this much input."""
     fast = Clock(plan, inputs, model).run(seconds, ticks=ticks)
     slow = Clock(plan, inputs, model).run(seconds, paced=True, ticks=ticks, beats=beats)
-    return Timing(fast.events, fast.elapsed, slow.p50, slow.p99, fast.busy, fast.counts)
+    return replace(fast, latencies=slow.latencies)

@@ -116,7 +116,7 @@ def run(
         line.close()
     stats = RunStats.of(reports, shuffled, snapshots)
     outputs = DataFrames(cluster.spark, published)
-    return RunResult(outputs, staged.job.plan, stats, final_state(staged.job, reports, wishes))
+    return RunResult(outputs, staged.job.plan, stats, final_state(staged.job, reports, wishes), published)
 
 
 @dataclass(frozen=True)
