@@ -250,7 +250,7 @@ TASK = """
 import pickle, sys, time
 from flumina.engine.member import Member, Registration
 address, secret = pickle.load(sys.stdin.buffer)
-member = Member.join(address, secret, Registration(1, "1", ("127.0.0.1", 1), 1, "h"), within=20)  # kept: it is the connection
+member = Member.join(address, secret, Registration(1, "1", ("127.0.0.1", 1), 1, "h"), within=20)
 time.sleep(60)
 """
 
