@@ -5,13 +5,13 @@
 export PYTHON
 ENV := tools/with-env
 .DEFAULT_GOAL := help
-.PHONY: help run test soak lint bench bench-quick bench-parts format lock clean
+.PHONY: help run test soak lint docs bench bench-quick bench-parts format lock clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 run: ## Run the demo
-	@$(ENV) flumina demo $(ARGS)
+	@$(ENV) flumina demo --verify $(ARGS)
 
 test: lint ## Check style and types, then run the tests
 	@$(ENV) pytest -n auto --dist loadgroup $(ARGS)
@@ -25,6 +25,9 @@ lint: ## Check style and types only
 	@$(ENV) ruff format --check
 	@$(ENV) mypy
 
+docs: ## Build the documentation into site/ (ARGS=serve to watch it while you write)
+	@NO_MKDOCS_2_WARNING=1 $(ENV) --docs python -m mkdocs $(or $(ARGS),build --strict)
+
 bench: ## Measure and simulate everything, and write benchmarks/report; about an hour (ARGS=throughput for one section)
 	@$(ENV) python -m benchmarks.evaluation $(ARGS)
 
@@ -36,6 +39,8 @@ bench-parts: ## Measure planning, the simulator, outputs and the engines one by 
 	@$(ENV) python benchmarks/sim_bench.py
 	@$(ENV) python benchmarks/outputs_bench.py
 	@$(ENV) python benchmarks/engine_bench.py
+	@$(ENV) python benchmarks/streaming_bench.py
+	@$(ENV) python benchmarks/snapshots_bench.py
 
 format: ## Put the code into the common format
 	@$(ENV) ruff check --fix-only
@@ -45,5 +50,5 @@ lock: ## Write the lock files anew (ARGS=--upgrade for newer versions)
 	@$(ENV) tools/lock $(ARGS)
 
 clean: ## Remove .venv and everything else that can be made again
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis dist spark-warehouse metastore_db derby.log
+	rm -rf .venv site build .mypy_cache .pytest_cache .ruff_cache .hypothesis dist spark-warehouse metastore_db derby.log
 	find src tests tools -name __pycache__ -prune -exec rm -rf {} +

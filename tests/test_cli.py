@@ -1,4 +1,6 @@
+import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -6,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from flumina.cli import main
+from flumina import cli, errors
+from flumina.cli import in_options, main, parser
 
 ROOT = Path(__file__).parent.parent
 
@@ -53,9 +56,118 @@ def test_a_class_with_mistakes_is_reported_and_not_a_traceback(
     assert "NO_UPDATE" in shown
 
 
-def test_the_demo_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["demo"]) == 0
-    assert "2010 events in, 2010 rows out" in capsys.readouterr().out
+COMMANDS = [
+    [],
+    ["run"],
+    ["demo"],
+    ["check"],
+    ["plan"],
+    ["sim"],
+    ["checkpoint"],
+    ["checkpoint", "ls"],
+    ["checkpoint", "show"],
+    ["checkpoint", "verify"],
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_has_help_with_examples(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*command, "--help"])
+    assert ended.value.code == 0
+    shown = capsys.readouterr().out
+    assert "example" in shown
+    assert f"  flumina {' '.join(command)}".rstrip() in shown or f"example: flumina {' '.join(command)}" in shown
+
+
+def test_examples_can_be_meant(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    count = 0
+    for command in COMMANDS:
+        with pytest.raises(SystemExit):
+            main([*command, "--help"])
+        lines = capsys.readouterr().out.partition("example")[2].splitlines()
+        examples = [line.split("flumina ", 1)[1] for line in lines if line.lstrip(" s:").startswith("flumina ")]
+        for example in (line for line in examples if "COMMAND" not in line):
+            assert callable(parser().parse_args(shlex.split(example)).run), example
+            count += 1
+    assert count > 20
+
+
+def test_checks_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", f"{ROOT}/tests/check/broken.py:CountDuplicated", "--examples", "50", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert not found["ok"]
+    assert found["broken"]
+    broken = [verdict for verdict in found["verdicts"] if verdict["counterexample"]]
+    assert [verdict["law"] for verdict in broken] == found["broken"]
+    assert main(["check", "flumina.apps:ValueBarrier", "--examples", "5", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["ok"]
+
+
+EXIT_CODES = [
+    (errors.UsageError("A", "b"), 2),
+    (errors.InputError("A", "b", stream="s"), 2),
+    (errors.OutputError("OUT_EXISTS", "b"), 2),
+    (errors.CheckpointError("A", "b"), 2),
+    (errors.OutputError("OUTPUT_TYPE", "b"), 1),
+    (errors.UserCodeError("f", ValueError("x"), where="y"), 1),
+    (errors.TaskLostError(0, pid=1, host="h"), 1),
+    (errors.ClusterError("A", "b"), 1),
+    (KeyboardInterrupt(), 130),
+]
+
+
+@pytest.mark.parametrize(("error", "code"), EXIT_CODES, ids=[f"{type(e).__name__} {c}" for e, c in EXIT_CODES])
+def test_exit_codes_of_errors(
+    error: BaseException, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "check", fail)
+    assert main(["check", "flumina.apps:PageViews"]) == code
+    shown = capsys.readouterr().err
+    assert shown.startswith("flumina: ")
+    assert "Traceback" not in shown
+
+
+def test_every_error_has_an_exit_code() -> None:
+    """A new kind of error is sorted into one of the two on purpose."""
+    calls = {"UsageError", "DefinitionError", "SchemaError", "InputError", "OrderError", "OutputError"}
+    calls |= {"CheckpointError", "PlanError"}
+    failures = {kind.__name__ for kind in cli._FAILED}
+    kinds = {kind.__name__ for kind in errors.FluminaError.__subclasses__() if kind.__module__ == "flumina.errors"}
+    assert kinds == calls | failures
+
+
+def test_what_is_known_of_the_event_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        error = errors.OutputError("OUTPUT", "has no column x")
+        error.add_note("while processing view(user=3)@7")
+        raise error
+
+    monkeypatch.setattr(cli, "check", fail)
+    assert main(["check", "flumina.apps:PageViews"]) == 1
+    assert capsys.readouterr().err == "flumina: [OUTPUT] has no column x\n  while processing view(user=3)@7\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (errors.UsageError("A", "give plan= or workers=, not both"), "[A] give --plan or --workers, not both"),
+        (errors.UsageError("A", "checkpoint= needs out=: rows"), "[A] --checkpoint needs --out: rows"),
+        (errors.UsageError("A", "x", hint="give workers=2 or fewer"), "[A] x\n  hint: give --workers 2 or fewer"),
+        (errors.OutputError("A", "x", hint="pass overwrite=True"), "[A] x\n  hint: pass --overwrite"),
+        (errors.InputError("A", "f(out=3)", stream="s"), "[A] stream 's': f(out=3)"),
+        (errors.InputError("A", "f(out=3)", stream="s", hint="out="), "[A] stream 's': f(out=3)\n  hint: --out"),
+        (errors.CheckpointError("A", "x", hint="changed=True"), "[A] x\n  hint: --resume-changed"),
+    ],
+)
+def test_errors_speak_of_options_and_leave_data_alone(error: errors.FluminaError, said: str) -> None:
+    assert in_options(error) == said
 
 
 def test_python_m_flumina_is_the_same_command() -> None:

@@ -1,10 +1,14 @@
+import inspect
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from flumina.apps import PageViews
+from flumina.engine import pickling
 from flumina.errors import UsageError
-from flumina.loading import load_program
+from flumina.loading import load_object, load_program
 
 JOB = """
 import flumina as fl
@@ -58,3 +62,37 @@ def test_a_module_that_fails_to_load_says_why(tmp_path: Path) -> None:
 def test_text_that_names_nothing(text: str) -> None:
     with pytest.raises(UsageError, match="names no program"):
         load_program(text)
+
+
+def test_a_file_is_executed_once_so_that_its_classes_are_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "once_job.py"
+    path.write_text(JOB)
+    assert load_program(f"{path}:Ticks") is load_program(f"{path}:Ticks")
+    path.write_text(JOB.replace("number = 3", "number = 4444"))
+    assert load_object(f"{path}:number", "number", lambda found: isinstance(found, int)) == 4444, "it was changed"
+
+
+def test_what_lies_beside_a_file_can_be_imported(tmp_path: Path) -> None:
+    (tmp_path / "lies_beside.py").write_text("seven = 7\n")
+    path = tmp_path / "asks_job.py"
+    path.write_text("from lies_beside import seven\ndef streams(): return seven\n")
+    assert load_object(f"{path}:streams", "function", inspect.isfunction)() == 7
+
+
+def test_the_program_of_a_file_travels_to_processes_that_have_no_such_module(tmp_path: Path) -> None:
+    path = tmp_path / "travelling_job.py"
+    path.write_text(JOB)
+    packed = tmp_path / "packed"
+    packed.write_bytes(pickling.dumps(load_program(f"{path}:Ticks")))
+    there = "import sys; from flumina.engine import pickling; print(pickling.loads(open(sys.argv[1], 'rb').read()))"
+    done = subprocess.run([sys.executable, "-c", there, packed], capture_output=True, text=True, check=False)
+    assert "Ticks" in done.stdout, done.stderr
+
+
+def test_other_things_are_refused_with_those_there_are(tmp_path: Path) -> None:
+    path = tmp_path / "other_job.py"
+    path.write_text("def streams(): ...\nnumber = 3\n")
+    with pytest.raises(UsageError, match=r"\[NO_FUNCTION\] number in .* is no function but int[\s\S]*: streams"):
+        load_object(f"{path}:number", "function", inspect.isfunction)
+    with pytest.raises(UsageError, match=r"\[FUNCTION_NAME\] 'streams' names no function[\s\S]*module:function"):
+        load_object("streams", "function", inspect.isfunction)

@@ -35,3 +35,41 @@ def test_different_outputs_or_columns_are_told() -> None:
         assert_same_outputs({"a": pa.table({"x": [1]})}, {"b": pa.table({"x": [1]})})
     with pytest.raises(AssertionError, match="different columns"):
         assert_same_outputs(pa.table({"x": [1]}), pa.table({"y": [1]}))
+
+
+def test_rows_are_counted_even_if_all_columns_can_be_sorted() -> None:
+    a = pa.table({"event_ts": [3, 1, 1], "x": ["b", "a", "a"]})
+    assert_same_outputs(a, a.take([1, 0, 2]))
+    assert difference(a, pa.table({"event_ts": [3, 3, 1], "x": ["b", "b", "a"]})) == ([(3, "b")], [(1, "a")])
+    assert difference(a, pa.table({"event_ts": [1, 1, 3], "x": ["a", "b", "a"]})) == (
+        [(1, "b"), (3, "a")],
+        [(1, "a"), (3, "b")],
+    ), "equal columns, but other rows"
+
+
+def test_a_nan_is_a_nan_and_null_is_none() -> None:
+    nan = float("nan")
+    a = pa.table({"x": [1, 2], "y": [nan, None]})
+    assert_same_outputs(a, a.take([1, 0]))
+    assert difference(a, pa.table({"x": [1, 2], "y": [None, nan]})) != ([], [])
+    with pytest.raises(AssertionError, match=r"\(1, nan\)"):
+        assert_same_outputs(a, a.slice(1))
+
+
+def test_floats_may_differ_within_a_tolerance_and_no_more() -> None:
+    a = pa.table({"k": ["p", "p", "q"], "x": [0.1 + 0.2, 7.0, 1.0]})
+    b = pa.table({"k": ["q", "p", "p"], "x": [1.0, 7.0, 0.3]})
+    assert difference(a, b) == ([("p", 0.3)], [("p", 0.1 + 0.2)])
+    assert_same_outputs(a, b, tolerance=1e-9)
+    c = pa.table({"k": ["q", "p", "p"], "x": [1.0, 7.1, 0.3]})
+    assert difference(a, c, tolerance=1e-9) == ([("p", 7.1)], [("p", 7.0)])
+    assert difference(a, c.slice(1), tolerance=1e-9) == ([("p", 7.1)], [("p", 7.0), ("q", 1.0)])
+    other_key = pa.table({"k": ["q", "q", "p"], "x": [1.0, 7.0, 0.3]})
+    assert difference(a, other_key, tolerance=1e-9) == ([("q", 7.0)], [("p", 7.0)])
+
+
+def test_as_many_lines_as_there_are_differences() -> None:
+    with pytest.raises(AssertionError) as caught:
+        assert_same_outputs(pa.table({"x": [1]}), pa.table({"x": [*range(1, 13), 1]}))
+    assert str(caught.value).splitlines()[1:4] == ["  (x)", "  missing | surplus", "  (1,)    |"]
+    assert str(caught.value).splitlines()[-1] == "  ... and 2 more"

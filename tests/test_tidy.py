@@ -15,7 +15,7 @@ SOURCE = ROOT / "src"
 TESTS = ROOT / "tests"
 
 LAYERS = (
-    {"errors", "order", "schema", "hashing", "decimals"},
+    {"errors", "order", "schema", "hashing", "decimals", "words"},
     {"tagsets", "events"},
     {"state", "keymap", "depends", "batch", "emit", "fields"},
     {"scope", "effects", "declared", "marks", "hidden", "mistakes", "definition", "program", "keyed"},
@@ -23,22 +23,31 @@ LAYERS = (
     {"check", "plan"},
     {"runtime"},
     {"sim", "engine"},
-    {"local", "spark"},
-    {"flumina", "apps", "demo", "cli", "testing", "__main__"},
+    {"streaming"},
+    {"local", "spark", "report"},
+    {"flumina", "apps", "commands", "cli", "testing", "__main__"},
 )
 """From the ground up: a module imports what is in its own layer or below. ``flumina`` is ``__init__.py``."""
 
-APART = ({"check", "plan"}, {"local", "spark"}, {"sim", "engine"})
+APART = (
+    {"check", "plan"},
+    {"local", "spark", "report"},
+    {"sim", "engine"},
+    {"sim", "streaming"},
+    {"local", "streaming"},
+    {"report", "streaming"},
+)
 """Neighbours in a layer that know nothing of each other."""
 
 ENTRY_POINTS = {"flumina", "flumina.__main__", "flumina.cli", "flumina.testing"}
 ENTRY_POINTS |= {"flumina.sim.clock", "flumina.sim.calibrate", "flumina.sim.kept"}  # called by people, not by modules
 ENTRY_POINTS |= {"flumina.engine", "flumina.engine.arrivals"}  # called by the tasks of the engines
-ENTRY_POINTS |= {"flumina.apps.lines", "flumina.apps.registry"}  # called by people
-TESTED_TOGETHER = {"plan", "runtime", "sim", "engine", "local", "spark"}
+ENTRY_POINTS |= {"flumina.apps.lines"}  # called by people
+ENTRY_POINTS |= {"flumina.spark.starting"}  # imported by name, where Spark is there
+TESTED_TOGETHER = {"plan", "runtime", "sim", "engine", "streaming", "local", "spark"}
 """Areas whose small modules are tested through those that use them."""
 LONGEST = 450
-EXTRA_TESTS = {"test_public_names.py", "test_tidy.py", "test_doctests.py", "test_wires.py"}
+EXTRA_TESTS = {"test_public_names.py", "test_tidy.py", "test_docs.py", "test_doctests.py", "test_wires.py"}
 """Tests of the whole rather than of a module."""
 HOSTS = {"www.apache.org", "www.w3.org", "github.com", "docs.python.org", "spark.apache.org", "arxiv.org", "doi.org"}
 

@@ -49,9 +49,11 @@ class Project:
         self.main_lock = root / "requirements.lock"
         self.build_lock = root / "tools" / "build.lock"
         self.java_lock = root / "tools" / "java.lock"
+        self.docs_lock = root / "tools" / "docs.lock"
         self.venv = root / ".venv"
         self.python = self.venv / "bin" / "python"
         self.stamp = self.venv / "set-up-complete"
+        self.docs_stamp = self.venv / "docs-complete"
         self.own_java_home = self.venv / "java"
         self.own_java = self.own_java_home / "bin" / "java"
 
@@ -71,6 +73,10 @@ class Project:
         """Whether a set-up from the files as they are now has run to its end."""
         return self.stamp.exists() and self.stamp.read_text() == self.fingerprint()
 
+    def has_docs(self) -> bool:
+        """Whether what the documentation is built with has been installed, as it is locked now."""
+        return self.docs_stamp.exists() and self.docs_stamp.read_text() == self.docs_lock.read_text()
+
 
 def open_lock(project: Project) -> int:
     """Open the lock on the environment, which the command inherits and holds until it ends.
@@ -82,9 +88,10 @@ def open_lock(project: Project) -> int:
     return lock
 
 
-def set_up(project: Project, environ: Mapping[str, str], lock: int) -> Path:
+def set_up(project: Project, environ: Mapping[str, str], lock: int, *, docs: bool = False) -> Path:
     """Bring the environment up to date and return the Java home to use with it.
 
+    What the documentation is built with is added for those who ask for it only: nobody else waits for it.
     Holding the lock afterwards means that others may use the environment too, but wait before they change it.
     """
     acquire(lock, fcntl.LOCK_SH)
@@ -93,12 +100,17 @@ def set_up(project: Project, environ: Mapping[str, str], lock: int) -> Path:
     def lacks_java() -> bool:
         return java_home is None and not project.own_java.exists()
 
-    if not project.is_set_up() or lacks_java():
+    def lacks_docs() -> bool:
+        return docs and not project.has_docs()
+
+    if not project.is_set_up() or lacks_java() or lacks_docs():
         acquire(lock, fcntl.LOCK_EX)
         if not project.is_set_up():  # asked again: another call may have done it while we waited
             create_venv(project)
         if lacks_java():
             install_java(project)
+        if lacks_docs():
+            install_docs(project)
         acquire(lock, fcntl.LOCK_SH)
     return java_home or project.own_java_home
 
@@ -194,6 +206,13 @@ def install_java(project: Project) -> None:
     write_whole(project.own_java, java_wrapper(real_java), mode=0o755)
 
 
+def install_docs(project: Project) -> None:
+    """Install what builds the documentation into `.venv`; its lock agrees with the others where both pin a package."""
+    say("installing what builds the documentation into .venv (first time only)")
+    install(project, "--require-hashes", "--only-binary=:all:", "--requirement", str(project.docs_lock))
+    write_whole(project.docs_stamp, project.docs_lock.read_text())
+
+
 def java_wrapper(real_java: Path) -> str:
     """A shell script that hands all its arguments but the dropped flag to the real `java`."""
     return f"""\
@@ -231,10 +250,12 @@ def say(message: str) -> None:
 def main(command: list[str]) -> NoReturn:
     """Become the given command, in the project's environment."""
     project = Project(Path(__file__).resolve().parent.parent)
+    docs = command[:1] == ["--docs"]
+    command = command[1:] if docs else command
     if not command:
-        sys.exit("usage: tools/with-env COMMAND [ARGUMENT]...")
+        sys.exit("usage: tools/with-env [--docs] COMMAND [ARGUMENT]...")
     try:
-        java_home = set_up(project, os.environ, open_lock(project))
+        java_home = set_up(project, os.environ, open_lock(project), docs=docs)
     except SetupError as error:
         say(str(error))
         sys.exit(1)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from benchmarks.evaluation.documents import renew
 from benchmarks.evaluation.effort import Effort
+from benchmarks.evaluation.figures import drawn
 from benchmarks.evaluation.machine import facts
 from benchmarks.evaluation.record import SECTIONS, Record, Results, load_all
 from benchmarks.evaluation.report import write
@@ -42,7 +43,8 @@ def main(arguments: list[str] | None = None) -> int:
             failed.append(name)
     written = write(folder)
     if folder == REPORT:
-        written += renew(REPORT.parents[1], tables(load_all(REPORT / "data")))
+        found = load_all(REPORT / "data")
+        written += renew(REPORT.parents[1], tables(found), drawn(found))
     for path in written:
         print(path)
     return 1 if failed else 0

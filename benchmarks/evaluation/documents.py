@@ -11,9 +11,11 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from benchmarks.evaluation.figures import Drawn
 from benchmarks.evaluation.tables import Table
 
 DOCUMENTS = ("README.md", "docs/evaluation.md")
+_PICTURE = re.compile(r"\]\(figures/([\w-]+)\.svg\)")
 _BLOCK = re.compile(r"(<!-- table: (?P<name>[\w-]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 
@@ -29,13 +31,16 @@ def renewed(text: str, tables: Mapping[str, Table]) -> str:
     return _BLOCK.sub(block, text)
 
 
-def renew(root: Path, tables: Mapping[str, Table]) -> list[Path]:
-    """Write the documents anew whose tables have changed."""
-    changed = []
+def renew(root: Path, tables: Mapping[str, Table], figures: Mapping[str, Drawn]) -> list[Path]:
+    """Write what has changed in documents: their tables, and the pictures that they show."""
+    wanted: dict[Path, str] = {}
     for path in (root / name for name in DOCUMENTS):
-        before = path.read_text(encoding="utf-8")
-        after = renewed(before, tables)
-        if after != before:
-            path.write_text(after, encoding="utf-8")
-            changed.append(path)
+        wanted[path] = renewed(path.read_text(encoding="utf-8"), tables)
+        for name in _PICTURE.findall(wanted[path]):
+            if name in figures:
+                wanted[path.parent / "figures" / f"{name}.svg"] = figures[name].svg + "\n"
+    changed = [path for path, text in wanted.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+    for path in changed:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(wanted[path], encoding="utf-8")
     return changed

@@ -41,6 +41,7 @@ from flumina.program import Program, define
 from flumina.sources import Generated
 from flumina.spec import Result, spec
 from flumina.state import Record as State
+from flumina.streaming.frontier import BoundedDelay, ClosedBatches, Heartbeats, InOrder
 from flumina.streams import Stream
 from flumina.tagsets import KeySet, TagSet
 
@@ -48,9 +49,11 @@ __all__ = [
     "NOWHERE",
     "Atom",
     "Batch",
+    "BoundedDelay",
     "CalledOffError",
     "Checkpoint",
     "CheckpointError",
+    "ClosedBatches",
     "ClusterError",
     "Count",
     "DefinitionError",
@@ -62,6 +65,8 @@ __all__ = [
     "GangError",
     "Generated",
     "HandshakeError",
+    "Heartbeats",
+    "InOrder",
     "InputError",
     "KeySet",
     "KeyedProgram",

@@ -1,40 +1,55 @@
-"""Finding the program that a command line names: ``module:Program`` or ``path/to/file.py:Program``."""
+"""Finding what a command line names: ``module:object`` or ``path/to/file.py:object``."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any, TypeGuard
+
+import cloudpickle
 
 from flumina.errors import FluminaError, UsageError
 from flumina.program import Program
 
+_LOADED: dict[tuple[Path, int], ModuleType] = {}
+"""Files that were executed: a program and the function that makes its streams have the same classes."""
+
 
 def load_program(text: str) -> Program | type[Program]:
     """The program class (or instance) that ``text`` names."""
+    found: Program | type[Program] = load_object(text, "program", is_program)
+    return found
+
+
+def is_program(found: object) -> TypeGuard[Program | type[Program]]:
+    """Whether it is a program, as a class or as an instance."""
+    return isinstance(found, Program) or (isinstance(found, type) and issubclass(found, Program))
+
+
+def load_object(text: str, kind: str, wanted: Callable[[object], bool]) -> Any:  # noqa: ANN401 -- whatever is wanted
+    """What ``text`` names, if it is something that is wanted; ``kind`` is what users call such a thing."""
     place, colon, name = text.rpartition(":")
     if not colon or not place or not name:
+        example = "flumina.apps:PageViews" if kind == "program" else "my/job.py:streams"
         raise UsageError(
-            "PROGRAM_NAME",
-            f"{text!r} names no program",
-            hint="write module:Program or path/to/file.py:Program, for example flumina.apps:PageViews",
+            f"{kind.upper()}_NAME",
+            f"{text!r} names no {kind}",
+            hint=f"write module:{kind} or path/to/file.py:{kind}, for example {example}",
         )
     module = _load_file(Path(place)) if place.endswith(".py") else _load_module(place)
     found: object = module
     for part in name.split("."):
         found = getattr(found, part, None)
-    if isinstance(found, Program) or (isinstance(found, type) and issubclass(found, Program)):
+    if found is not None and wanted(found):
         return found
-    programs = sorted(
-        n
-        for n, member in vars(module).items()
-        if isinstance(member, type) and issubclass(member, Program) and not member._abstract
-    )
-    what = "is not there" if found is None else f"is no program but {type(found).__name__}"
+    others = sorted(n for n, member in vars(module).items() if wanted(member) and not getattr(member, "_abstract", 0))
+    what = "is not there" if found is None else f"is no {kind} but {type(found).__name__}"
     raise UsageError(
-        "NO_PROGRAM", f"{name} in {place} {what}", hint=f"its programs are: {', '.join(programs) or 'none'}"
+        f"NO_{kind.upper()}", f"{name} in {place} {what}", hint=f"its {kind}s are: {', '.join(others) or 'none'}"
     )
 
 
@@ -55,19 +70,29 @@ def _load_module(name: str) -> ModuleType:
 
 
 def _load_file(path: Path) -> ModuleType:
+    """Execute a file, once; its classes travel by value, since no worker finds a module of this name."""
     if not path.is_file():
         raise UsageError("NO_FILE", f"there is no file {path}")
+    where = path.resolve()
+    version = (where, where.stat().st_mtime_ns)
+    if version in _LOADED:
+        return _LOADED[version]
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
+    folder = str(where.parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)  # as for a script: what lies beside it can be imported
     try:
         spec.loader.exec_module(module)
     except FluminaError:
         raise
     except Exception as error:
         raise _broken(str(path), error) from error
+    cloudpickle.register_pickle_by_value(module)
+    _LOADED[version] = module
     return module
 
 

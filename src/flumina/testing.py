@@ -8,16 +8,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from flumina.check import check
 from flumina.errors import LawError
 from flumina.program import AnyProgram
+from flumina.state import same
 
 Tables: TypeAlias = pa.Table | Mapping[str, pa.Table]
 """One output, or several by name."""
+
+_TELLING = ("event_ts",)
+"""Columns that tell most rows apart, so that sorting by them first is fast."""
 
 
 def assert_lawful(program: AnyProgram, *, examples: int = 200, seed: int = 0, tolerance: float | None = None) -> None:
@@ -27,26 +33,71 @@ def assert_lawful(program: AnyProgram, *, examples: int = 200, seed: int = 0, to
         raise LawError("UNLAWFUL", str(report))
 
 
-def assert_same_outputs(actual: Tables, expected: Tables) -> None:
-    """Fail unless both have the same rows the same number of times, in any order: nothing missing, nothing surplus."""
+def assert_same_outputs(actual: Tables, expected: Tables, *, tolerance: float = 0.0) -> None:
+    """Fail unless both have the same rows the same number of times, in any order: nothing missing, nothing surplus.
+
+    ``tolerance`` is the relative error (absolute below 1) within which floats count as equal.
+    """
     left, right = _named(actual), _named(expected)
     if left.keys() != right.keys():
         raise AssertionError(f"different outputs: {sorted(left)} and {sorted(right)}")
     for name in left:
-        missing, surplus = difference(left[name], right[name])
+        missing, surplus = difference(left[name], right[name], tolerance=tolerance)
         if missing or surplus:
             raise AssertionError(
-                f"output {name!r}: {len(missing)} rows missing, {len(surplus)} surplus\n"
-                + _side_by_side("missing", missing, "surplus", surplus)
+                f"output {name!r}: {len(missing):,} rows missing, {len(surplus):,} surplus\n"
+                f"  ({', '.join(right[name].column_names)})\n" + _side_by_side("missing", missing, "surplus", surplus)
             )
 
 
-def difference(actual: pa.Table, expected: pa.Table) -> tuple[list[Any], list[Any]]:
+def difference(actual: pa.Table, expected: pa.Table, *, tolerance: float = 0.0) -> tuple[list[Any], list[Any]]:
     """(rows of expected that actual lacks, rows of actual that expected lacks), as multisets."""
     if actual.column_names != expected.column_names:
         raise AssertionError(f"different columns: {actual.column_names} and {expected.column_names}")
+    if _equal_once_sorted(actual, expected):
+        return [], []
     found, wanted = Counter(_rows(actual)), Counter(_rows(expected))
-    return sorted((wanted - found).elements(), key=repr), sorted((found - wanted).elements(), key=repr)
+    missing, surplus = list((wanted - found).elements()), list((found - wanted).elements())
+    if tolerance:
+        missing, surplus = _without_alike(missing, surplus, tolerance)
+    return sorted(missing, key=repr), sorted(surplus, key=repr)
+
+
+def _equal_once_sorted(actual: pa.Table, expected: pa.Table) -> bool:
+    """Whether columns say that both are the same; False also where they can't tell, and rows have to."""
+    if actual.num_rows != expected.num_rows or actual.schema.types != expected.schema.types:
+        return False
+    names = expected.column_names
+    keys = [(name, "ascending") for name in sorted(names, key=lambda name: name not in _TELLING)]
+    try:
+        left, right = (table.take(pc.sort_indices(table, sort_keys=keys)) for table in (actual, expected))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, KeyError):
+        return False  # lists and structs have no order
+    return all(one.equals(other) for one, other in zip(left.columns, right.columns, strict=True))
+
+
+def _without_alike(missing: list[Any], surplus: list[Any], tolerance: float) -> tuple[list[Any], list[Any]]:
+    """Without the pairs that differ only as much as floats may: rows that agree in all else, in the order of floats."""
+    waiting: dict[Any, list[Any]] = {}
+    for row in sorted(surplus, key=_floats):
+        waiting.setdefault(_but_floats(row), []).append(row)
+    lacking = []
+    for row in sorted(missing, key=_floats):
+        candidates = waiting.get(_but_floats(row), [])
+        match = next((n for n, other in enumerate(candidates) if same(row, other, tolerance)), None)
+        if match is None:
+            lacking.append(row)
+        else:
+            candidates.pop(match)
+    return lacking, [row for rows in waiting.values() for row in rows]
+
+
+def _floats(row: tuple[Any, ...]) -> list[float]:
+    return [value for value in row if isinstance(value, float)]
+
+
+def _but_floats(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(None if isinstance(value, float) or value == _NAN else value for value in row)
 
 
 def _named(tables: Tables) -> Mapping[str, pa.Table]:
@@ -63,18 +114,22 @@ def _hashable(value: Any) -> Any:  # noqa: ANN401
         return tuple(_hashable(v) for v in value)
     if isinstance(value, dict):
         return tuple((k, _hashable(v)) for k, v in value.items())
-    return value
+    return _NAN if value != value else value  # noqa: PLR0124 -- that is what tells it
+
+
+class _NotANumber:
+    """Stands for NaN, which Python takes for different from itself."""
+
+    def __repr__(self) -> str:
+        return "nan"
+
+
+_NAN = _NotANumber()
 
 
 def _side_by_side(left_name: str, left: Sequence[Any], right_name: str, right: Sequence[Any], most: int = 10) -> str:
-    rows = [(repr(a), repr(b)) for a, b in zip(_padded(left, most), _padded(right, most), strict=True)]
+    rows = list(zip_longest((repr(row) for row in left[:most]), (repr(row) for row in right[:most]), fillvalue=""))
     wide = max(len(left_name), *(len(a) for a, _ in rows))
-    lines = [f"  {left_name:<{wide}} | {right_name}"]
-    lines += [f"  {a if a != repr('') else '':<{wide}} | {b if b != repr('') else ''}" for a, b in rows]
+    lines = [f"  {a:<{wide}} | {b}".rstrip() for a, b in ((left_name, right_name), *rows)]
     more = max(len(left), len(right)) - most
-    return "\n".join(lines + ([f"  ... and {more} more"] if more > 0 else []))
-
-
-def _padded(values: Sequence[Any], size: int) -> list[Any]:
-    shown = list(values[:size])
-    return shown + [""] * (size - len(shown))
+    return "\n".join(lines + ([f"  ... and {more:,} more"] if more > 0 else []))

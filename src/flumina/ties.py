@@ -29,6 +29,7 @@ from flumina.tagsets import Key, TagSet
 if TYPE_CHECKING:
     from flumina.decode import Part
     from flumina.definition import Definition
+    from flumina.streams import Stream
 
 FEW = 16
 """Up to so many events, looking at each is faster than at columns."""
@@ -186,6 +187,12 @@ def check_ties(definition: Definition, parts: Sequence[Part]) -> None:
             continue  # no tie matters
         finder = TieFinder(TieRule.of(definition.depends, stream.tags, sequenced=stream.seq is not None))
         finder.look([part.batch for part in mine], [part.number for part in mine])
+
+
+def must_be_one_part(definition: Definition, stream: Stream) -> bool:
+    """Whether events depend on each other, and those with equal timestamps are ordered by their place alone."""
+    events = TagSet.all_of(stream.tags)
+    return stream.seq is None and definition.depends.between(events, events)
 
 
 def _tied_rows(ts: Ints, part: Ints, seq: Ints | None) -> tuple[Ints, Ints]:

@@ -14,7 +14,7 @@ pytest.importorskip("pyspark", reason="pyspark is not installed")
 
 from benchmarks.evaluation.__main__ import REPORT, main
 from benchmarks.evaluation.case import PROGRAMS, Case
-from benchmarks.evaluation.documents import DOCUMENTS, renewed
+from benchmarks.evaluation.documents import DOCUMENTS, renew, renewed
 from benchmarks.evaluation.effort import Effort
 from benchmarks.evaluation.figures import FIGURES, drawn, speed_ups
 from benchmarks.evaluation.latency import _simulated
@@ -156,24 +156,27 @@ def test_the_documentation_has_the_tables_of_the_report() -> None:
         text = (ROOT / name).read_text(encoding="utf-8")
         assert "<!-- table: trade-offs -->" in text
         assert renewed(text, made) == text, f"run `python -m benchmarks.evaluation --render`: {name} is not up to date"
+    for path in (ROOT / "docs" / "figures").glob("*.svg"):
+        assert path.read_text(encoding="utf-8") == (REPORT / "figures" / path.name).read_text(encoding="utf-8")
 
 
-def test_tables_in_documents_are_renewed(tmp_path: Path) -> None:
-    made = tables(made_up.write(tmp_path))
-    text = (
-        "a\n<!-- table: network -->\nold\n<!-- end of table -->\nb\n<!-- table: other -->\nold\n<!-- end of table -->\n"
-    )
-    after = renewed(text, made)
-    assert made["network"].markdown() in after
-    assert after.startswith("a\n<!-- table: network -->\n")
-    assert after.endswith("<!-- end of table -->\nb\n<!-- table: other -->\nold\n<!-- end of table -->\n")
-    assert renewed(after, made) == after
-
-
-def test_pictures_in_documents_exist() -> None:
-    for document in [*ROOT.glob("docs/*.md"), REPORT / "report.md"]:
-        for link in re.findall(r"!\[[^]]*\]\(([^)]+)\)", document.read_text(encoding="utf-8")):
-            assert (document.parent / link).is_file(), f"{document.name}: {link}"
+def test_tables_and_pictures_of_documents_are_renewed(tmp_path: Path) -> None:
+    found = made_up.write(tmp_path / "data")
+    made = tables(found)
+    (tmp_path / "docs").mkdir()
+    plain = "a\n<!-- table: network -->\nold\n<!-- end of table -->\nb\n"
+    (tmp_path / "README.md").write_text(plain)
+    (tmp_path / "docs" / "evaluation.md").write_text("![n](figures/network.svg), ![o](figures/other.svg)")
+    picture = tmp_path / "docs" / "figures" / "network.svg"
+    assert renew(tmp_path, made, drawn(found)) == [tmp_path / "README.md", picture]
+    text = (tmp_path / "README.md").read_text()
+    assert text.startswith("a\n<!-- table: network -->\n")
+    assert text.endswith("<!-- end of table -->\nb\n")
+    assert made["network"].markdown() in text
+    assert "old" not in text
+    assert picture.read_text().startswith("<svg")
+    assert renew(tmp_path, made, drawn(found)) == []
+    assert renewed(plain, {}) == plain
 
 
 def test_a_report_of_some_sections_says_what_is_missing(tmp_path: Path) -> None:

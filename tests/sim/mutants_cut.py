@@ -9,7 +9,7 @@ from flumina.order import Point
 from flumina.runtime import inner as inner_module
 from flumina.runtime import keyed_inner as keyed_module
 from flumina.runtime import leaf as leaf_module
-from flumina.runtime.cut import curtailed_queues
+from flumina.runtime.cut import curtailed, curtailed_queues
 from flumina.runtime.inner import Inner
 from flumina.runtime.keyed_inner import KeyedInner
 from flumina.runtime.keyed_leaf import KeyedLeaf
@@ -22,12 +22,12 @@ from tests.sim.mutant import KEPT, mutant
 
 
 @mutant((leaf_module, "kept"), options=KEPT, cuts=True)
-def requests_survive_the_cut(items: Sequence[Item], bound: Point) -> list[Item]:  # noqa: ARG001
+def requests_survive_the_cut(items: Sequence[Item], bound: Point) -> list[Item]:
     """A leaf still answers requests from behind the cut."""
     return list(items)
 
 
-plain_curtailed = segments.curtailed
+plain_curtailed = curtailed
 
 
 @mutant((segments, "curtailed"), options=KEPT, cuts=True)
@@ -78,6 +78,6 @@ def announced_is_not_adjusted(self: Inner, ts: int) -> list[Data]:
 
 
 @mutant((keyed_module, "kept"), options=KEPT, cuts=True, seed=1915)
-def keyed_requests_survive_the_cut(items: Sequence[Item], bound: Point) -> list[Item]:  # noqa: ARG001
+def keyed_requests_survive_the_cut(items: Sequence[Item], bound: Point) -> list[Item]:
     """An inner worker of keyed programs still serves requests from behind the cut."""
     return list(items)

@@ -80,16 +80,6 @@ class Cluster:
         found = [children(pid) for pid in self.workers]
         return [pid for below in found for pid, command in below.items() if "CoarseGrainedExecutorBackend" in command]
 
-    def python_workers(self) -> list[int]:
-        """The Python processes that run tasks: children of the daemons that executors start."""
-        return [
-            pid
-            for executor in self.executors()
-            for daemon, command in children(executor).items()
-            if "pyspark.daemon" in command
-            for pid in children(daemon)
-        ]
-
     def lose_worker(self, number: int) -> None:
         """A machine goes away: its worker and all it has started."""
         gone = [self.workers[number], *children(self.workers[number])]

@@ -4,7 +4,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +161,22 @@ def test_a_run_that_lost_a_process_goes_on_under_any_plan(case: str, before: int
     assert_states_are_those_of_the_oracle(case, snapshots(case, tmp_path))
 
 
+@every
+def test_everything_was_sent_before_the_first_cut(case: str, tmp_path: Path) -> None:
+    """Parts that have ended long ago still have events behind the cut, with the workers or on their way."""
+    program, streams = CASES[case]
+    result = local.run(
+        program,
+        streams(),
+        workers=3,
+        out=tmp_path / "out",
+        checkpoint=fl.Checkpoint(tmp_path / "kept", when=lambda since: since.snapshots < 5, keep=100),
+        progress=False,
+    )
+    assert_agrees(case, result)
+    assert_states_are_those_of_the_oracle(case, snapshots(case, tmp_path))
+
+
 def test_ordered_outputs_across_a_crash(tmp_path: Path) -> None:
     with pytest.raises(TaskLostError):
         run("fraud", tmp_path, events=None, when=crash, order=True)
@@ -167,6 +184,45 @@ def test_ordered_outputs_across_a_crash(tmp_path: Path) -> None:
     expected = fl.spec(Fraud, fraud()).outputs
     for name, table in result.outputs.items():
         assert table.to_pylist() == expected[name].to_pylist(), name
+
+
+def paced_values(part: int) -> Iterator[dict[str, Any]]:
+    for start in range(0, 2000, 100):
+        yield {"v": [part + n for n in range(start, start + 100)]}
+
+
+def paced_barriers(_: int) -> Iterator[dict[str, Any]]:
+    yield {"ts": [50_000 + 100_000 * n for n in range(20)]}
+
+
+def test_events_that_come_when_they_are_due(tmp_path: Path) -> None:
+    """Snapshots by the clock; after a crash, the rest is due as if there had been none."""
+    streams = [
+        fl.Stream("values", ValueBarrier.value, fl.Generated(paced_values, parts=2, rate=1000.0)),
+        fl.Stream("barriers", ValueBarrier.barrier, fl.Generated(paced_barriers, rate=10.0)),
+    ]
+
+    def dies(since: fl.Since) -> bool:
+        if since.snapshots == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return since.seconds >= 0.05
+
+    def begin(**policy: Any) -> RunResult:
+        checkpoint = fl.Checkpoint(tmp_path / "kept", keep=100, **policy)
+        return local.run(ValueBarrier, streams, workers=2, out=tmp_path / "out", checkpoint=checkpoint, progress=False)
+
+    with pytest.raises(TaskLostError):
+        begin(when=dies)
+    before = Checkpoints(tmp_path / "kept").latest()
+    assert before is not None
+    assert before.after is not None
+    began = time.monotonic()
+    result = begin(seconds=0.05)
+    left = 2.0 - before.after / 1e6
+    assert left - 0.2 < time.monotonic() - began, "events are not due before their time"
+    assert result.stats.snapshots >= 3
+    assert 0 < result.stats.latency.total < result.output.num_rows
+    assert_same_outputs(result.outputs, fl.spec(ValueBarrier, streams).outputs)
 
 
 DRIVER = """
@@ -273,6 +329,13 @@ def test_a_changed_program_is_refused(tmp_path: Path) -> None:
 def test_a_checkpoint_needs_a_place_for_outputs(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"CHECKPOINT_OUT.*out="):
         local.run(Fraud, fraud(), checkpoint=tmp_path, progress=False)
+
+
+@pytest.mark.parametrize("inside", ["out", "out/kept"])
+def test_a_checkpoint_in_the_folder_for_outputs(inside: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"CHECKPOINT_OUT.*out"):
+        local.run(Fraud, fraud(), out=tmp_path / "out", checkpoint=tmp_path / inside, progress=False)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_outputs_that_nobody_wants(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -19,9 +18,8 @@ from flumina.errors import FluminaError, InputError, OutputError, UsageError, Us
 from flumina.testing import assert_same_outputs
 from tests.system import failing
 from tests.system.cluster import kill
-from tests.system.processes import children
 from tests.system.test_bad_calls import ODD, odd
-from tests.system.test_cluster import run_with
+from tests.system.test_cluster import assert_exact, run_with
 from tests.system.test_failures import USER_CODE, assert_tells, streams
 
 if TYPE_CHECKING:
@@ -139,15 +137,28 @@ def test_what_is_no_session_is_named() -> None:
         assert caught.value.condition == "SPARK_CONNECT"
 
 
+def test_dynamic_allocation_is_named(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    from flumina.spark.session import Cluster  # noqa: PLC0415
+
+    settings = {"spark.dynamicAllocation.enabled": "true"}
+    monkeypatch.setattr(Cluster, "conf", lambda self, key, default="": settings.get(key, default))
+    with pytest.raises(UsageError) as caught:
+        run(ValueBarrier, streams(ValueBarrier))
+    assert caught.value.condition == "DYNAMIC_ALLOCATION"
+
+
+def test_a_session_that_was_stopped_is_named(spark: SparkSession) -> None:
+    spark.stop()
+    began = time.monotonic()
+    with pytest.raises(UsageError) as caught:
+        run(ValueBarrier, streams(ValueBarrier), spark=spark)
+    assert caught.value.condition == "SESSION_STOPPED"
+    with pytest.raises(UsageError) as caught:
+        run(ValueBarrier, streams(ValueBarrier))
+    assert caught.value.condition in ("NO_SESSION", "SESSION_STOPPED")
+    assert time.monotonic() - began < 5
+
+
 @pytest.mark.timeout(240)
 def test_a_killed_python_worker_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    def harm() -> None:
-        daemons = [pid for pid, command in children(os.getpid()).items() if "pyspark.daemon" in command]
-        working = sorted({pid for daemon in daemons for pid in children(daemon)})
-        assert working, "there is nothing to kill"
-        for pid in working[-1:]:
-            kill(pid)
-
-    from tests.system.test_cluster import assert_exact  # noqa: PLC0415
-
-    assert_exact(run_with(harm, 1.0, tmp_path, settings=Settings(patience=120.0)))
+    assert_exact(run_with(lambda reading: kill(reading[1]), 1.0, tmp_path, settings=Settings(patience=120.0)))

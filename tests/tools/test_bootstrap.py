@@ -47,7 +47,7 @@ def project(tmp_path: Path) -> Project:
     (tmp_path / "tools").mkdir()
     project.venv.mkdir()
     project.pyproject.write_text('[project]\nname = "x"\n[tool.ruff]\nline-length = 110\n')
-    for lock in (project.main_lock, project.build_lock, project.java_lock):
+    for lock in (project.main_lock, project.build_lock, project.java_lock, project.docs_lock):
         lock.write_text("a==1\n")
     return project
 
@@ -183,6 +183,21 @@ class TestSetUp:
         for _ in range(2):
             assert bootstrap.set_up(project, environ, lock) == tmp_path / "java"
             assert [step[1:3] for step in steps] == [("-m", "venv"), *[("-m", "pip")] * 3]
+
+    def test_docs_are_added_for_those_who_ask(
+        self, project: Project, lock: int, tmp_path: Path, steps: list[tuple[str, ...]]
+    ) -> None:
+        environ = {"JAVA_HOME": str(fake_java(tmp_path / "java", "17"))}
+        bootstrap.set_up(project, environ, lock)
+        steps.clear()
+        for _ in range(2):  # once for both
+            bootstrap.set_up(project, environ, lock, docs=True)
+            assert [step[-1] for step in steps] == [str(project.docs_lock)]
+        project.docs_lock.write_text("a==2\n")
+        bootstrap.set_up(project, environ, lock)
+        assert len(steps) == 1, "who does not ask does not wait"
+        bootstrap.set_up(project, environ, lock, docs=True)
+        assert len(steps) == 2
 
     def test_is_repeated_after_a_failure(
         self, project: Project, lock: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

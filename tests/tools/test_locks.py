@@ -1,6 +1,6 @@
 import re
 import tomllib
-from itertools import chain
+from itertools import chain, combinations
 from pathlib import Path
 
 import pytest
@@ -8,7 +8,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
-LOCKS = ["requirements.lock", "tools/build.lock", "tools/java.lock"]
+LOCKS = ["requirements.lock", "tools/build.lock", "tools/java.lock", "tools/docs.lock"]
 
 
 def pins(lock: str) -> dict[str, str]:
@@ -39,6 +39,12 @@ def test_build_backend_is_locked() -> None:
     system = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]
     for requirement in map(Requirement, system["requires"]):
         assert requirement.specifier.contains(pins("tools/build.lock")[canonicalize_name(requirement.name)])
+
+
+@pytest.mark.parametrize(("one", "other"), list(combinations(LOCKS, 2)))
+def test_all_of_them_fit_into_one_environment(one: str, other: str) -> None:
+    first, second = pins(one), pins(other)
+    assert {name for name in first.keys() & second.keys() if first[name] != second[name]} == set()
 
 
 @pytest.mark.parametrize("lock", LOCKS)

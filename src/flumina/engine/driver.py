@@ -19,7 +19,7 @@ from flumina.engine.codec import Codec
 from flumina.engine.continuation import Continuation
 from flumina.engine.job import Card, Job, Settings, Start, TaskReport, TaskStats
 from flumina.engine.layout import lay_out
-from flumina.engine.location import Location
+from flumina.engine.location import Location, resolve
 from flumina.engine.outputs import NOWHERE, Nowhere, Outputs
 from flumina.engine.policy import Checkpoint
 from flumina.engine.publish import Result, publish
@@ -65,7 +65,17 @@ class Wishes:
                 "checkpoint= needs out=: outputs up to a snapshot have to lie somewhere until the run goes on",
                 hint="pass out=PATH, a folder that all tasks and the driver can reach",
             )
-        return Continuation.of(Checkpoint.of(self.checkpoint), program, streams)
+        checkpoint = Checkpoint.of(self.checkpoint)
+        if self.out is not NOWHERE:
+            inside = resolve(checkpoint.path, checkpoint.filesystem, "checkpoint")[1].rstrip("/")
+            outputs = resolve(str(self.out), self.filesystem)[1].rstrip("/")
+            if f"{inside}/".startswith(f"{outputs}/"):
+                raise UsageError(
+                    "CHECKPOINT_OUT",
+                    f"the checkpoint {inside} lies in the folder for outputs, which holds nothing else",
+                    hint="choose a folder beside it",
+                )
+        return Continuation.of(checkpoint, program, streams)
 
 
 def choose_plan(definition: Definition, sources: Sequence[PlannedSource], wishes: Wishes, slots: int) -> Plan:
@@ -194,6 +204,8 @@ class RunStats:
         if self.latency.total:
             p50, p99 = (self.latency.percentile(p) * 1e3 for p in (50, 99))
             text += f", latency p50 {p50:.1f} ms, p99 {p99:.1f} ms"
+        if self.snapshots:
+            text += f", {self.snapshots:,} snapshot{'' if self.snapshots == 1 else 's'}"
         return text
 
 
@@ -220,13 +232,15 @@ class RunResult:
     """A run that is done: it was executed once, and can be looked at any number of times.
 
     ``outputs`` holds one table for each declared output: the declared columns, then ``event_ts`` and ``event_stream``
-    of the event that caused the row. ``state`` is the state after the last event, if it was asked for.
+    of the event that caused the row. ``state`` is the state after the last event, if it was asked for. ``published``
+    says of each output how many rows it has and where they lie.
     """
 
     outputs: Mapping[str, Any] = field(repr=False)
     plan: Plan = field(repr=False)
     stats: RunStats
     state: Any = field(default=None, repr=False)
+    published: Mapping[str, Result] = field(default_factory=dict, repr=False)
 
     @property
     def output(self) -> Any:  # noqa: ANN401 -- a table or a DataFrame, as the engine has it

@@ -81,6 +81,8 @@ class Feed:
         self.sent = 0
         self.promised = START
         """How far that is, ends of segments aside."""
+        self.highest: int | None = None
+        """The timestamp of the last event that was sent."""
         self.paused = False
         self.limit: int | None = None
         """Up to which timestamp it may go in this segment."""
@@ -156,6 +158,7 @@ class Feed:
         self.sent += delivery.events
         for name, run in delivery.runs.items():
             self.outstanding[name] += len(run)
+            self.highest = run.last.ts if self.highest is None else max(self.highest, run.last.ts)
         return [(name, Data(self.part, delivery.runs.get(name, EMPTY), self.frontier)) for name in self.receivers]
 
     @property

@@ -31,6 +31,7 @@ from flumina.runtime.topology import COORDINATOR
 
 if TYPE_CHECKING:
     from flumina.engine.codec import Letter
+    from flumina.engine.feed import Feed
     from flumina.engine.job import Snapshots
     from flumina.engine.task import Task
 
@@ -153,10 +154,14 @@ class Follower:
             return False
         if self.closed is None:
             self.closed = self.task.sink.close()
-            self._tell_leader(Ended(all(feed.over for feed in self.task.feeds.values())))
+            self._tell_leader(Ended(all(map(self._is_over, self.task.feeds.values()))))
         if isinstance(self.word, Begin):
             self._enter(self.word.segment)
         return isinstance(self.word, Finish)
+
+    def _is_over(self, feed: Feed) -> bool:
+        """Whether nothing of a part is left: neither to be sent, nor taken back or on its way from behind the cut."""
+        return feed.over and (self.cut is None or feed.highest is None or feed.highest <= self.cut)
 
     @property
     def manifest(self) -> Manifest:

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flumina.definition import Definition
-from flumina.engine.checkpoint import Checkpoints
+from flumina.engine.checkpoint import Checkpoints, StateFile
+from flumina.engine.checkpoint.folder import Folder
+from flumina.engine.checkpoint.snapshot import read_state
 from flumina.engine.layout import Layout
 from flumina.engine.outputs import Manifest, Outputs
 from flumina.engine.policy import Policy
@@ -59,15 +61,31 @@ class Card:
 
 
 @dataclass(frozen=True)
+class KeptState:
+    """A packed state in a checkpoint that all tasks reach: only the one that needs it reads it."""
+
+    folder: Folder
+    file: StateFile
+
+    def read(self) -> bytes:
+        """The state, if it is the one that was written."""
+        return read_state(self.folder, self.file)
+
+
+@dataclass(frozen=True)
 class Start:
     """Where a run begins: with a state (packed by the codec; None: the initial one), behind a timestamp (None: any).
 
     ``number`` is that of the first snapshot to come.
     """
 
-    state: bytes | None = None
+    state: bytes | KeptState | None = None
     after: int | None = None
     number: int = 1
+
+    def load(self) -> bytes | None:
+        """The state, wherever it is."""
+        return self.state.read() if isinstance(self.state, KeptState) else self.state
 
     def began(self, started: float) -> float:
         """When a paced run would have started, had it not been interrupted: its events are due from then on."""

@@ -72,7 +72,8 @@ class Task:
         self.start = start
         self.follower = None if job.snapshots is None else Follower(self, job.snapshots)
         self.sink = self._sink(0)
-        self._build(initial_state(definition) if start.state is None else self.codec.unpack(start.state))
+        packed = start.load()
+        self._build(initial_state(definition) if packed is None else self.codec.unpack(packed))
         self.feeds: dict[PartId, Feed] = {}
         self.inbox: deque[Letter] = deque()
         self.outgoing: dict[int, list[Letter]] = {peer: [] for peer in channels}

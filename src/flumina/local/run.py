@@ -86,9 +86,8 @@ def run(
     published, reports, snapshots = carry_out(
         job, kept, lambda recorder: _execute(job, streams, line, recorder, tls=tls)
     )
-    return RunResult(
-        Tables(published), chosen, RunStats.of(reports, snapshots=snapshots), final_state(job, reports, wishes)
-    )
+    stats = RunStats.of(reports, snapshots=snapshots)
+    return RunResult(Tables(published), chosen, stats, final_state(job, reports, wishes), published)
 
 
 def cores() -> int:

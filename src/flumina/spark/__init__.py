@@ -1,5 +1,6 @@
-"""Runs plans on a Spark cluster, each in one gang-scheduled stage."""
+"""Runs plans on a Spark cluster: once, or batch after batch."""
 
 from flumina.spark.run import run
+from flumina.spark.streaming.start import start
 
-__all__ = ["run"]
+__all__ = ["run", "start"]

@@ -18,11 +18,9 @@ from pyspark.sql import functions as F  # noqa: N812 -- as everybody calls it
 from pyspark.sql import types as T  # noqa: N812
 
 from flumina.decode import timestamp_type
-from flumina.definition import Definition
 from flumina.engine.arrivals import Beat
 from flumina.errors import InputError
 from flumina.streams import Stream
-from flumina.tagsets import TagSet
 
 PARTITION = "\0partition"
 """The column that holds, for a stream gathered into one part, the number of the partition each row lay in."""
@@ -230,9 +228,3 @@ def needed(stream: Stream, frame: DataFrame) -> list[str]:
         if frame.columns.count(name) > 1:
             raise InputError("DUPLICATE_COLUMN", "the column stands twice", stream=stream.name, column=name)
     return list(wanted)
-
-
-def must_be_one_part(definition: Definition, stream: Stream) -> bool:
-    """Whether events depend on each other, and those with equal timestamps are ordered by their place alone."""
-    events = TagSet.all_of(stream.tags)
-    return stream.seq is None and definition.depends.between(events, events)

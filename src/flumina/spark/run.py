@@ -33,13 +33,14 @@ from flumina.plan.sources import Source as PlannedSource
 from flumina.plan.tree import Plan
 from flumina.program import AnyProgram, define
 from flumina.runtime.messages import PartId
-from flumina.spark.frames import Frame, brought_together, in_place, must_be_one_part, needed, quoted
+from flumina.spark.frames import Frame, brought_together, in_place, needed, quoted
 from flumina.spark.gang import Gang
 from flumina.spark.results import DataFrames
 from flumina.spark.session import Cluster
 from flumina.spark.tasks import REPORT_DDL, handed_out, task
 from flumina.spec import check_streams
 from flumina.streams import Stream
+from flumina.ties import must_be_one_part
 
 SAMPLE_ROWS = 50_000
 """Rows of a DataFrame that are looked at to make a plan."""
@@ -104,22 +105,22 @@ def run(
     line = ProgressLine(definition.name, shown=progress)
     shuffled = 0
 
-    def execute(recorder: Recorder | None) -> dict[int, TaskReport]:
+    def carried_out(recorder: Recorder | None) -> dict[int, TaskReport]:
         nonlocal shuffled
-        reports, shuffled = _execute(cluster, staged, line, recorder, tls=tls or cluster.encrypted)
+        reports, shuffled = execute(cluster, staged, line, recorder, tls=tls or cluster.encrypted)
         return reports
 
     try:
-        published, reports, snapshots = carry_out(staged.job, kept, execute)
+        published, reports, snapshots = carry_out(staged.job, kept, carried_out)
     finally:
         line.close()
     stats = RunStats.of(reports, shuffled, snapshots)
     outputs = DataFrames(cluster.spark, published)
-    return RunResult(outputs, staged.job.plan, stats, final_state(staged.job, reports, wishes))
+    return RunResult(outputs, staged.job.plan, stats, final_state(staged.job, reports, wishes), published)
 
 
 @dataclass(frozen=True)
-class _Staged:
+class Staged:
     """A job, and what Spark has to bring to its tasks."""
 
     job: Job
@@ -135,7 +136,7 @@ def _stage(
     streams: Sequence[Stream],
     wishes: Wishes,
     kept: Continuation | None,
-) -> _Staged:
+) -> Staged:
     """Choose a plan and the way of the data to it."""
     columns = {s.name: needed(s, s.data) for s in streams if isinstance(s.data, DataFrame)}
     sampled = {s.name: _sampled(s, columns[s.name]) for s in streams if isinstance(s.data, DataFrame)}
@@ -149,7 +150,7 @@ def _stage(
     if not frames:
         plan = choose_plan(definition, estimate(definition, streams), wishes, slots)
         job = make_job(program, streams, plan, timestamp_type(streams), wishes, paced=is_paced(streams), kept=kept)
-        return _Staged(job, streams, None, None)
+        return Staged(job, streams, None, None)
     direct = _sits_in_place(frames, slots)
     tasks = frames[0].data.rdd.getNumPartitions() if direct else wishes.workers or slots
     if direct:
@@ -168,8 +169,8 @@ def _stage(
         (name, part): home for name, homes in frame.parts.items() for part, home in enumerate(homes)
     }
     described = [replace(s, sorted=True) if s in frames else s for s in streams]
-    job = make_job(program, described, plan, _timestamps(streams), wishes, given=given, tasks=tasks, kept=kept)
-    return _Staged(job, described, brought, frame)
+    job = make_job(program, described, plan, timestamps(streams), wishes, given=given, tasks=tasks, kept=kept)
+    return Staged(job, described, brought, frame)
 
 
 def _sits_in_place(frames: Sequence[Stream], slots: int) -> bool:
@@ -193,7 +194,7 @@ def _spread(source: PlannedSource, frame: Frame) -> PlannedSource:
     return replace(source, tags=rates, parts=len(homes), hosts=[f"task{home}" for home in homes])
 
 
-def _timestamps(streams: Sequence[Stream]) -> pa.DataType:
+def timestamps(streams: Sequence[Stream]) -> pa.DataType:
     """The kind of timestamps of all streams; of a DataFrame it follows from the schema."""
     found = [
         (
@@ -207,10 +208,16 @@ def _timestamps(streams: Sequence[Stream]) -> pa.DataType:
     return one_ts_type(found) or pa.int64()
 
 
-def _execute(
-    cluster: Cluster, staged: _Staged, line: ProgressLine, recorder: Recorder | None, *, tls: bool
+def execute(
+    cluster: Cluster,
+    staged: Staged,
+    line: ProgressLine,
+    recorder: Recorder | None = None,
+    *,
+    tls: bool,
+    measured: bool = True,
 ) -> tuple[dict[int, TaskReport], int]:
-    """Have Spark schedule the gang, and wait for what the tasks report."""
+    """Have Spark schedule the gang, and wait for what the tasks report; also, if ``measured``, what Spark has moved."""
     job = staged.job
     tasks, patience = job.layout.tasks, job.settings.patience
     secret = Secret.make(tls=tls)
@@ -227,4 +234,4 @@ def _execute(
         gang = Gang(cluster, start.mapInArrow(function, REPORT_DDL, barrier=True), line.name, rendezvous)
         with gang:
             reports = cast("dict[int, TaskReport]", rendezvous.wait())
-        return reports, gang.shuffled_bytes()
+        return reports, gang.shuffled_bytes() if measured else 0

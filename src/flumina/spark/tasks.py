@@ -35,7 +35,8 @@ def task(
         context = BarrierTaskContext.get()
         number = context.partitionId()
         if frame is None or packed is None:
-            mine, brought = next(value.as_py() for batch in batches for value in batch.column(0)), {}
+            (mine,) = [value.as_py() for batch in batches for value in batch.column(0)]  # to the end: else Spark lets
+            brought = {}  # go of this process, and the next run waits for another one to have imported everything
         else:
             mine, brought = packed[number], frame.sources(number, batches)
         here = Invitation(

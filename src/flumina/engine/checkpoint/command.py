@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from flumina.engine.checkpoint.manifest import SnapshotManifest
@@ -14,6 +14,7 @@ from flumina.engine.checkpoint.store import Checkpoints
 from flumina.errors import CheckpointError, PlanError, UsageError
 from flumina.plan.render.json import from_json
 from flumina.plan.render.text import to_text
+from flumina.words import size, table
 
 _HELP = """\
 examples:
@@ -43,7 +44,12 @@ def add_parser(subparsers: Any) -> None:  # noqa: ANN401 -- argparse has no publ
         ("show", _show, "tell everything about one"),
         ("verify", _verify, "read every file and check its bytes"),
     ):
-        one = actions.add_parser(name, help=told, description=told.capitalize() + ".")
+        one = actions.add_parser(
+            name,
+            help=told,
+            description=told.capitalize() + ".",
+            epilog=f"example: flumina checkpoint {name} totals.checkpoint",
+        )
         one.add_argument("path", help="the folder of the checkpoint, or its URI")
         if name == "show":
             one.add_argument("number", nargs="?", type=int, help="which snapshot (default: the latest)")
@@ -85,8 +91,8 @@ def _ls(store: Checkpoints, args: argparse.Namespace) -> int:
         print("no snapshot was committed yet")
     else:
         head = ["", "number", "epoch", "created (UTC)", "up to", "events", "state", "rows", "finished"]
-        table = [["*" if at == place else "", str(at.number), str(at.epoch), *_cells(one)] for at, one in found]
-        print(_table([head, *table]))
+        cells = [["*" if at == place else "", str(at.number), str(at.epoch), *_cells(one)] for at, one in found]
+        print(table([head, *cells]))
     for told in dict.fromkeys(map(str, wrong)):
         print(f"flumina: {told}", file=sys.stderr)
     return 1 if wrong else 0
@@ -115,7 +121,7 @@ def _cells(snapshot: Snapshot | CheckpointError) -> list[str]:
         f"{manifest.created:%Y-%m-%d %H:%M:%S}",
         "" if manifest.after is None else str(manifest.after),
         f"{manifest.events:,}",
-        _bytes(manifest.state_size),
+        size(manifest.state_size),
         _rows(manifest.rows),
         "yes" if manifest.finished else "no",
     ]
@@ -146,9 +152,9 @@ def _described(manifest: SnapshotManifest) -> Iterator[str]:
     }
     yield from (f"  {name:<13} {told}" for name, told in facts.items() if told)
     for file in manifest.states:
-        yield f"  {'state':<13} {file.name}, {_bytes(file.size)}"
+        yield f"  {'state':<13} {file.name}, {size(file.size)}"
     for output in manifest.outputs:
-        yield f"  {'output':<13} {output.output}: {output.path}, {output.rows:,} rows, {_bytes(output.size)}"
+        yield f"  {'output':<13} {output.output}: {output.path}, {output.rows:,} rows, {size(output.size)}"
     if manifest.extra:
         yield from ("extra", *_nested(manifest.extra))
     if manifest.facts:
@@ -197,19 +203,5 @@ def _verify(store: Checkpoints, args: argparse.Namespace) -> int:
     return 1 if damaged else 0
 
 
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows)
-    return "\n".join(line.rstrip() for line in lines)
-
-
 def _rows(rows: Mapping[str, int]) -> str:
     return " ".join(f"{name} {count:,}" for name, count in rows.items())
-
-
-def _bytes(size: float) -> str:
-    for unit in ("bytes", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.4g} {unit}"
-        size /= 1024
-    return f"{size:,.1f} GiB"

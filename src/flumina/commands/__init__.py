@@ -1,0 +1,1 @@
+"""The commands that run programs: ``flumina run`` and ``flumina demo``."""

@@ -1,0 +1,57 @@
+"""Outputs of a run as a terminal shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from flumina.emit import ONLY_OUTPUT
+from flumina.engine.driver import RunResult
+from flumina.words import table
+
+_WIDEST = 40
+"""Characters of a value before it is cut."""
+
+
+def samples(result: RunResult, rows: int) -> dict[str, pa.Table]:
+    """The first rows of each output that was kept; no more than these are read."""
+    return {name: one.dataset().head(rows) for name, one in result.published.items() if one.kept}
+
+
+def shown_outputs(result: RunResult, rows: int, *, place: str | None = None) -> str:
+    """How many rows there are, where they lie, and the first of them."""
+    found = samples(result, rows) if rows else {}
+    blocks = []
+    for name, one in result.published.items():
+        called = "outputs" if name == ONLY_OUTPUT else f"outputs {name}"
+        where = f" in {one.path}" if place is not None else ", counted and not kept" if not one.kept else ""
+        lines = [f"{called}: {one.rows:,} row{'' if one.rows == 1 else 's'}{where}"]
+        if name in found and one.rows:
+            lines += [f"  {line}" for line in rows_text(found[name]).splitlines()]
+            lines += ["  ..."] if one.rows > rows else []
+        blocks.append("\n".join(lines))
+    return "\n".join(blocks)
+
+
+def rows_text(rows: pa.Table) -> str:
+    """Rows in columns, numbers to the right.
+
+    >>> print(rows_text(pa.table({"page": ["home", None], "user": [7, 12]})))
+    page  user
+    home     7
+    null    12
+    """
+    numbers = [n for n, f in enumerate(rows.schema) if pa.types.is_integer(f.type) or pa.types.is_floating(f.type)]
+    cells = [[_cell(value) for value in row.values()] for row in rows.to_pylist()]
+    return table([list(rows.column_names), *cells], right=numbers)
+
+
+def _cell(value: object) -> str:
+    text = "null" if value is None else "".join(_printable(str(value)))
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
+
+
+def _printable(text: str) -> Iterator[str]:
+    """What would move the cursor, or worse, is shown as an escape."""
+    return (c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,0 +1,53 @@
+"""A batch as one gang-scheduled stage: its rows are handed to the tasks, its outputs are staged by them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from flumina.engine.driver import RunStats, Wishes, carry_out, make_job
+from flumina.engine.job import KeptState, Settings, Start, TaskReport
+from flumina.engine.progress import ProgressLine
+from flumina.engine.recorder import Recorder
+from flumina.plan.tree import Plan
+from flumina.program import AnyProgram
+from flumina.spark.run import Staged, execute
+from flumina.spark.session import Cluster
+from flumina.streaming.batches import Ran
+from flumina.streams import Stream
+
+
+@dataclass
+class SparkEngine:
+    """Runs batches in the session that Spark gives to each of them."""
+
+    program: AnyProgram
+    name: str
+    ts_type: pa.DataType
+    settings: Settings
+    tls: bool
+    spark: SparkSession
+    ordered: bool = False
+
+    def slots(self) -> int:
+        """How many tasks can run at the same time now."""
+        return max(1, Cluster(self.spark).slots())  # while executors come back, a run waits for them
+
+    def run(self, batch: int, streams: Sequence[Stream], plan: Plan, state: bytes | KeptState | None, out: str) -> Ran:
+        """Run the plan from a state, with its outputs in a new folder."""
+        cluster = Cluster.of(self.spark)
+        wishes = Wishes(out=out, order=self.ordered, state=True, settings=self.settings, start=Start(state))
+        job = make_job(self.program, streams, plan, self.ts_type, wishes)
+        cluster.require(job.layout.tasks)
+        line = ProgressLine(f"{self.name}, batch {batch}", shown=False)
+
+        def execute_batch(recorder: Recorder | None) -> dict[int, TaskReport]:
+            tls = self.tls or cluster.encrypted
+            return execute(cluster, Staged(job, streams, None, None), line, recorder, tls=tls, measured=False)[0]
+
+        results, reports, _ = carry_out(job, None, execute_batch)
+        final = next(report.final for report in reports.values() if report.final is not None)
+        return Ran(final, results, RunStats.of(reports))

@@ -1,0 +1,179 @@
+"""The handle of a query that runs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any, cast
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery as SparkQuery
+
+from flumina.errors import UsageError
+from flumina.plan.tree import Plan
+from flumina.spark.gang import explained
+from flumina.spark.streaming.engine import SparkEngine
+from flumina.spark.streaming.intake import Wide
+from flumina.streaming.batches import Batches
+
+
+class StreamingQuery:
+    """A running query: what it has done, and how to end it.
+
+    Like Spark's own handle, with our numbers and our errors; ``spark_query`` is Spark's.
+    """
+
+    def __init__(self, batches: Batches, wide: Wide, engine: SparkEngine, *, closed: bool) -> None:
+        self.batches, self.wide, self.engine, self.closed = batches, wide, engine, closed
+        self.spark_query: SparkQuery | None = None
+        self._started = threading.Event()
+        self._claimed = False
+        self._error: BaseException | None = None
+        self._closing: threading.Thread | None = None
+
+    # -- what Spark calls -----------------------------------------------------------------------------------------
+
+    def batch(self, frame: DataFrame, number: int) -> None:
+        """Process one batch."""
+        try:
+            self._started.wait()
+            if not self._claimed:
+                assert self.spark_query is not None
+                self.batches.log.claim_query(self.spark_query.id)
+                self._claimed = True
+            self.engine.spark = frame.sparkSession
+            self.batches.process(number, lambda sieves: self.wide.gather(frame, sieves))
+        except BaseException as error:
+            self._error = error
+            raise
+
+    def began(self, query: SparkQuery, session: SparkSession) -> None:
+        """Spark has started the query."""
+        self.spark_query = query
+        self._started.set()
+        if self.closed:
+            self._closing = threading.Thread(target=self._close, args=(session,), name="flumina-close", daemon=True)
+            self._closing.start()
+
+    def _close(self, session: SparkSession) -> None:
+        """Once all that was available has been processed: process what is carried, too."""
+        assert self.spark_query is not None
+        try:
+            self.spark_query.awaitTermination()
+        except PySparkException:
+            return  # told by exception()
+        try:
+            self.engine.spark = session
+            self.batches.close(self.wide.nothing)
+        except BaseException as error:  # noqa: BLE001 -- raised where somebody waits for the end
+            self._error = error
+
+    # -- what the user calls --------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """The name under which Spark's UI shows the query."""
+        return str(self._query.name)
+
+    @property
+    def id(self) -> str:
+        """The same over restarts from one checkpoint."""
+        return str(self._query.id)
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802 -- as Spark's handle has it
+        """Whether there may be more batches."""
+        closing = self._closing is not None and self._closing.is_alive()
+        return bool(self._query.isActive) or closing
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan of the last batch that had events."""
+        return self.batches.planner.plan
+
+    @property
+    def lastProgress(self) -> dict[str, Any] | None:  # noqa: N802
+        """What the last batch did."""
+        recent = self.batches.progress.recent
+        return recent[-1] if recent else None
+
+    @property
+    def recentProgress(self) -> list[dict[str, Any]]:  # noqa: N802
+        """What the last hundred batches did, the newest last."""
+        return list(self.batches.progress.recent)
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """What is going on now: Spark's word, and who is waited for."""
+        last = self.lastProgress or {}
+        carried = sum(last.get("carried", {}).values())
+        held = {"heldUpBy": last.get("heldUpBy", []), "batchesWaiting": last.get("batchesWaiting", 0)}
+        return {**self._query.status, "carried": carried, **held}
+
+    def processAllAvailable(self) -> None:  # noqa: N802
+        """Wait until everything that is there now has been through a batch; raises what ended the query."""
+        self._telling(self._query.processAllAvailable)
+
+    def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802
+        """Wait for the end, or so many seconds; whether it has ended. Raises what ended it, if that was an error."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        ended = self._telling(lambda: self._query.awaitTermination(cast("int | None", timeout)))
+        if self._closing is not None:
+            self._closing.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
+            ended = not self._closing.is_alive()
+            if ended and self._error is not None:
+                raise _ours(self._error)
+        return timeout is None or bool(ended)
+
+    def stop(self) -> None:
+        """End the query once the batch that is under way is done; what is carried is there at the next start."""
+        self._query.stop()
+        if self._closing is not None:
+            self._closing.join()
+
+    def exception(self) -> BaseException | None:
+        """What ended the query, if that was an error."""
+        found = self._query.exception() if self._error is None else self._error
+        return None if found is None else _ours(found)
+
+    @property
+    def _query(self) -> SparkQuery:
+        assert self.spark_query is not None, "start() has set it"
+        return self.spark_query
+
+    def _telling(self, wait: Any) -> Any:  # noqa: ANN401 -- whatever Spark's method gives
+        """What Spark gives, or the error that ended the query as it was raised."""
+        try:
+            return wait()
+        except PySparkException as error:
+            raise _ours(error if self._error is None else self._error) from None
+
+    def __repr__(self) -> str:
+        state = "active" if self.isActive else "ended"
+        return f"<StreamingQuery {self.name!r}, {state}, {len(self.recentProgress)} batches>"
+
+
+def _ours(error: BaseException) -> BaseException:
+    """What ended a query: what our code or the user's raised as it is, what Spark says without the pages around it."""
+    return explained(error) if isinstance(error, PySparkException | Py4JError) else error
+
+
+def check_trigger(trigger: Any, *, closed: bool) -> dict[str, Any]:  # noqa: ANN401 -- what the user gave
+    """The options for Spark's ``trigger``."""
+    known = {"availableNow", "processingTime"}
+    given = {} if trigger is None else trigger
+    if not isinstance(given, dict) or len(given) > 1 or not set(given) <= known:
+        raise UsageError(
+            "TRIGGER",
+            f'trigger= is {{"availableNow": True}} or {{"processingTime": "1 second"}}, got {trigger!r}',
+            hint="leave it out for one batch after the other, as soon as there are rows",
+        )
+    if closed and not given.get("availableNow"):
+        raise UsageError(
+            "CLOSED",
+            "closed=True says that nothing comes after what is there now",
+            hint='use it with trigger={"availableNow": True}',
+        )
+    return dict(given)

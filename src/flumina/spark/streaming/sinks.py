@@ -1,0 +1,64 @@
+"""Outputs into a function of the user's."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from flumina.definition import Definition, user_error
+from flumina.emit import EVENT_COLUMNS, ONLY_OUTPUT
+from flumina.engine.publish import Result
+from flumina.spark.results import DataFrames
+from flumina.spark.streaming.engine import SparkEngine
+from flumina.streaming.folder import Folder
+
+
+class FunctionSink:
+    """Calls ``function(outputs, batch)`` for every batch, with the same rows in the same order if it has to be again.
+
+    ``outputs`` is a DataFrame, or for a program with named outputs a mapping of them by name. They can be read until
+    the function returns.
+    """
+
+    ordered = True
+
+    def __init__(
+        self, function: Callable[[Any, int], object], folder: Folder, definition: Definition, engine: SparkEngine
+    ) -> None:
+        self.function, self.folder, self.definition, self.engine = function, folder, definition, engine
+
+    def prepare(self, owner: str) -> None:  # noqa: ARG002 -- what it does belongs to the function alone
+        """Clear away what was staged before a crash."""
+        self.folder.make()
+        for name in self.folder.names():
+            self.folder.remove(name)
+
+    def staging(self, batch: int) -> str:
+        """A folder in the checkpoint."""
+        return self.folder.at(f"{batch}-{uuid.uuid4().hex[:8]}")
+
+    def publish(self, batch: int, results: Mapping[str, Result]) -> None:
+        """Call the function."""
+        filled = results or {name: self._empty(name) for name in self.definition.outputs}
+        frames = DataFrames(self.engine.spark, filled)
+        only = tuple(self.definition.outputs) == (ONLY_OUTPUT,)
+        try:
+            self.function(frames[ONLY_OUTPUT] if only else frames, batch)
+        except Exception as error:
+            raise user_error(self.function, error) from error
+        for name in self.folder.names():
+            if name.startswith(f"{batch}-"):
+                self.folder.remove(name)
+
+    def holds(self, batch: int, rows: Mapping[str, int]) -> bool:  # noqa: ARG002
+        """Nobody knows what the function did."""
+        return False
+
+    def _empty(self, name: str) -> Result:
+        ts, stream = EVENT_COLUMNS
+        fields = [*self.definition.outputs[name].fields, ts.with_type(self.engine.ts_type), stream]
+        table = pa.schema(fields).empty_table()
+        return Result(0, table.schema, held=table)

@@ -1,0 +1,160 @@
+"""``flumina.spark.start``: a program over streaming DataFrames, exactly once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from flumina.definition import Definition
+from flumina.engine.job import Settings
+from flumina.errors import UsageError
+from flumina.plan.optimise import Optimiser
+from flumina.plan.tree import Plan
+from flumina.program import AnyProgram, define
+from flumina.spark.run import timestamps
+from flumina.spark.session import Cluster
+from flumina.spark.streaming.engine import SparkEngine
+from flumina.spark.streaming.intake import Wide
+from flumina.spark.streaming.query import StreamingQuery, check_trigger
+from flumina.spark.streaming.sinks import FunctionSink
+from flumina.spec import check_streams
+from flumina.streaming.batches import MAX_CARRIED, Batches, Rules
+from flumina.streaming.folder import Folder
+from flumina.streaming.frontier import BoundedDelay, ClosedBatches, Heartbeats, InOrder, Policy
+from flumina.streaming.planner import Planner, check_workers
+from flumina.streaming.progress import Progress
+from flumina.streaming.sink import DeadLetters, ParquetSink, Sink
+from flumina.streams import Stream
+
+Function = Callable[[Any, int], object]
+
+
+def start(
+    program: AnyProgram,
+    streams: Sequence[Stream],
+    sink: str | os.PathLike[str] | Function,
+    checkpoint: str | os.PathLike[str],
+    *,
+    frontiers: Policy | Mapping[str, Policy] | None = None,
+    late: str = "error",
+    bad_rows: str = "error",
+    dead_letters: str | os.PathLike[str] | None = None,
+    trigger: Mapping[str, Any] | None = None,
+    closed: bool = False,
+    max_carried: int = MAX_CARRIED,
+    name: str | None = None,
+    workers: int | None = None,
+    plan: Plan | str | Path | None = None,
+    optimiser: str | Optimiser = "cost",
+    adaptive: bool = True,
+    changed: bool = False,
+    tls: bool = False,
+    settings: Settings | None = None,
+    spark: SparkSession | None = None,
+) -> StreamingQuery:
+    """Start a query: the program over streaming DataFrames, its state kept from batch to batch, exactly once.
+
+    ``sink``          a folder for Parquet (each batch once, whole), or a function of (DataFrame, batch id) that is
+                      called at least once for each batch, always with the same rows
+    ``checkpoint``    a folder that driver and executors reach; a query that is started again goes on from there
+    ``frontiers``     how far a stream has come when a batch ends, for all streams or by name: :class:`~flumina.InOrder`
+                      (the default), :class:`~flumina.BoundedDelay`, :class:`~flumina.Heartbeats`,
+                      :class:`~flumina.ClosedBatches`
+    ``late``          what becomes of rows that come after their time has been processed: "error", "dead-letter" or
+                      "drop" (counted)
+    ``bad_rows``      what becomes of rows that do not fit their declaration: "error" or "dead-letter"
+    ``dead_letters``  the folder for those; by default one in the checkpoint
+    ``trigger``       ``{"availableNow": True}`` or ``{"processingTime": "1 second"}``, as for Spark
+    ``closed``        with availableNow: nothing comes after what is there now, so what is carried is processed, too
+    ``max_carried``   how many rows may wait for a stream that holds up others before that is an error
+    ``adaptive``      make another plan between two batches where the observed rates promise 20 % or more
+    ``changed``       go on from the checkpoint although the program's code is another
+    """
+    cluster = Cluster.of(spark)
+    cluster.check()
+    definition = define(program)
+    check_streams(definition, streams)
+    check_workers(workers, plan)
+    cluster.require(workers or 1)
+    rules = Rules(_policies(streams, frontiers), late, bad_rows, max_carried)
+    _check_rules(rules)
+    options = check_trigger(trigger, closed=closed)
+    wide = Wide.of(streams, rules.policies)
+    ts_type = timestamps(streams)
+    for policy in rules.policies.values():
+        if isinstance(policy, BoundedDelay):
+            policy.ticks(ts_type)
+    shown = name or f"flumina: {definition.name}"
+    folder = Folder.of(checkpoint, "checkpoint")
+    engine = SparkEngine(program, shown, ts_type, settings or Settings(), tls, cluster.spark)
+    target = _sink(sink, folder, definition, engine)
+    engine.ordered = target.ordered
+    planner = Planner(
+        definition,
+        [replace(stream, data=None) for stream in streams],
+        workers or cluster.slots(),
+        workers,
+        optimiser,
+        plan if isinstance(plan, Plan) or plan is None else Plan.load(plan),
+        adaptive,
+    )
+    letters = DeadLetters(dead_letters if dead_letters is not None else folder.at("dead-letters"))
+    batches = Batches(
+        folder, program, planner.streams, ts_type, rules, planner, engine, target, letters, Progress(shown)
+    )
+    batches.prepare(changed=changed)
+    query = StreamingQuery(batches, wide, engine, closed=closed)
+    writer = wide.frame.writeStream.foreachBatch(query.batch).queryName(shown).outputMode("append")
+    if options:
+        writer = writer.trigger(**options)
+    query.began(writer.option("checkpointLocation", _url(folder, "spark")).start(), cluster.spark)
+    return query
+
+
+def _policies(streams: Sequence[Stream], given: object) -> dict[str, Policy]:
+    """A policy for each stream."""
+    if given is None or isinstance(given, InOrder | BoundedDelay | Heartbeats | ClosedBatches):
+        chosen: Policy = InOrder() if given is None else given
+        return {stream.name: chosen for stream in streams}
+    if not isinstance(given, Mapping):
+        raise UsageError("FRONTIERS", f"frontiers= is a policy, or a dict of them by stream, got {given!r}")
+    for name, policy in given.items():
+        if name not in {stream.name for stream in streams}:
+            raise UsageError("FRONTIERS", f"no stream is called {name!r}")
+        if not isinstance(policy, InOrder | BoundedDelay | Heartbeats | ClosedBatches):
+            raise UsageError(
+                "FRONTIERS",
+                f"stream {name!r}: {policy!r} is no frontier policy",
+                hint="there are fl.InOrder, fl.BoundedDelay, fl.Heartbeats and fl.ClosedBatches",
+            )
+    return {stream.name: given.get(stream.name, InOrder()) for stream in streams}
+
+
+def _check_rules(rules: Rules) -> None:
+    for option, value, known in (
+        ("late", rules.late, ("error", "dead-letter", "drop")),
+        ("bad_rows", rules.bad_rows, ("error", "dead-letter")),
+    ):
+        if value not in known:
+            raise UsageError("OPTION", f"{option}= is one of {', '.join(map(repr, known))}, got {value!r}")
+    if isinstance(rules.max_carried, bool) or not isinstance(rules.max_carried, int) or rules.max_carried < 1:
+        raise UsageError("OPTION", f"max_carried= is a number of rows, got {rules.max_carried!r}")
+
+
+def _sink(given: object, folder: Folder, definition: Definition, engine: SparkEngine) -> Sink:
+    if callable(given):
+        return FunctionSink(given, folder.below("outputs"), definition, engine)
+    if isinstance(given, str | os.PathLike):
+        return ParquetSink(given)
+    raise UsageError("SINK", f"sink= is a folder or a function of (DataFrame, batch id), got {given!r}")
+
+
+def _url(folder: Folder, name: str) -> str:
+    """A folder of ours as Spark finds it, whatever its default file system is."""
+    path = folder.at(name)
+    return f"file://{path}" if folder.local else path

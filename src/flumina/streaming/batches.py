@@ -1,0 +1,421 @@
+"""One batch after the other, each with the effect of exactly one try, whatever fails in between.
+
+::
+
+    log/cuts/N       the cut of batch N; once it is there, every try uses it
+    snapshot N + 1   state, carried rows and numbers after batch N
+    the sink         the outputs of batch N
+    log/commits/N    batch N is done
+
+are written in this order, each at once. A try of batch N begins with snapshot N and the same rows, so it ends with the
+same snapshot N + 1 and the same outputs; what is in the sink already is left as it is. Snapshot 0 is the beginning. A
+driver claims the snapshots before its first batch, so that one that was replaced writes no more of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from flumina.engine.checkpoint import Checkpoints, Claim, Snapshot, check_program, program_facts
+from flumina.engine.checkpoint.snapshot import read_state
+from flumina.engine.driver import RunStats
+from flumina.engine.failpoints import reach
+from flumina.engine.job import KeptState
+from flumina.engine.publish import Result
+from flumina.errors import CheckpointError, InputError, UsageError
+from flumina.plan.render.json import from_json, to_json
+from flumina.plan.tree import Plan
+from flumina.program import AnyProgram
+from flumina.streaming import dead
+from flumina.streaming.cut import Cut, choose, holding
+from flumina.streaming.folder import Folder
+from flumina.streaming.frontier import EVERYTHING, NOTHING, ClosedBatches, Policy, Seen
+from flumina.streaming.log import Log
+from flumina.streaming.planner import Change, Planner
+from flumina.streaming.progress import Progress, Stopwatch
+from flumina.streaming.rows import dealt, from_bytes, in_order, placed, split, to_bytes
+from flumina.streaming.sieve import Sieve, Sifted
+from flumina.streaming.sink import DeadLetters, Sink
+from flumina.streams import Stream
+
+INLINE_STATE = 1 << 18
+"""Up to so many bytes a state is sent to all tasks."""
+
+MAX_CARRIED = 20_000_000
+"""How many rows may be carried before that is an error."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What the user has said about a query's input.
+
+    ``late`` is error, dead-letter or drop; ``bad_rows`` is error or dead-letter.
+    """
+
+    policies: Mapping[str, Policy]
+    late: str = "error"
+    bad_rows: str = "error"
+    max_carried: int = MAX_CARRIED
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a run of the plan has left: the state as the codec packs it, staged outputs, and statistics."""
+
+    state: bytes
+    results: Mapping[str, Result]
+    stats: RunStats
+
+
+class Engine(Protocol):
+    """Runs a plan on the events of one batch."""
+
+    def slots(self) -> int:
+        """How many tasks can run at the same time."""
+
+    def run(self, batch: int, streams: Sequence[Stream], plan: Plan, state: bytes | KeptState | None, out: str) -> Ran:
+        """Run the plan from a state, with its outputs in a new folder."""
+
+
+Gather = Callable[[Mapping[str, Sieve]], Mapping[str, Sifted]]
+"""The new rows of a batch, each stream through its sieve."""
+
+
+@dataclass
+class _Left:
+    """What is left of everything before a batch."""
+
+    state: bytes | KeptState | None
+    carried: dict[str, pa.Table]
+    seen: dict[str, Seen]
+    done: int
+    totals: dict[str, int]
+    plan: str | None
+    closed: bool
+
+
+class Batches:
+    """Processes the batches of one query."""
+
+    def __init__(
+        self,
+        folder: Folder,
+        program: AnyProgram,
+        streams: Sequence[Stream],
+        ts_type: pa.DataType,
+        rules: Rules,
+        planner: Planner,
+        engine: Engine,
+        sink: Sink,
+        letters: DeadLetters,
+        progress: Progress,
+    ) -> None:
+        self.log = Log(folder.below("log"))
+        self.store = Checkpoints(folder.at("state"), folder.filesystem)
+        self.facts = {**program_facts(program, streams), "timestamps": str(ts_type)}
+        self.streams, self.ts_type, self.rules, self.planner = tuple(streams), ts_type, rules, planner
+        self.engine, self.sink, self.letters, self.progress = engine, sink, letters, progress
+        self._claim: Claim | None = None
+        self._last: tuple[int, _Left] | None = None
+        """What the last batch has left, so that it need not be read."""
+
+    def prepare(self, *, changed: bool = False) -> None:
+        """Make sure that checkpoint and sink are ours, before the first batch; ``changed`` allows another code."""
+        self.log.make()
+        newest = self.store.latest()
+        if newest is None:
+            claim = self.store.claim(resumes=None, facts=self.facts)
+            left = _Left(None, {}, {s.name: Seen() for s in self.streams}, NOTHING, {}, None, closed=False)
+            newest = claim.commit(number=0, extra=_facts(left, {}))
+        check_program(newest.manifest.facts, self.facts, changed=changed, where=self.store.folder.path)
+        self.sink.prepare(newest.manifest.run)
+        self.letters.prepare(newest.manifest.run)
+
+    def process(self, batch: int, gather: Gather, *, closed: bool = False) -> None:
+        """Process a batch, unless that has been done; ``gather`` gives the same rows each time."""
+        watch = Stopwatch()
+        if self.log.committed(batch):
+            return
+        left = self._before(batch)
+        if left.closed:
+            raise CheckpointError(
+                "CLOSED",
+                f"batch {batch} has new rows, but the query was started with closed=True, and has ended",
+                hint="leave out closed= as long as there is more to come",
+            )
+        with watch.phase("intake"):
+            sifted = gather({s.name: Sieve(s, self.rules.policies[s.name], self._done(s, left)) for s in self.streams})
+            self._refuse(sifted)
+        reach("after-intake", batch)
+        with watch.phase("cut"):
+            seen = {name: left.seen[name].and_then(sifted[name].seen) for name in sifted}
+            rows = {
+                s.name: in_order(s, [left.carried[s.name], placed(sifted[s.name].events, batch)])
+                if s.name in left.carried
+                else in_order(s, [placed(sifted[s.name].events, batch)])
+                for s in self.streams
+            }
+            cut = self.log.decide(self._cut(batch, sifted, seen, left.done, closed=closed))
+            ready = {name: split(table, cut.ts) for name, table in rows.items()}
+            carried = {name: behind for name, (_, behind) in ready.items()}
+            self._check_carried(cut, carried)
+        reach("after-cut", batch)
+        change, ran = self._run(batch, {name: now for name, (now, _) in ready.items()}, left, watch)
+        after = self._after(batch, cut, left, sifted, seen, carried, ran)
+        with watch.phase("deadLetters"):
+            letters = self._letters(sifted)
+        self._make_durable(batch, after, ran, letters, watch)
+        self._last = (batch, after)
+        entry = self._entry(batch, cut, sifted, ready, ran, change, after)
+        self.progress.add({**entry, "durationMs": watch.milliseconds()})
+
+    def close(self, nothing: Gather) -> None:
+        """The streams are over: process what is carried, as the batch behind the newest one."""
+        newest = self.store.latest()
+        assert newest is not None, "there is one from the beginning"
+        if newest.manifest.extra["closed"]:
+            self.process(newest.number - 1, nothing, closed=True)
+        elif newest.manifest.extra["carried"]:
+            self.process(newest.number, nothing, closed=True)
+
+    # -- before ---------------------------------------------------------------------------------------------------
+
+    def _before(self, batch: int) -> _Left:
+        if self._last is not None and self._last[0] == batch - 1:
+            return self._last[1]
+        assert self._claim is None, f"batch {batch} does not follow the last one"
+        try:
+            snapshot = self.store.at(batch)
+        except UsageError as error:
+            raise CheckpointError(
+                "MISSING_SNAPSHOT",
+                f"batch {batch} has no state to begin with: {error.message}",
+                file=self.store.folder.path,
+                hint="restore the checkpoint, or begin with a new one and a new sink",
+            ) from None
+        if batch and not self.log.committed(batch - 1):
+            self._complete(batch - 1, snapshot)
+        left = self._restored(snapshot)
+        # Its facts have been compared in prepare(), where it was said whether the code may be another.
+        run = snapshot.manifest.run
+        self._claim = self.store.claim(resumes=snapshot, facts=snapshot.manifest.facts, run=run)
+        self._claim.facts = self.facts
+        return left
+
+    def _complete(self, batch: int, snapshot: Snapshot) -> None:
+        """A batch whose entry in the commit log is gone, and which nobody asks for again: all must be there."""
+        if not self.sink.holds(batch, snapshot.manifest.extra["outputs"]):
+            raise CheckpointError(
+                "NOT_COMMITTED",
+                f"batch {batch} is not committed, and its outputs are not all in the sink; yet batch {batch + 1} is "
+                "asked for",
+                file=self.log.commits.path,
+                hint=f"delete Spark's own commit of batch {batch}, so that it is tried again",
+            )
+        self.log.commit(batch)
+
+    def _restored(self, snapshot: Snapshot) -> _Left:
+        facts = snapshot.manifest.extra
+        states = iter(snapshot.manifest.states)
+        kept = KeptState(self.store.folder, next(states)) if facts["state"] else None
+        blob = memoryview(read_state(self.store.folder, next(states))) if facts["carried"] else memoryview(b"")
+        carried: dict[str, pa.Table] = {}
+        for name, size in facts["carried"]:
+            carried[name], blob = from_bytes(blob[:size]), blob[size:]
+        plan = snapshot.manifest.plan
+        if plan is not None and self.planner.plan is None:
+            self.planner.resume(from_json(plan, f"the plan of snapshot {snapshot.number}"))
+        seen = {name: Seen(*numbers) for name, numbers in facts["seen"].items()}
+        return _Left(kept, carried, seen, facts["done"], dict(facts["totals"]), plan, facts["closed"])
+
+    def _done(self, stream: Stream, left: _Left) -> int:
+        return NOTHING if isinstance(self.rules.policies[stream.name], ClosedBatches) else left.done
+
+    def _refuse(self, sifted: Mapping[str, Sifted]) -> None:
+        """Raise what must not be there."""
+        late, bad = self.rules.late == "error", self.rules.bad_rows == "error"
+        for name, found in sifted.items():
+            error = dead.first_error(name, found, late=late, bad=bad)
+            if error is not None:
+                raise error
+
+    def _cut(
+        self, batch: int, sifted: Mapping[str, Sifted], seen: Mapping[str, Seen], done: int, *, closed: bool
+    ) -> Cut:
+        rows = {name: found.rows for name, found in sifted.items()}
+        good = {name: len(found.events) for name, found in sifted.items()}
+        return choose(batch, self.rules.policies, seen, done, self.ts_type, rows=rows, good=good, closed=closed)
+
+    def _check_carried(self, cut: Cut, carried: Mapping[str, pa.Table]) -> None:
+        count = sum(map(len, carried.values()))
+        if count > self.rules.max_carried:
+            held = holding(cut, count)
+            raise InputError(
+                "STALLED",
+                f"{count:,} rows wait for it to come further than {min(cut.frontiers.values())}, more than "
+                f"max_carried={self.rules.max_carried:,}",
+                stream=held.streams[0],
+                hint="say how far it is with another policy in frontiers={...}, or allow more to be carried",
+            )
+
+    # -- the run --------------------------------------------------------------------------------------------------
+
+    def _run(
+        self, batch: int, ready: Mapping[str, pa.Table], left: _Left, watch: Stopwatch
+    ) -> tuple[Change | None, Ran | None]:
+        if not any(map(len, ready.values())):
+            return None, None
+        with watch.phase("plan"):
+            self.planner.observe(ready)
+            plan, change = self.planner.choose(self.engine.slots())
+        with watch.phase("run"):
+            parts, single = self.planner.shape, self.planner.single
+            streams = [
+                replace(s, data=dealt(s, ready[s.name], parts[s.name], single=single[s.name]), sorted=True)
+                for s in self.streams
+            ]
+            ran = self.engine.run(batch, streams, plan, left.state, self.sink.staging(batch))
+        return change, ran
+
+    # -- after ----------------------------------------------------------------------------------------------------
+
+    def _after(
+        self,
+        batch: int,
+        cut: Cut,
+        left: _Left,
+        sifted: Mapping[str, Sifted],
+        seen: dict[str, Seen],
+        carried: dict[str, pa.Table],
+        ran: Ran | None,
+    ) -> _Left:
+        newest = max(s.newest for s in seen.values())
+        done = cut.ts if cut.ts != EVERYTHING else max(left.done, newest)
+        totals = dict(left.totals)
+        numbers = {
+            "rows": sum(found.rows for found in sifted.values()),
+            "heartbeats": sum(found.heartbeats for found in sifted.values()),
+            "late": sum(found.late for found in sifted.values()),
+            "bad": sum(len(found.bad) - found.late for found in sifted.values()),
+            "processed": ran.stats.events if ran is not None else 0,
+        }
+        for name, number in numbers.items():
+            totals[name] = totals.get(name, 0) + number
+        waiting = sum(map(len, carried.values()))
+        accounted = sum(totals[name] for name in ("heartbeats", "late", "bad", "processed")) + waiting
+        assert accounted == totals["rows"], f"batch {batch}: {totals}, {waiting} carried: rows were lost or made up"
+        plan = None if self.planner.plan is None else to_json(self.planner.plan)
+        return _Left(left.state if ran is None else ran.state, carried, seen, done, totals, plan, cut.closed)
+
+    def _letters(self, sifted: Mapping[str, Sifted]) -> pa.Table:
+        late, bad = self.rules.late == "dead-letter", self.rules.bad_rows == "dead-letter"
+        return pa.concat_tables([dead.letters(name, found, late=late, bad=bad) for name, found in sifted.items()])
+
+    def _write(self, batch: int, after: _Left, results: Mapping[str, Result]) -> bytes | KeptState | None:
+        """Commit the snapshot behind a batch; gives the state as the next batch is to have it."""
+        assert self._claim is not None, "claimed before the first batch"
+        place = self._claim.place(batch + 1)
+        state = after.state.read() if isinstance(after.state, KeptState) else after.state
+        blobs = {name: to_bytes(table) for name, table in after.carried.items() if len(table)}
+        written = [] if state is None else [self.store.write_state(place, state)]
+        if blobs:
+            written.append(self.store.write_state(place, b"".join(blobs.values())))
+        self._claim.commit(
+            number=batch + 1,
+            after=None if after.done == NOTHING else after.done,
+            state_files=written,
+            events=after.totals["processed"],
+            plan=after.plan,
+            finished=after.closed,
+            extra={
+                **_facts(after, {name: result.rows for name, result in results.items()}),
+                "carried": [[name, len(blob)] for name, blob in blobs.items()],
+            },
+        )
+        large = state is not None and len(state) > INLINE_STATE
+        return KeptState(self.store.folder, written[0]) if large else state
+
+    def _make_durable(self, batch: int, after: _Left, ran: Ran | None, letters: pa.Table, watch: Stopwatch) -> None:
+        results = {} if ran is None else ran.results
+        with watch.phase("state"):
+            reach("before-state", batch)
+            after.state = self._write(batch, after, results)
+            reach("after-state", batch)
+        with watch.phase("sink"):
+            reach("before-sink", batch)
+            self.letters.publish(batch, letters)
+            self.sink.publish(batch, results)
+            reach("after-sink", batch)
+        with watch.phase("commit"):
+            reach("before-commit", batch)
+            self.log.commit(batch)
+            reach("after-commit", batch)
+            self.log.prune(batch)
+
+    def _entry(
+        self,
+        batch: int,
+        cut: Cut,
+        sifted: Mapping[str, Sifted],
+        ready: Mapping[str, tuple[pa.Table, pa.Table]],
+        ran: Ran | None,
+        change: Change | None,
+        after: _Left,
+    ) -> dict[str, Any]:
+        carried = {name: len(behind) for name, (_, behind) in ready.items()}
+        held = holding(cut, sum(carried.values()))
+        bad = {name: len(found.bad) - found.late for name, found in sifted.items()}
+        late = {name: found.late for name, found in sifted.items()}
+        lettered = (sum(bad.values()) if self.rules.bad_rows == "dead-letter" else 0) + (
+            sum(late.values()) if self.rules.late == "dead-letter" else 0
+        )
+        return {
+            "batchId": batch,
+            "numInputRows": sum(found.rows for found in sifted.values()),
+            "rows": {name: found.rows for name, found in sifted.items()},
+            "processed": sum(len(now) for now, _ in ready.values()),
+            "carried": carried,
+            "late": late,
+            "bad": bad,
+            "deadLettered": lettered,
+            "heartbeats": {name: found.heartbeats for name, found in sifted.items()},
+            "outputs": {} if ran is None else {name: result.rows for name, result in ran.results.items()},
+            "cut": _told(cut.ts),
+            "frontiers": {name: _told(ts) for name, ts in cut.frontiers.items()},
+            "heldUpBy": list(held.streams),
+            "silent": list(held.silent),
+            "joins": 0 if ran is None else ran.stats.joins,
+            "leaves": 0 if self.planner.plan is None else len(self.planner.plan.leaves),
+            "planChange": None if change is None else change.as_dict(),
+            "planChanges": self.planner.changes,
+            "stateBytes": _size(after.state),
+            "totals": dict(after.totals),
+        }
+
+
+def _facts(left: _Left, outputs: Mapping[str, int]) -> dict[str, Any]:
+    """What a snapshot has to tell besides its state and the rows that are carried."""
+    return {
+        "state": left.state is not None,
+        "carried": [],
+        "seen": {name: [seen.newest, seen.heard] for name, seen in left.seen.items()},
+        "done": left.done,
+        "totals": left.totals,
+        "closed": left.closed,
+        "outputs": dict(outputs),
+    }
+
+
+def _size(state: bytes | KeptState | None) -> int:
+    if isinstance(state, KeptState):
+        return state.file.size
+    return 0 if state is None else len(state)
+
+
+def _told(ts: int) -> int | None:
+    """A frontier as people see it: None at either end of time."""
+    return None if ts in (NOTHING, EVERYTHING) else ts

@@ -1,0 +1,98 @@
+"""The cut of a batch: everything up to one timestamp is processed now, and the rest is carried to the next batch.
+
+The cut is logged before anything is processed, with the number of rows that it was chosen for: a batch that is tried
+again uses the same one, and rows that differ from those of the first time are noticed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+import pyarrow as pa
+
+from flumina.errors import CheckpointError
+from flumina.streaming.frontier import EVERYTHING, NOTHING, Policy, Seen, frontier
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What was decided for one batch, before it was processed.
+
+    ``ts``         rows up to and including this timestamp are processed
+    ``frontiers``  how far each stream had come
+    ``rows``       how many rows of each stream came in, before anything was sorted out
+    ``good``       and how many of those were events that could be ordered
+    ``closed``     the streams are over: everything is processed
+    """
+
+    batch: int
+    ts: int
+    frontiers: Mapping[str, int]
+    rows: Mapping[str, int]
+    good: Mapping[str, int]
+    closed: bool = False
+
+    def to_json(self) -> str:
+        """For the log."""
+        return json.dumps(asdict(self), sort_keys=True) + "\n"
+
+    @staticmethod
+    def from_json(text: bytes, where: str) -> Cut:
+        """From the log."""
+        try:
+            return Cut(**json.loads(text))
+        except (ValueError, TypeError) as error:
+            raise CheckpointError(
+                "DAMAGED", f"{where} can't be read: {error}", hint="restore the checkpoint, or begin with a new one"
+            ) from None
+
+    def check_same_rows(self, again: Cut) -> None:
+        """A batch that is tried again has to hold the rows it held before."""
+        for what, before, now in (("rows", self.rows, again.rows), ("events", self.good, again.good)):
+            for stream in before:
+                if before[stream] != now.get(stream):
+                    raise CheckpointError(
+                        "NOT_REPLAYED",
+                        f"batch {self.batch} had {before[stream]} {what} of stream {stream!r} the first time, and has "
+                        f"{now.get(stream)} now",
+                        hint="the source does not give the same rows again (files that were changed or deleted?), "
+                        "or late= and bad_rows= were changed within a batch",
+                    )
+
+
+@dataclass(frozen=True)
+class Holding:
+    """Which streams hold up which: those at the cut, while others have come further and wait."""
+
+    streams: tuple[str, ...] = ()
+    silent: tuple[str, ...] = field(default=())
+    """Of these, those that have not said anything yet."""
+
+
+def choose(
+    batch: int,
+    policies: Mapping[str, Policy],
+    seen: Mapping[str, Seen],
+    before: int,
+    ts_type: pa.DataType,
+    *,
+    rows: Mapping[str, int],
+    good: Mapping[str, int],
+    closed: bool = False,
+) -> Cut:
+    """The cut of a batch: the lowest frontier, and never behind what has been processed ``before``."""
+    newest = max(max(s.newest, s.heard) for s in seen.values())
+    frontiers = {name: frontier(policies[name], seen[name], newest, ts_type) for name in policies}
+    lowest = EVERYTHING if closed else min(frontiers.values())
+    return Cut(batch, max(lowest, before), frontiers, dict(rows), dict(good), closed)
+
+
+def holding(cut: Cut, carried: int) -> Holding:
+    """Who is waited for, if rows are carried."""
+    if not carried:
+        return Holding()
+    lowest = min(cut.frontiers.values())
+    streams = tuple(name for name, ts in cut.frontiers.items() if ts == lowest)
+    return Holding(streams, tuple(name for name in streams if cut.frontiers[name] == NOTHING))

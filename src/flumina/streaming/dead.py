@@ -1,0 +1,84 @@
+"""Dead letters: rows that could not be processed, each with its stream, its position, and what is wrong with it."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from flumina.errors import InputError
+from flumina.streaming.sieve import LATE, PLACE, ROW, Sifted
+
+SCHEMA = pa.schema(
+    [
+        pa.field("stream", pa.string(), nullable=False),
+        pa.field("partition", pa.int64(), nullable=False),
+        pa.field("row", pa.int64(), nullable=False),
+        pa.field("reason", pa.string(), nullable=False),
+        pa.field("column", pa.string(), nullable=False),
+        pa.field("message", pa.string(), nullable=False),
+        pa.field("data", pa.string(), nullable=False),
+    ]
+)
+"""Partition and row say where in its batch the row stood; ``data`` is the row as JSON."""
+
+
+def letters(stream: str, sifted: Sifted, *, late: bool, bad: bool) -> pa.Table:
+    """The dead letters of one stream: late rows, bad rows, or both."""
+    wanted = [
+        number
+        for number, which in enumerate(sifted.fault_of.tolist())
+        if (late if sifted.faults[which].condition == LATE else bad)
+    ]
+    if not wanted:
+        return SCHEMA.empty_table()
+    rows = sifted.bad.take(pa.array(wanted))
+    faults = [sifted.faults[which] for which in sifted.fault_of[wanted].tolist()]
+    shown = rows.drop_columns([PLACE, ROW])
+    columns = [
+        pa.array([stream] * len(rows)),
+        rows.column(PLACE).cast(pa.int64()),
+        rows.column(ROW).cast(pa.int64()),
+        pa.array([fault.condition for fault in faults]),
+        pa.array([fault.column for fault in faults]),
+        pa.array([fault.message for fault in faults]),
+        pa.array([json.dumps(row, default=_plain, ensure_ascii=False) for row in shown.to_pylist()]),
+    ]
+    return pa.table(columns, schema=SCHEMA)
+
+
+def first_error(stream: str, sifted: Sifted, *, late: bool, bad: bool) -> InputError | None:
+    """The error of the first row that must not be there, if there is one."""
+    found = [
+        (int(place), int(row), sifted.faults[which])
+        for place, row, which in zip(
+            sifted.bad.column(PLACE).to_pylist(),
+            sifted.bad.column(ROW).to_pylist(),
+            sifted.fault_of.tolist(),
+            strict=True,
+        )
+        if (late if sifted.faults[which].condition == LATE else bad)
+    ]
+    if not found:
+        return None
+    place, row, fault = min(found, key=lambda entry: entry[:2])
+    hint = (
+        "the streams do not come in order: say how with frontiers={...}, or what to do with late rows with late="
+        if fault.condition == LATE
+        else 'repair the data, or set bad_rows="dead-letter"'
+    )
+    return InputError(
+        fault.condition, fault.message, stream=stream, part=place, row=row, column=fault.column, hint=hint
+    )
+
+
+def _plain(value: Any) -> object:  # noqa: ANN401 -- whatever a column can hold
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, date | datetime):
+        return value.isoformat()
+    return str(value) if isinstance(value, Decimal) else repr(value)

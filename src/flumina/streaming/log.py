@@ -1,0 +1,85 @@
+"""What is durable besides snapshots: of which query they are, the cut of every batch, and which batches are done."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from flumina.errors import CheckpointError
+from flumina.streaming.cut import Cut
+from flumina.streaming.folder import Folder
+
+KEPT = 100
+"""How many entries of a log are kept."""
+
+_QUERY = "query.json"
+
+
+class Log:
+    """The logs in the folder of a checkpoint."""
+
+    def __init__(self, folder: Folder) -> None:
+        self.folder = folder
+        self.cuts, self.commits = folder.below("cuts"), folder.below("commits")
+
+    def make(self) -> None:
+        """Make the folders, and take away what a crash has left half written."""
+        for folder in (self.folder, self.cuts, self.commits):
+            folder.make()
+
+    def claim_query(self, query: str) -> None:
+        """Batch ids count from where Spark's own part of the checkpoint began, so that the two belong together."""
+        self.folder.write(_QUERY, [json.dumps({"query": query}).encode()], once=True)
+        found = self._json(_QUERY).get("query")
+        if found != query:
+            raise CheckpointError(
+                "CHANGED",
+                f"the checkpoint in {self.folder.path} is of Spark's query {found}, not of {query}: a part of it was "
+                "deleted or replaced",
+                hint="restore it as a whole, or begin with a new checkpoint and a new sink",
+            )
+
+    def _json(self, name: str) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = json.loads(self.folder.read(name) or b"")
+        except ValueError as error:
+            raise CheckpointError(
+                "DAMAGED",
+                f"{self.folder.at(name)} can't be read: {error}",
+                hint="restore the checkpoint, or begin with a new one",
+            ) from None
+        return found
+
+    def cut(self, batch: int) -> Cut | None:
+        """The cut that was chosen for a batch, if one was."""
+        found = self.cuts.read(_name(batch))
+        return None if found is None else Cut.from_json(found, self.cuts.at(_name(batch)))
+
+    def decide(self, cut: Cut) -> Cut:
+        """Log a cut; if there is one already, that one counts."""
+        if self.cuts.write(_name(cut.batch), [cut.to_json().encode()], once=True):
+            return cut
+        logged = self.cut(cut.batch)
+        assert logged is not None, "somebody has written it"
+        logged.check_same_rows(cut)
+        return logged
+
+    def committed(self, batch: int) -> bool:
+        """Whether a batch is done, its outputs included."""
+        return self.commits.has(_name(batch))
+
+    def commit(self, batch: int) -> None:
+        """A batch is done."""
+        self.commits.write(_name(batch), [json.dumps({"batch": batch}).encode()], once=True)
+
+    def prune(self, batch: int) -> None:
+        """Forget entries from long before a batch; every tenth time."""
+        if batch % 10 == 0:
+            for log in (self.cuts, self.commits):
+                for name in log.names():
+                    if name < _name(batch - KEPT):
+                        log.remove(name)
+
+
+def _name(batch: int) -> str:
+    return f"{max(batch, 0):012d}.json"

@@ -1,0 +1,89 @@
+"""What has been seen of the input lately: how many events of each tag, and which keys have many of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from flumina.events import Tag
+from flumina.plan.rates import HOT, HeavyHitters
+from flumina.plan.sources import Source
+from flumina.streaming.sieve import tag_codes
+from flumina.streams import Stream
+from flumina.tagsets import Key
+
+FADE = 0.5
+"""What a batch counts for, once another one has come: rates follow a change within a few batches."""
+
+_LEAST = 1e-3
+"""The rate of what has not been seen yet: little, but not nothing."""
+
+_FEWER = 64
+"""Of more hot keys than this, only the hottest are planned for."""
+
+
+class Observed:
+    """Counts of events and keys that fade from batch to batch."""
+
+    def __init__(self, streams: Sequence[Stream]) -> None:
+        self.streams = tuple(streams)
+        self.counts: dict[tuple[str, str], float] = {(s.name, tag.name): 0.0 for s in streams for tag in s.tags}
+        self.keys = {(s.name, tag.name): HeavyHitters() for s in streams for tag in s.tags if tag.key is not None}
+
+    def add(self, ready: Mapping[str, pa.Table]) -> None:
+        """The events of one more batch."""
+        for place in self.counts:
+            self.counts[place] *= FADE
+        for hitters in self.keys.values():
+            hitters.seen = int(hitters.seen * FADE)
+            hitters.counts = {key: faded for key, count in hitters.counts.items() if (faded := int(count * FADE))}
+        for stream in self.streams:
+            for tag, table in _by_tag(stream, ready[stream.name]):
+                self.counts[stream.name, tag.name] += len(table)
+                if tag.key is not None and len(table):
+                    self.keys[stream.name, tag.name].add(table.column(stream.column_of(tag.key.name)))
+
+    def sources(self, parts: Mapping[str, int]) -> list[Source]:
+        """What an optimiser needs to know."""
+        found = []
+        for stream in self.streams:
+            rates = {tag.name: max(self.counts[stream.name, tag.name], _LEAST) for tag in stream.tags}
+            hot = {tag.name: self.hot(stream.name, tag.name) for tag in stream.tags if tag.key is not None}
+            heavy: dict[str, Mapping[Key, float]] = {
+                tag: {key: share * rates[tag] for key, share in shares.items()} for tag, shares in hot.items() if shares
+            }
+            found.append(Source(stream.name, rates, parts[stream.name], heavy))
+        return found
+
+    def hot(self, stream: str, tag: str) -> dict[Key, float]:
+        """The keys with many events of a tag, each with its share."""
+        hitters = self.keys[stream, tag]
+        heavy = list(hitters.heavy(HOT).items())[:_FEWER]
+        return {key: count / hitters.seen for key, count in heavy} if hitters.seen else {}
+
+    def shares(self) -> dict[str, float]:
+        """For each tag of each stream its share of all events."""
+        total = sum(self.counts.values()) or 1.0
+        return {f"{tag} on {stream}": count / total for (stream, tag), count in self.counts.items()}
+
+    def outline(self) -> tuple[object, ...]:
+        """Equal as long as nothing has changed that would be worth another plan: shares by factors of 1.5, hot keys."""
+        rates = tuple(_step(share) for share in self.shares().values())
+        keys = tuple(
+            tuple(sorted((repr(key), _step(share)) for key, share in self.hot(*place).items() if share >= 5 * HOT))
+            for place in self.keys
+        )
+        return rates, keys
+
+
+def _step(share: float) -> int:
+    return round(math.log(max(share, 1e-6)) / math.log(1.5))
+
+
+def _by_tag(stream: Stream, table: pa.Table) -> list[tuple[Tag, pa.Table]]:
+    if isinstance(stream.tag, Tag):
+        return [(stream.tag, table)]
+    codes = tag_codes(stream, table.column(str(stream.tag_column)))
+    return [(tag, table.filter(pa.array(codes == code))) for code, tag in enumerate(stream.tags)]

@@ -1,0 +1,71 @@
+"""What a query tells about its batches: numbers, how long each phase took, and who is waited for."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+log = logging.getLogger("flumina")
+
+RECENT = 100
+"""How many batches are remembered."""
+
+
+class Stopwatch:
+    """How many seconds each phase of a batch took."""
+
+    def __init__(self) -> None:
+        self.began = time.perf_counter()
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """One phase, or a piece of one."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began
+
+    def milliseconds(self) -> dict[str, int]:
+        """All phases, and the whole."""
+        whole = time.perf_counter() - self.began
+        return {name: round(1e3 * took) for name, took in [*self.seconds.items(), ("total", whole)]}
+
+
+class Progress:
+    """The latest batches, and a warning in the log where a stream holds up others."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.recent: deque[dict[str, Any]] = deque(maxlen=RECENT)
+        self.waiting = 0
+        """For how many batches in a row rows have been carried without the cut moving."""
+
+    def add(self, entry: dict[str, Any]) -> None:
+        """A batch is done."""
+        before = self.recent[-1]["cut"] if self.recent else None
+        stuck = bool(entry["heldUpBy"]) and (entry["cut"] == before or entry["processed"] == 0)
+        self.waiting = self.waiting + 1 if stuck else 0
+        entry["batchesWaiting"] = self.waiting
+        entry["timestamp"] = datetime.now(UTC).isoformat(timespec="milliseconds")
+        self.recent.append(entry)
+        if self.waiting and self.waiting & (self.waiting - 1) == 0:  # 1, 2, 4, 8 ...
+            streams = ", ".join(map(repr, entry["heldUpBy"]))
+            log.warning(
+                "%s, batch %d: %s rows are carried, and nothing could be processed for %d batches: waiting for %s, "
+                "which %s",
+                self.name,
+                entry["batchId"],
+                f"{sum(entry['carried'].values()):,}",
+                self.waiting,
+                streams,
+                "has not said anything yet" if entry["silent"] else f"has come to {entry['cut']} only",
+            )
+        if entry["planChange"] is not None:
+            log.info("%s, batch %d: new plan: %s", self.name, entry["batchId"], entry["planChange"])

@@ -1,0 +1,152 @@
+"""Batches without Spark: an engine that folds, and a query that can be stopped anywhere and started again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import flumina as fl
+from flumina.batch import Batch
+from flumina.definition import fold, initial_state
+from flumina.emit import ONLY_OUTPUT, Emit, rows
+from flumina.engine.codec import Codec
+from flumina.engine.driver import RunStats
+from flumina.engine.job import KeptState, Start
+from flumina.engine.publish import Result
+from flumina.plan.tree import Plan
+from flumina.program import define
+from flumina.runtime.stats import WorkerStats
+from flumina.spec import read, tables
+from flumina.streaming import batches as batches_module
+from flumina.streaming.batches import Batches, Ran, Rules
+from flumina.streaming.folder import Folder
+from flumina.streaming.planner import Planner
+from flumina.streaming.progress import Progress
+from flumina.streaming.rows import Gathered
+from flumina.streaming.sieve import PLACE, ROW, Sieve, Sifted
+from flumina.streaming.sink import DeadLetters, ParquetSink
+from flumina.ties import TieFinder, TieRule, check_ties
+
+Given = Mapping[str, Sequence[pa.Table]]
+"""The rows of one batch: for each stream its partitions."""
+
+
+class Folding:
+    """Runs a batch as the oracle would, from a state."""
+
+    def __init__(self, program: type[fl.Program]) -> None:
+        self.definition = define(program)
+        self.plans: list[Plan] = []
+
+    def slots(self) -> int:
+        return 4
+
+    def run(
+        self, batch: int, streams: Sequence[fl.Stream], plan: Plan, state: bytes | KeptState | None, out: str
+    ) -> Ran:
+        self.plans.append(plan)
+        codec = Codec(self.definition, [s.name for s in streams])
+        parts = read(self.definition, streams)
+        check_ties(self.definition, parts)
+        for stream, part in [(s, p) for s in streams for p in parts if p.stream is s and isinstance(s.data, Gathered)]:
+            finder = TieFinder(TieRule.of(self.definition.depends, stream.tags, sequenced=False))
+            finder.look([part.batch], [stream.data.table.column(PLACE).to_numpy()])
+        emit = Emit(self.definition.outputs)
+        begin = initial_state(self.definition) if state is None else codec.unpack(Start(state).load() or b"")
+        merged = Batch.merge([part.batch for part in parts if len(part.batch)])
+        end = fold(self.definition.kinds[self.definition.initial], begin, merged, emit)
+        found = tables(self.definition, rows(emit.drain()), pa.int64())
+        results = {}
+        for name, table in found.items():
+            place = Path(out) if name == ONLY_OUTPUT else Path(out, name)
+            place.mkdir(parents=True)
+            pq.write_table(table, place / "part-00000.parquet")
+            results[name] = Result(len(table), table.schema, str(place))
+        stats = RunStats({"w": replace(WorkerStats(), events=len(merged))}, {})
+        return Ran(codec.pack(end), results, stats)
+
+
+class Crash(BaseException):
+    """The process is gone."""
+
+
+class Query:
+    """A query over batches that are given, which can be started any number of times."""
+
+    def __init__(self, folder: Path, program: type[fl.Program], streams: Sequence[fl.Stream], **rules: Any) -> None:
+        self.folder, self.program, self.streams = folder, program, streams
+        frontiers = rules.pop("frontiers", {})
+        policies = {s.name: frontiers.get(s.name, fl.InOrder()) for s in streams}
+        self.rules = Rules(policies, **rules)
+        self.adaptive = True
+        self.start()
+
+    def start(self) -> None:
+        """Begin, or begin again: nothing is remembered but what is in files."""
+        self.engine = Folding(self.program)
+        definition = define(self.program)
+        self.progress = Progress("test")
+        self.planner = Planner(definition, self.streams, 2, optimiser="greedy", adaptive=self.adaptive)
+        self.batches = Batches(
+            Folder.of(self.folder / "checkpoint", "checkpoint"),
+            self.program,
+            self.streams,
+            pa.int64(),
+            self.rules,
+            self.planner,
+            self.engine,
+            ParquetSink(self.folder / "out"),
+            DeadLetters(self.folder / "dead"),
+            self.progress,
+        )
+        self.batches.prepare()
+
+    def feed(self, number: int, given: Given, *, closed: bool = False) -> None:
+        self.batches.process(number, lambda sieves: sifted(sieves, given), closed=closed)
+
+    def output(self, name: str = ONLY_OUTPUT) -> pa.Table:
+        return everything(self.folder / "out" if name == ONLY_OUTPUT else self.folder / "out" / name)
+
+    def dead(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = everything(self.folder / "dead").to_pylist()
+        return found
+
+    @property
+    def last(self) -> dict[str, Any]:
+        return self.progress.recent[-1]
+
+
+def everything(folder: Path) -> pa.Table:
+    """All rows that a reader of Parquet finds in a folder, without the column of the batch."""
+    found = [pq.read_table(path) for path in sorted(folder.glob("batch=*/*.parquet"))]
+    return pa.concat_tables(found) if found else pa.table({})
+
+
+def sifted(sieves: Mapping[str, Sieve], given: Given) -> dict[str, Sifted]:
+    found = {}
+    for name, sieve in sieves.items():
+        partitions = [
+            table.append_column(PLACE, pa.array([number] * len(table), pa.int64())).append_column(
+                ROW, pa.array(np.arange(len(table)))
+            )
+            for number, table in enumerate(given[name])
+        ]
+        found[name] = sieve.sift(pa.concat_tables(partitions, promote_options="permissive"))
+    return found
+
+
+def crash_at(monkeypatch: pytest.MonkeyPatch, point: str, batch: int) -> None:
+    """Have the next try end at a failpoint."""
+
+    def reach(here: str, now: int) -> None:
+        if (here, now) == (point, batch):
+            raise Crash(point)
+
+    monkeypatch.setattr(batches_module, "reach", reach)

@@ -1,0 +1,314 @@
+"""Batches are the sequential program, whatever fails, whatever is carried, and however often they are tried."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import flumina as fl
+from flumina.apps import Fraud, ValueBarrier
+from flumina.engine.failpoints import POINTS
+from flumina.streaming import batches as batches_module
+from flumina.testing import assert_same_outputs
+from tests.streaming.support import Crash, Given, Query, crash_at
+
+VALUES, BARRIERS = "values", "barriers"
+
+
+def streams() -> list[fl.Stream]:
+    return [fl.Stream(VALUES, ValueBarrier.value, None), fl.Stream(BARRIERS, ValueBarrier.barrier, None)]
+
+
+def values(*ts: int) -> pa.Table:
+    return pa.table({"ts": pa.array(ts, pa.int64()), "v": pa.array([t * 7 + 1 for t in ts], pa.int64())})
+
+
+def barriers(*ts: int) -> pa.Table:
+    return pa.table({"ts": pa.array(ts, pa.int64())})
+
+
+def batch(of_values: pa.Table, of_barriers: pa.Table) -> Given:
+    return {VALUES: [of_values.slice(0, 1), of_values.slice(1)], BARRIERS: [of_barriers]}
+
+
+def oracle(given: Sequence[Given]) -> pa.Table:
+    """The sequential program on all rows."""
+    whole = [
+        fl.Stream(VALUES, ValueBarrier.value, pa.concat_tables([t for g in given for t in g[VALUES]]), sorted=False),
+        fl.Stream(BARRIERS, ValueBarrier.barrier, pa.concat_tables([t for g in given for t in g[BARRIERS]])),
+    ]
+    return fl.spec(ValueBarrier, whole).output
+
+
+IN_ORDER = [
+    batch(values(1, 2, 3, 5), barriers(3)),
+    batch(values(6, 7, 9), barriers()),
+    batch(values(), barriers(12)),
+    batch(values(13, 14), barriers(14, 15)),
+]
+APART = [
+    batch(values(1, 2, 30), barriers()),
+    batch(values(31, 33), barriers(2)),
+    batch(values(40), barriers(31, 32)),
+    batch(values(41), barriers(39, 50)),
+    batch(values(50, 60), barriers(70)),
+]
+"""Values run ahead of barriers, so that they wait for them."""
+
+
+def test_batches_in_order_are_the_sequential_program(tmp_path: Path) -> None:
+    query = Query(tmp_path, ValueBarrier, streams())
+    for number, given in enumerate(IN_ORDER):
+        query.feed(number, given)
+        assert query.last["carried"] == {VALUES: 0, BARRIERS: 0}
+    assert_same_outputs(query.output(), oracle(IN_ORDER))
+    assert query.last["totals"] == {"rows": 13, "heartbeats": 0, "late": 0, "bad": 0, "processed": 13}
+
+
+def test_what_cannot_be_ordered_yet_is_carried(tmp_path: Path) -> None:
+    query = Query(tmp_path, ValueBarrier, streams(), frontiers=dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay()))
+    for number, given in enumerate(APART):
+        query.feed(number, given)
+        done = query.last["cut"]
+        rows = sum(len(table) for g in APART[: number + 1] for tables in g.values() for table in tables)
+        assert query.last["totals"]["processed"] + sum(query.last["carried"].values()) == rows
+        assert done is None or query.last["totals"]["processed"] == sum(
+            int((table.column("ts").to_numpy() <= done).sum())
+            for g in APART[: number + 1]
+            for tables in g.values()
+            for table in tables
+        )
+    assert sum(query.last["carried"].values()) == 2, "a value at 60 and a barrier at 70"
+    query.feed(len(APART), batch(values(), barriers()), closed=True)
+    assert_same_outputs(query.output(), oracle(APART))
+
+
+def test_nothing_is_processed_after_the_end(tmp_path: Path) -> None:
+    query = Query(tmp_path, ValueBarrier, streams())
+    query.feed(0, IN_ORDER[0], closed=True)
+    query.start()
+    with pytest.raises(fl.CheckpointError, match="CLOSED"):
+        query.feed(1, IN_ORDER[1])
+
+
+def test_closed_batches_lead_the_order(tmp_path: Path) -> None:
+    given = [batch(values(10, 20), barriers(20)), batch(values(1, 2), barriers(2)), batch(values(), barriers(1))]
+    query = Query(tmp_path, ValueBarrier, streams(), frontiers=dict.fromkeys((VALUES, BARRIERS), fl.ClosedBatches()))
+    for number, rows in enumerate(given):
+        query.feed(number, rows)
+    found = query.output()
+    assert found.column(0).to_pylist() == [71 + 141, 8 + 15, 0], "the barrier at 1 comes after the values of batch 1"
+    assert query.last["late"] == {VALUES: 0, BARRIERS: 0}
+
+
+def test_heartbeats_say_how_far_a_stream_is(tmp_path: Path) -> None:
+    tags = {"value": ValueBarrier.value, "barrier": ValueBarrier.barrier}
+    stream = [fl.Stream("all", tags, None, tag_column="kind", seq="n")]
+    rows = pa.table(
+        {
+            "ts": [1, 2, 2, 5, 5, 7],
+            "n": [0, 1, None, 3, 4, 5],
+            "kind": ["value", "barrier", "beat", "value", "barrier", "value"],
+            "v": [1, None, None, 5, None, 7],
+        }
+    )
+    query = Query(tmp_path, ValueBarrier, stream, frontiers={"all": fl.Heartbeats("kind", "beat")})
+    query.feed(0, {"all": [rows]})
+    assert (query.last["cut"], query.last["processed"], query.last["carried"]) == (2, 2, {"all": 3})
+    assert query.last["heartbeats"] == {"all": 1}
+    assert query.last["heldUpBy"] == ["all"]
+    beat = pa.table({"ts": [6], "n": pa.nulls(1, pa.int64()), "kind": ["beat"], "v": pa.nulls(1, pa.int64())})
+    query.start()
+    query.feed(1, {"all": [beat]})
+    assert (query.last["processed"], query.last["carried"]) == (2, {"all": 1})
+    assert query.output().column(0).to_pylist() == [1, 5]
+    assert query.last["totals"] == {"rows": 7, "heartbeats": 2, "late": 0, "bad": 0, "processed": 4}
+
+
+def test_a_stream_that_holds_up_others_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    query = Query(tmp_path, ValueBarrier, streams(), frontiers={BARRIERS: fl.BoundedDelay()}, max_carried=9)
+    with caplog.at_level(logging.WARNING, "flumina"):
+        for number in range(4):
+            query.feed(number, batch(values(2 * number, 2 * number + 1), barriers()))
+    assert query.last["heldUpBy"] == query.last["silent"] == [BARRIERS]
+    assert query.last["batchesWaiting"] == 4
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 3, "the first, second and fourth time"
+    assert "waiting for 'barriers', which has not said anything yet" in caplog.text
+    with pytest.raises(fl.InputError, match=r"STALLED.*'barriers'") as caught:
+        query.feed(4, batch(values(8, 9), barriers()))
+    assert caught.value.stream == BARRIERS
+
+
+LATE = [batch(values(1, 5), barriers(5)), batch(values(4, 6, 5, 7), barriers(8))]
+
+
+@pytest.mark.parametrize("late", ["drop", "dead-letter"])
+def test_late_rows(tmp_path: Path, late: str) -> None:
+    query = Query(tmp_path, ValueBarrier, streams(), late=late)
+    for number, given in enumerate(LATE):
+        query.feed(number, given)
+    assert query.last["late"] == {VALUES: 2, BARRIERS: 0}
+    assert query.last["totals"] == {"rows": 8, "heartbeats": 0, "late": 2, "bad": 0, "processed": 6}
+    assert query.last["deadLettered"] == (2 if late == "dead-letter" else 0)
+    in_time = [LATE[0], batch(values(6, 7), barriers(8))]
+    assert_same_outputs(query.output(), oracle(in_time))
+    letters = [(row["reason"], row["stream"], row["partition"], row["row"]) for row in query.dead()]
+    assert letters == ([("LATE", VALUES, 0, 0), ("LATE", VALUES, 1, 1)] if late == "dead-letter" else [])
+
+
+def test_late_rows_are_an_error_unless_told_otherwise(tmp_path: Path) -> None:
+    query = Query(tmp_path, ValueBarrier, streams())
+    query.feed(0, LATE[0])
+    with pytest.raises(fl.InputError, match="LATE") as caught:
+        query.feed(1, LATE[1])
+    assert (caught.value.stream, caught.value.part, caught.value.row) == (VALUES, 0, 0)
+    assert "frontiers=" in str(caught.value)
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("where", [0, 3])
+def test_a_crash_anywhere_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str, where: int
+) -> None:
+    rules: dict[str, Any] = {"frontiers": dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay())}
+    query = Query(tmp_path, ValueBarrier, streams(), **rules)
+    crash_at(monkeypatch, point, where)
+    for number in range(where):
+        query.feed(number, APART[number])
+    with pytest.raises(Crash):
+        query.feed(where, APART[where])
+    monkeypatch.undo()
+    query.start()
+    for number in range(where, len(APART)):  # the batch in which it happened is tried again
+        query.feed(number, APART[number])
+    query.feed(len(APART), batch(values(), barriers()), closed=True)
+    assert_same_outputs(query.output(), oracle(APART))
+
+
+def test_large_states_stay_in_their_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches_module, "INLINE_STATE", 1)
+    query = Query(tmp_path, ValueBarrier, streams())
+    for number, given in enumerate(IN_ORDER):
+        query.feed(number, given)
+        if number == 1:
+            query.start()
+    assert_same_outputs(query.output(), oracle(IN_ORDER))
+
+
+def test_a_driver_that_was_replaced_writes_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = Query(tmp_path, ValueBarrier, streams())
+    old.feed(0, IN_ORDER[0])
+    new = Query(tmp_path, ValueBarrier, streams())
+    crash_at(monkeypatch, "after-cut", 1)
+    with pytest.raises(Crash):
+        new.feed(1, IN_ORDER[1])
+    monkeypatch.undo()
+    with pytest.raises(fl.CheckpointError, match="CHECKPOINT_IN_USE"):
+        old.feed(1, IN_ORDER[1])
+    new.start()
+    for number in (1, 2, 3):
+        new.feed(number, IN_ORDER[number])
+    assert_same_outputs(new.output(), oracle(IN_ORDER))
+
+
+def test_another_program_is_refused(tmp_path: Path) -> None:
+    Query(tmp_path, ValueBarrier, streams()).feed(0, IN_ORDER[0])
+    with pytest.raises(fl.CheckpointError, match="CHECKPOINT_PROGRAM"):
+        Query(tmp_path, ValueBarrier, list(reversed(streams())))
+
+
+def test_the_newest_commit_is_deleted(tmp_path: Path) -> None:
+    query = Query(tmp_path, ValueBarrier, streams())
+    for number in (0, 1):
+        query.feed(number, IN_ORDER[number])
+    (tmp_path / "checkpoint" / "log" / "commits" / "000000000001.json").unlink()
+    query.start()
+    query.feed(1, IN_ORDER[1])  # tried again
+    (tmp_path / "checkpoint" / "log" / "commits" / "000000000001.json").unlink()
+    query.start()
+    for number in (2, 3):  # not tried again: what is in the sink says that it was done
+        query.feed(number, IN_ORDER[number])
+    assert_same_outputs(query.output(), oracle(IN_ORDER))
+
+
+def test_a_snapshot_is_missing_or_damaged(tmp_path: Path) -> None:
+    query = Query(tmp_path, ValueBarrier, streams())
+    query.feed(0, IN_ORDER[0])
+    query.start()
+    with pytest.raises(fl.CheckpointError, match="MISSING_SNAPSHOT"):
+        query.feed(2, IN_ORDER[2])
+    (state,) = (tmp_path / "checkpoint" / "state").glob("state-*")
+    state.write_bytes(state.read_bytes()[:-1])
+    query.start()
+    with pytest.raises(fl.CheckpointError, match="DAMAGED"):
+        query.feed(1, IN_ORDER[1])
+
+
+def test_outputs_of_a_batch_that_is_not_tried_again_are_missing(tmp_path: Path) -> None:
+    query = Query(tmp_path, ValueBarrier, streams())
+    query.feed(0, IN_ORDER[0])
+    (tmp_path / "checkpoint" / "log" / "commits" / "000000000000.json").unlink()
+    (tmp_path / "out" / "batch=0").rename(tmp_path / "elsewhere")
+    query.start()
+    with pytest.raises(fl.CheckpointError, match="NOT_COMMITTED"):
+        query.feed(1, IN_ORDER[1])
+
+
+def test_a_batch_that_holds_other_rows_than_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    query = Query(tmp_path, ValueBarrier, streams())
+    crash_at(monkeypatch, "after-cut", 0)
+    with pytest.raises(Crash):
+        query.feed(0, IN_ORDER[0])
+    monkeypatch.undo()
+    query.start()
+    with pytest.raises(fl.CheckpointError, match="NOT_REPLAYED"):
+        query.feed(0, IN_ORDER[1])
+
+
+def test_ties_across_batches_are_an_error_where_they_matter(tmp_path: Path) -> None:
+    rules = {"frontiers": dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay(5))}
+    query = Query(tmp_path, ValueBarrier, streams(), **rules)
+    query.feed(0, batch(values(20), barriers(20)))
+    query.feed(1, batch(values(20), barriers(20)))
+    assert query.last["totals"]["processed"] == 0, "two values at one time are fine, two barriers are not"
+    with pytest.raises(fl.OrderError, match="AMBIGUOUS_ORDER"):
+        query.feed(2, batch(values(40), barriers(40)))
+
+
+def test_a_folder_with_other_batches_is_refused(tmp_path: Path) -> None:
+    Query(tmp_path / "a", ValueBarrier, streams()).feed(0, IN_ORDER[0])
+    (tmp_path / "b").mkdir()
+    (tmp_path / "a" / "out").rename(tmp_path / "b" / "out")
+    with pytest.raises(fl.OutputError, match="OUT_TAKEN"):
+        Query(tmp_path / "b", ValueBarrier, streams())
+    (tmp_path / "c" / "out" / "mine").mkdir(parents=True)
+    with pytest.raises(fl.OutputError, match="OUT_EXISTS"):
+        Query(tmp_path / "c", ValueBarrier, streams())
+
+
+def test_named_outputs_have_a_folder_each(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    given, whole = [], {"rules": [], "transactions": []}  # type: ignore[var-annotated]
+    for number in range(3):
+        ts = np.sort(rng.choice(100, 30, replace=False)) + 100 * number
+        rows = {
+            "transactions": pa.table({"ts": ts[:28], "v": rng.integers(0, 3, 28) * 1000}),
+            "rules": pa.table({"ts": ts[28:], "r": rng.integers(0, 1, 2)}),
+        }
+        given.append(rows)
+        for name, table in rows.items():
+            whole[name].append(table)
+    made = [fl.Stream("rules", Fraud.rule, None), fl.Stream("transactions", Fraud.transaction, None)]
+    query = Query(tmp_path, Fraud, made)
+    for number, rows in enumerate(given):
+        query.feed(number, {name: [table] for name, table in rows.items()})
+    expected = fl.spec(Fraud, [fl.Stream(s.name, s.tag, pa.concat_tables(whole[s.name])) for s in made])
+    found = {name: query.output(name) for name in expected.outputs}
+    assert all(map(len, found.values()))
+    assert_same_outputs(found, dict(expected.outputs))

@@ -1,0 +1,152 @@
+"""Plans follow what is observed, at the boundaries of batches, and outputs do not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import flumina as fl
+from flumina.apps import PageViews, ValueBarrier
+from flumina.plan import make_plan
+from flumina.plan.costs import evaluate
+from flumina.plan.sources import bind
+from flumina.program import define
+from flumina.streaming.observed import Observed
+from flumina.streaming.planner import WORTH, Planner
+from flumina.testing import assert_same_outputs
+from tests.streaming.support import Query
+
+
+def streams() -> list[fl.Stream]:
+    return [fl.Stream("changes", PageViews.change, None), fl.Stream("views", PageViews.view, None)]
+
+
+def rows(first: int, views: int, changes: int, hot: str | None = None, seed: int = 0) -> dict[str, pa.Table]:
+    """Views of a thousand pages, or most of them of one."""
+    rng = np.random.default_rng(seed)
+    pages = [f"page {n}" for n in rng.integers(0, 1000, views)]
+    if hot is not None:
+        pages = [hot if n < 0.8 else page for n, page in zip(rng.random(views), pages, strict=True)]
+    ts = np.sort(rng.choice(4 * (views + changes), changes, replace=False)) + first
+    return {
+        "changes": pa.table({"ts": ts, "page": [f"page {n}" for n in range(changes)], "info": ["x"] * changes}),
+        "views": pa.table(
+            {
+                "ts": np.sort(rng.integers(first, first + 4 * views, views)),
+                "page": pages,
+                "user": rng.integers(0, 9, views),
+            }
+        ),
+    }
+
+
+def planner(**more: Any) -> Planner:
+    return Planner(define(PageViews), streams(), 4, **more)
+
+
+def test_a_key_that_becomes_hot_gets_a_subtree_of_its_own() -> None:
+    chosen = planner()
+    for batch in range(3):
+        chosen.observe(rows(batch * 10_000, 2000, 100, seed=batch))
+        plan, change = chosen.choose(4)
+        assert change is None
+    named = {key for worker in plan.workers for itag in worker.itags for _, keys in itag.tags for key in keys.flips}
+    assert "home" not in named
+    changes = []
+    for batch in range(3, 8):
+        chosen.observe(rows(batch * 10_000, 2000, 100, hot="home", seed=batch))
+        plan, change = chosen.choose(4)
+        changes += [] if change is None else [change]
+    assert changes, "the plan has changed"
+    assert "key 'home' has" in changes[0].reason
+    assert changes[0].saving >= WORTH
+    served = [
+        worker.id
+        for worker in plan.leaves
+        if any("home" in keys for itag in worker.itags if itag.stream == "views" for _, keys in itag.tags)
+    ]
+    assert len(served) > 1, "views of the hot page are shared by leaves"
+    assert chosen.changes == len(changes)
+
+
+def test_a_plan_that_promises_less_is_not_taken() -> None:
+    chosen = planner()
+    chosen.observe(rows(0, 2000, 100))
+    before, _ = chosen.choose(4)
+    chosen.observe(rows(10_000, 2000, 120, seed=1))
+    after, change = chosen.choose(4)
+    assert (after, change) == (before, None)
+    inputs = bind(define(PageViews), chosen.observed.sources(chosen.shape))
+    best = make_plan(PageViews, chosen.observed.sources(chosen.shape), slots=4)
+    assert evaluate(best, inputs).load > (1 - WORTH) * evaluate(before, inputs).load
+
+
+def test_fewer_slots_make_another_plan() -> None:
+    chosen = planner(optimiser="greedy")
+    chosen.observe(rows(0, 2000, 100))
+    plan, _ = chosen.choose(4)
+    assert len({worker.place for worker in plan.workers}) > 1
+    plan, change = chosen.choose(1)
+    assert change is not None
+    assert change.reason == "there are 1 slots now"
+    assert len({worker.place for worker in plan.workers}) == 1
+
+
+def test_a_plan_that_was_given_stays() -> None:
+    given = make_plan(PageViews, Observed(streams()).sources({"changes": 1, "views": 3}), workers=2, optimiser="greedy")
+    chosen = planner(fixed=given)
+    assert chosen.shape == {"changes": 1, "views": 3}
+    chosen.observe(rows(0, 2000, 100, hot="home"))
+    assert chosen.choose(1) == (given, None)
+    wrong = make_plan(PageViews, Observed(streams()).sources({"changes": 2, "views": 3}), optimiser="greedy")
+    with pytest.raises(fl.PlanError, match="ordered by their place"):
+        planner(fixed=wrong)
+    with pytest.raises(fl.PlanError):
+        Planner(define(ValueBarrier), [fl.Stream("v", ValueBarrier.value, None)], 2, fixed=given)
+
+
+def test_a_plan_is_gone_on_with_where_it_fits() -> None:
+    first = planner(optimiser="greedy")
+    first.observe(rows(0, 2000, 100))
+    plan, _ = first.choose(4)
+    second = planner(optimiser="greedy")
+    second.resume(plan)
+    assert second.plan == plan
+    third = Planner(define(PageViews), streams(), 7)
+    third.resume(plan)
+    assert third.plan is None, "views are dealt into seven parts now"
+
+
+def test_counts_fade_and_zero_rates_can_be_planned_for() -> None:
+    observed = Observed(streams())
+    empty = {name: table.slice(0, 0) for name, table in rows(0, 10, 1).items()}
+    observed.add(rows(0, 1000, 10, hot="home"))
+    before = observed.counts["views", "view"]
+    assert observed.hot("views", "view")["home"] > 0.7
+    observed.add(empty)
+    assert observed.counts["views", "view"] == before / 2
+    for _ in range(40):
+        observed.add(empty)
+    assert observed.hot("views", "view") == {}
+    assert make_plan(PageViews, observed.sources({"changes": 1, "views": 2}), slots=2).leaves
+
+
+def test_outputs_do_not_depend_on_the_plan(tmp_path: Path) -> None:
+    query = Query(tmp_path, PageViews, streams())
+    given = [rows(batch * 10_000, 500, 20, hot="home" if batch > 1 else None, seed=batch) for batch in range(5)]
+    query.planner.optimiser = "cost"
+    for number, tables in enumerate(given):
+        query.feed(number, {name: [table] for name, table in tables.items()})
+    whole = [
+        fl.Stream(s.name, s.tag, pa.concat_tables([tables[s.name] for tables in given]), sorted=False)
+        for s in streams()
+    ]
+    assert_same_outputs(query.output(), fl.spec(PageViews, whole).output)
+    changed = [entry["planChange"] for entry in query.progress.recent if entry["planChange"]]
+    assert changed
+    assert changed[0]["expectedSaving"] >= WORTH
+    assert len(set(map(str, query.engine.plans))) > 1

@@ -1,0 +1,106 @@
+"""What tests of Structured Streaming share: rows in files, streams over them, and the whole as the oracle sees it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import flumina as fl
+from flumina.apps import Fraud
+from flumina.testing import assert_same_outputs
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from flumina.spark.streaming.query import StreamingQuery
+
+RULES, TRANSACTIONS = "rules", "transactions"
+DDL = {RULES: "ts long, r long", TRANSACTIONS: "ts long, v long"}
+NOW = {"availableNow": True}
+DELAYED = dict.fromkeys(DDL, fl.BoundedDelay(40))
+
+
+def declared() -> list[fl.Stream]:
+    """The streams of fraud detection, without data."""
+    return [
+        fl.Stream(RULES, Fraud.rule, None, sorted=False),
+        fl.Stream(TRANSACTIONS, Fraud.transaction, None, sorted=False),
+    ]
+
+
+@dataclass(frozen=True)
+class Files:
+    """Rows of fraud detection in files, one of each stream a batch; those of transactions are out of order."""
+
+    folder: Path
+    tables: Mapping[str, Sequence[pa.Table]]
+
+    @staticmethod
+    def make(folder: Path, batches: int = 4, rows: int = 60, seed: int = 1) -> Files:
+        """Write the files; rules lag behind transactions, so that rows are carried."""
+        rng = np.random.default_rng(seed)
+        found: dict[str, list[pa.Table]] = {name: [] for name in DDL}
+        for number in range(batches):
+            ts = rng.permutation(rows) + number * rows
+            values = rng.integers(0, 8, rows) * 250
+            found[TRANSACTIONS].append(pa.table({"ts": ts, "v": values}))
+            times = np.arange(0, rows, 12) + number * rows - (25 if number else 0)
+            found[RULES].append(pa.table({"ts": times, "r": rng.integers(0, 4, len(times)) * 250}))
+        made = Files(folder, found)
+        for name, tables in found.items():
+            (folder / name).mkdir(parents=True)
+            for number, table in enumerate(tables):
+                path = folder / name / f"{number:03d}.parquet"
+                pq.write_table(table, path)
+                os.utime(path, (1e9 + number, 1e9 + number))  # files are taken in order of their age
+        return made
+
+    def streams(self, spark: SparkSession) -> list[fl.Stream]:
+        """One file of each stream a batch."""
+        read = {
+            name: spark.readStream.schema(ddl).option("maxFilesPerTrigger", 1).parquet(str(self.folder / name))
+            for name, ddl in DDL.items()
+        }
+        return [replace(stream, data=read[stream.name]) for stream in declared()]
+
+    def expected(self) -> dict[str, pa.Table]:
+        """The sequential program on all of it."""
+        whole = [replace(s, data=pa.concat_tables(self.tables[s.name])) for s in declared()]
+        return dict(fl.spec(Fraud, whole).outputs)
+
+
+def start(spark: SparkSession, streams: Sequence[fl.Stream], folder: Path, **more: Any) -> StreamingQuery:
+    """A query with its sink and its checkpoint in a folder."""
+    from flumina import spark as engine  # noqa: PLC0415 -- only where it is needed
+
+    options: dict[str, Any] = {"trigger": NOW, "frontiers": DELAYED, "closed": True, **more}
+    sink = options.pop("sink", folder / "out")
+    return engine.start(options.pop("program", Fraud), streams, sink, folder / "checkpoint", spark=spark, **options)
+
+
+def found(folder: Path, expected: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    """What is in the sink, as any reader of Parquet sees it."""
+    tables = {}
+    for name, wanted in expected.items():
+        place = folder if tuple(expected) == ("output",) else folder / name
+        files = sorted(place.glob("batch=*/*.parquet"))
+        read = [pq.read_table(file, partitioning=None).cast(wanted.schema) for file in files]
+        tables[name] = pa.concat_tables(read) if read else wanted.schema.empty_table()
+    return tables
+
+
+def assert_exactly_once(folder: Path, expected: Mapping[str, pa.Table]) -> None:
+    """Every row of the oracle is in the sink once, and nothing else is."""
+    assert_same_outputs(found(folder, expected), expected)
+
+
+def collected(frame: DataFrame, like: pa.Table) -> pa.Table:
+    """A DataFrame as a table; Spark says of no column that it is never null."""
+    return frame.toArrow().cast(like.schema)

@@ -1,0 +1,360 @@
+"""Structured Streaming from sources to sinks: outputs are those of the sequential program, each once."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections import Counter
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import flumina as fl
+from flumina.apps import PageViews, ValueBarrier
+from flumina.testing import assert_same_outputs
+from tests.system.streaming import RULES, TRANSACTIONS, Files, assert_exactly_once, collected, start
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(240)]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files.make(tmp_path / "in")
+
+
+def test_files_to_parquet(spark: SparkSession, files: Files, tmp_path: Path) -> None:
+    query = start(spark, files.streams(spark), tmp_path)
+    query.awaitTermination()
+    expected = files.expected()
+    assert_exactly_once(tmp_path / "out", expected)
+    assert query.exception() is None
+    assert not query.isActive
+    by_spark = spark.read.parquet(str(tmp_path / "out" / "flagged"))
+    assert set(by_spark.columns) == {*expected["flagged"].column_names, "batch"}, "the batch is a column"
+    assert_same_outputs(collected(by_spark.drop("batch"), expected["flagged"]), expected["flagged"])
+    batches = query.recentProgress
+    assert [entry["batchId"] for entry in batches] == [0, 1, 2, 3, 4], "the last one is what was carried"
+    assert max(sum(entry["carried"].values()) for entry in batches) > 10
+    assert batches[-1]["carried"] == {RULES: 0, TRANSACTIONS: 0}
+    for entry in batches:
+        assert entry["durationMs"].keys() >= {"intake", "cut", "state", "sink", "commit", "total"}
+        assert entry["stateBytes"] > 0 or not entry["totals"]["processed"]
+    assert sum(entry["processed"] for entry in batches) == batches[-1]["totals"]["rows"] == 260
+
+
+def test_a_query_goes_on_where_it_stopped(spark: SparkSession, files: Files, tmp_path: Path) -> None:
+    late = tmp_path / "later"
+    late.mkdir()
+    for name in (RULES, TRANSACTIONS):
+        (late / name).mkdir()
+        for number in (2, 3):
+            (files.folder / name / f"00{number}.parquet").rename(late / name / f"00{number}.parquet")
+    first = start(spark, files.streams(spark), tmp_path, closed=False)
+    first.awaitTermination()
+    carried = first.status["carried"]
+    assert carried > 0
+    for name in (RULES, TRANSACTIONS):
+        for path in (late / name).iterdir():
+            path.rename(files.folder / name / path.name)
+    second = start(spark, files.streams(spark), tmp_path)
+    second.awaitTermination()
+    assert [entry["batchId"] for entry in second.recentProgress] == [2, 3, 4]
+    assert_exactly_once(tmp_path / "out", files.expected())
+    again = start(spark, files.streams(spark), tmp_path)
+    again.awaitTermination()
+    assert again.lastProgress is None
+    assert_exactly_once(tmp_path / "out", files.expected())
+
+
+def test_a_function_gets_every_batch(spark: SparkSession, files: Files, tmp_path: Path) -> None:
+    calls: dict[int, list[dict[str, list[dict[str, Any]]]]] = {}
+    fail = {1}
+
+    def collect(outputs: Any, batch: int) -> None:
+        rows = {name: frame.toArrow().to_pylist() for name, frame in outputs.items()}
+        calls.setdefault(batch, []).append(rows)
+        if batch in fail:
+            fail.remove(batch)
+            raise RuntimeError("the database is down")
+
+    query = start(spark, files.streams(spark), tmp_path, sink=collect)
+    with pytest.raises(fl.UserCodeError, match="the database is down") as caught:
+        query.awaitTermination()
+    assert "test_streaming.py" in caught.value.where
+    assert isinstance(query.exception(), fl.UserCodeError)
+    start(spark, files.streams(spark), tmp_path, sink=collect).awaitTermination()
+    assert sorted(calls) == [0, 1, 2, 3, 4]
+    assert [len(calls[batch]) for batch in sorted(calls)] == [1, 2, 1, 1, 1]
+    assert calls[1][0] == calls[1][1], "the same rows in the same order"
+    expected = files.expected()
+    for name, wanted in expected.items():
+        rows = [row for batch in calls.values() for row in batch[-1][name]]
+        assert_same_outputs(pa.Table.from_pylist(rows, wanted.schema), wanted)
+
+
+def test_a_program_with_one_output_gives_one_frame(spark: SparkSession, tmp_path: Path) -> None:
+    """Times rather than numbers, and the rate source, which never ends."""
+    rate = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 20).option("numPartitions", 2).load()
+    frame = rate.selectExpr("timestamp AS ts", "value AS n", "value AS v", "IF(value % 7 = 6, 'barrier', 'value') AS k")
+    tags = {"value": ValueBarrier.value, "barrier": ValueBarrier.barrier}
+    rows: list[dict[str, Any]] = []
+
+    def keep(outputs: DataFrame, batch: int) -> None:
+        rows.extend(outputs.toArrow().to_pylist())
+
+    stream = fl.Stream("all", tags, frame, tag_column="k", seq="n")
+    query = start(
+        spark,
+        [stream],
+        tmp_path,
+        program=ValueBarrier,
+        sink=keep,
+        trigger={"processingTime": "200 milliseconds"},
+        closed=False,
+        frontiers=fl.ClosedBatches(),
+    )
+    while len(query.recentProgress) < 3 and not query.awaitTermination(0.2):
+        assert query.isActive
+    assert query.status["isTriggerActive"] in (True, False)
+    query.stop()
+    assert not query.isActive
+    done = query.lastProgress
+    assert done is not None
+    count = done["totals"]["processed"]
+    given = [{"n": n, "ts": n, "v": n, "k": "barrier" if n % 7 == 6 else "value"} for n in range(count)]
+    expected = fl.spec(ValueBarrier, [replace(stream, data=given)]).output
+    names = [name for name in expected.column_names if name != "event_ts"]
+    found = pa.Table.from_pylist(rows).select(names)
+    assert count == 20 * (done["batchId"] + 1)
+    assert_same_outputs(found, expected.select(names).cast(found.schema))
+
+
+def test_times_are_the_same_in_every_zone(spark: SparkSession, tmp_path: Path) -> None:
+    """Rows that were carried in one zone meet rows that are read in another; a delay is seconds."""
+    (tmp_path / "in").mkdir()
+    second = 1_000_000
+    tables = []
+    for number in range(2):
+        ts = pa.array((np.arange(20) + 20 * number) * second, pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+        kinds = ["barrier" if n % 4 == 3 else "value" for n in range(20)]
+        tables.append(pa.table({"ts": ts, "n": np.arange(20) + 20 * number, "k": kinds, "v": np.arange(20)}))
+    tags = {"value": ValueBarrier.value, "barrier": ValueBarrier.barrier}
+    ddl = "ts timestamp, n long, k string, v long"
+    for number, zone in enumerate(("UTC", "Asia/Tokyo")):
+        spark.conf.set("spark.sql.session.timeZone", zone)
+        try:
+            pq.write_table(tables[number], tmp_path / "in" / f"{number}.parquet")
+            frame = spark.readStream.schema(ddl).parquet(str(tmp_path / "in"))
+            stream = fl.Stream("all", tags, frame, tag_column="k", seq="n")
+            delay, last = fl.BoundedDelay(5), number == 1
+            query = start(spark, [stream], tmp_path, program=ValueBarrier, frontiers=delay, closed=last)
+            query.awaitTermination()
+        finally:
+            spark.conf.set("spark.sql.session.timeZone", "UTC")
+        assert query.recentProgress[0]["carried"] == {"all": 6}, "five seconds, and the latest timestamp"
+    expected = fl.spec(ValueBarrier, [replace(stream, data=pa.concat_tables(tables))]).output
+    assert_exactly_once(tmp_path / "out", {"output": expected})
+
+
+def test_a_python_data_source_with_heartbeats(spark: SparkSession, tmp_path: Path) -> None:
+    from tests.system.ticks import Ticks, rows_of  # noqa: PLC0415 -- needs pyspark
+
+    spark.dataSource.register(Ticks)
+    frame = spark.readStream.format("ticks").load()
+    tags = {"value": ValueBarrier.value, "barrier": ValueBarrier.barrier}
+    stream = fl.Stream("ticks", tags, frame, tag_column="kind", seq="n")
+    query = start(
+        spark,
+        [stream],
+        tmp_path,
+        program=ValueBarrier,
+        trigger={"processingTime": "100 milliseconds"},
+        closed=False,
+        frontiers={"ticks": fl.Heartbeats("kind", "beat")},
+    )
+    while len(query.recentProgress) < 4 and not query.awaitTermination(0.2):
+        pass
+    query.stop()
+    done = query.lastProgress
+    assert done is not None
+    assert done["totals"]["heartbeats"] > 0
+    given = [row for row in rows_of(0, done["batchId"] + 1) if row["ts"] <= done["cut"] and row["kind"] != "beat"]
+    assert 0 < len(given) == done["totals"]["processed"]
+    expected = fl.spec(ValueBarrier, [replace(stream, data=given, sorted=False)]).output
+    assert_exactly_once(tmp_path / "out", {"output": expected})
+
+
+VIEWS = 40_000
+"""In a batch: so many that it is worth the while to share those of one page."""
+
+
+def test_a_key_becomes_hot_on_the_way(spark: SparkSession, tmp_path: Path) -> None:
+    """The plan changes between two batches, state and all, and the outputs do not."""
+    rng = np.random.default_rng(7)
+    tables: dict[str, list[pa.Table]] = {"changes": [], "views": []}
+    for batch in range(4):
+        ts = rng.permutation(VIEWS + 10) + batch * (VIEWS + 10)
+        pages = np.array([f"page {n}" for n in rng.integers(0, 300, VIEWS)], object)
+        pages[rng.random(VIEWS) < (0.9 if batch > 1 else 0.0)] = "home"
+        tables["views"].append(pa.table({"ts": ts[10:], "page": pages.tolist(), "user": np.arange(VIEWS)}))
+        changed = ["home", *(f"page {n}" for n in range(9))]
+        tables["changes"].append(pa.table({"ts": ts[:10], "page": changed, "info": [f"{batch} {p}" for p in changed]}))
+    ddl = {"changes": "ts long, page string, info string", "views": "ts long, page string, user long"}
+    tags = {"changes": PageViews.change, "views": PageViews.view}
+    streams = []
+    for name, of_name in tables.items():
+        (tmp_path / name).mkdir()
+        for number, table in enumerate(of_name):
+            pq.write_table(table, tmp_path / name / f"{number}.parquet")
+            os.utime(tmp_path / name / f"{number}.parquet", (1e9 + number, 1e9 + number))
+        read = spark.readStream.schema(ddl[name]).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / name))
+        streams.append(fl.Stream(name, tags[name], read, sorted=False))
+    query = start(spark, streams, tmp_path, program=PageViews, frontiers=None, closed=False)
+    query.awaitTermination()
+    changes = [entry["planChange"] for entry in query.recentProgress if entry["planChange"]]
+    assert [entry["planChange"] is None for entry in query.recentProgress[:2]] == [True, True]
+    assert changes
+    assert "key 'home' has" in changes[0]["reason"]
+    assert changes[0]["expectedSaving"] >= 0.2
+    assert query.recentProgress[-1]["planChanges"] == len(changes)
+    assert query.recentProgress[-1]["joins"] > 0, "the hot page is served by several leaves"
+    whole = [replace(s, data=pa.concat_tables(tables[s.name])) for s in streams]
+    assert_exactly_once(tmp_path / "out", {"output": fl.spec(PageViews, whole).output})
+
+
+BROKEN = 10_000
+"""Of a hundred thousand rows, broken in ten ways."""
+
+
+class Strict(fl.KeyedProgram):
+    """Many things that a row can do wrong."""
+
+    add = fl.Tag("v long NOT NULL, price decimal(5,2)", key="shop string", keys=["a", "b", "c"])
+    note = fl.Tag("text string NOT NULL", key="shop string", keys=["a", "b", "c"])
+    close = fl.Tag(key="shop string", keys=["a", "b", "c"])
+    depends = fl.depends((close, close), (close, add), (close, note))
+    output = "shop string, total long, notes long"
+    total = fl.Sum()
+    notes = fl.Count()
+
+    def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+        if event.tag is self.add:
+            state.total += event.v
+        elif event.tag is self.note:
+            state.notes += 1
+        else:
+            emit(event.shop, state.total, state.notes)
+            state.total = 0
+
+
+def strict_rows(rows: int, seed: int = 3) -> tuple[pa.Table, Any]:
+    """Rows, and for each the number of the way in which it is broken, -1 if it is not."""
+    rng = np.random.default_rng(seed)
+    ways = np.full(rows, -1)
+    ways[rng.choice(rows, rows // 10, replace=False)] = np.repeat(np.arange(10), rows // 100)
+    kinds = rng.choice(["add", "note", "close"], rows, p=[0.7, 0.25, 0.05]).astype(object)
+    kinds[np.isin(ways, (5, 7))], kinds[ways == 6] = "add", "note"
+    shops = rng.choice(["a", "b", "c"], rows).astype(object)
+    ts, n = (np.arange(rows) // 3 + 1000).astype(object), np.arange(rows).astype(object)
+    values, texts = rng.integers(0, 9, rows).astype(object), np.full(rows, "x", object)
+    cents = rng.integers(0, 99_999, rows).astype(object)
+    ts[ways == 0], n[ways == 1], kinds[ways == 2], kinds[ways == 3] = None, None, None, "strange"
+    shops[ways == 4], values[ways == 5], texts[ways == 6] = None, None, None
+    cents[ways == 7] = 10**9
+    shops[ways == 8], ts[ways == 9] = "z", 2**62
+    prices = pa.array([Decimal(number).scaleb(-2) for number in cents.tolist()], pa.decimal128(18, 2))
+    columns = {"ts": ts, "n": n, "kind": kinds, "shop": shops, "v": values, "text": texts}
+    table = pa.table({name: pa.array(column.tolist()) for name, column in columns.items()})
+    return table.append_column("price", prices), ways
+
+
+def test_every_bad_row_is_accounted_for(spark: SparkSession, tmp_path: Path) -> None:
+    table, ways = strict_rows(10 * BROKEN)
+    (tmp_path / "in").mkdir()
+    for number in range(4):
+        path = tmp_path / "in" / f"{number}.parquet"
+        pq.write_table(table.slice(number * len(table) // 4, len(table) // 4), path)
+        os.utime(path, (1e9 + number, 1e9 + number))
+    ddl = "ts long, n long, kind string, shop string, v long, text string, price decimal(18,2)"
+    frame = spark.readStream.schema(ddl).option("maxFilesPerTrigger", 2).parquet(str(tmp_path / "in"))
+    tags = {"add": Strict.add, "note": Strict.note, "close": Strict.close}
+    stream = fl.Stream("shops", tags, frame, tag_column="kind", seq="n", sorted=False)
+    more: dict[str, Any] = {"program": Strict, "frontiers": fl.BoundedDelay()}
+    with pytest.raises(fl.InputError) as caught:
+        start(spark, [stream], tmp_path, **more).awaitTermination()
+    assert caught.value.row is not None
+    at = [ways[caught.value.row + file * len(table) // 4] for file in range(2)]
+    assert max(at) >= 0, "the row is bad in one of the two files; which partition has which is up to Spark"
+    query = start(spark, [stream], tmp_path, **more, bad_rows="dead-letter", dead_letters=tmp_path / "dead")
+    query.awaitTermination()
+    assert query.lastProgress is not None
+    totals = query.lastProgress["totals"]
+    assert totals == {"rows": 10 * BROKEN, "heartbeats": 0, "late": 0, "bad": BROKEN, "processed": 9 * BROKEN}
+    good = table.filter(pa.array(ways < 0))
+    expected = fl.spec(Strict, [replace(stream, data=good)]).output
+    assert_exactly_once(tmp_path / "out", {"output": expected})
+    dead = spark.read.parquet(str(tmp_path / "dead")).toArrow()
+    reasons = "NULL_TIMESTAMP NULL_SEQ NULL_TAG UNKNOWN_TAG NULL_KEY NULL_VALUE NULL_VALUE COLUMN_TYPE UNKNOWN_KEY"
+    conditions = [*reasons.split(), "TIMESTAMP_RANGE"]
+    broken = zip(table.filter(pa.array(ways >= 0)).to_pylist(), ways[ways >= 0].tolist(), strict=True)
+    wanted = Counter((conditions[way], frozenset(row.items())) for row, way in broken)
+    letters = [(row["reason"], json.loads(row["data"])) for row in dead.to_pylist()]
+    found = Counter((why, frozenset({**row, "price": Decimal(row["price"])}.items())) for why, row in letters)
+    assert found == wanted
+    places = {(r["batch"], r["partition"], r["row"]) for r in dead.to_pylist()}
+    assert len(places) == BROKEN
+    assert set(dead.column("stream").to_pylist()) == {"shops"}
+
+
+@pytest.mark.parametrize(
+    ("options", "condition"),
+    [
+        ({"frontiers": 3}, "FRONTIERS"),
+        ({"frontiers": {"nobody": fl.InOrder()}}, "FRONTIERS"),
+        ({"frontiers": {RULES: "late"}}, "FRONTIERS"),
+        ({"frontiers": fl.BoundedDelay(0.5)}, "DELAY"),
+        ({"frontiers": fl.Heartbeats("beat")}, "MISSING_COLUMN"),
+        ({"frontiers": fl.Heartbeats("ts", "beat")}, "COLUMN_TYPE"),
+        ({"late": "ignore"}, "OPTION"),
+        ({"bad_rows": "drop"}, "OPTION"),
+        ({"max_carried": 0}, "OPTION"),
+        ({"trigger": "now"}, "TRIGGER"),
+        ({"trigger": {"once": True}}, "TRIGGER"),
+        ({"trigger": None}, "CLOSED"),
+        ({"sink": 3}, "SINK"),
+        ({"workers": 2, "plan": "plan.json"}, "WORKERS"),
+        ({"workers": 50}, "TOO_FEW_SLOTS"),
+    ],
+)
+def test_what_cannot_be_meant(
+    spark: SparkSession, files: Files, tmp_path: Path, options: dict[str, Any], condition: str
+) -> None:
+    with pytest.raises(fl.FluminaError) as caught:
+        start(spark, files.streams(spark), tmp_path, **options)
+    assert caught.value.condition == condition
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_no_streaming_frame(spark: SparkSession, files: Files, tmp_path: Path) -> None:
+    still = spark.createDataFrame([(1, 2)], "ts long, v long")
+    for data in (still, files.tables[TRANSACTIONS]):
+        given = [replace(s, data=data) if s.name == TRANSACTIONS else s for s in files.streams(spark)]
+        with pytest.raises(fl.UsageError, match="NOT_STREAMING"):
+            start(spark, given, tmp_path)
+
+
+def test_a_checkpoint_whose_halves_do_not_belong_together(spark: SparkSession, files: Files, tmp_path: Path) -> None:
+    start(spark, files.streams(spark), tmp_path, closed=False).awaitTermination()
+    shutil.rmtree(tmp_path / "checkpoint" / "spark")
+    with pytest.raises(fl.CheckpointError, match="of Spark's query"):
+        start(spark, files.streams(spark), tmp_path).awaitTermination()
