@@ -9,10 +9,13 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 
+from benchmarks.evaluation.documents import renew
 from benchmarks.evaluation.effort import Effort
+from benchmarks.evaluation.figures import drawn
 from benchmarks.evaluation.machine import facts
-from benchmarks.evaluation.record import SECTIONS, Record, Results
+from benchmarks.evaluation.record import SECTIONS, Record, Results, load_all
 from benchmarks.evaluation.report import write
+from benchmarks.evaluation.tables import tables
 
 REPORT = Path(__file__).parents[1] / "report"
 
@@ -30,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
     unknown = set(given.sections) - set(SECTIONS)
     if unknown:
         parser.error(f"no section is called {', '.join(sorted(unknown))}; there are {', '.join(SECTIONS)}")
-    folder = given.report or (REPORT / "quick" if given.quick else REPORT)
+    folder = (given.report or (REPORT / "quick" if given.quick else REPORT)).resolve()
     failed = []
     for name in () if given.render else given.sections or SECTIONS:
         try:
@@ -38,7 +41,11 @@ def main(arguments: list[str] | None = None) -> int:
         except Exception as error:  # noqa: BLE001 -- the next section may work
             print(f"{name} failed: {error!r}", file=sys.stderr)
             failed.append(name)
-    for path in write(folder):
+    written = write(folder)
+    if folder == REPORT:
+        found = load_all(REPORT / "data")
+        written += renew(REPORT.parents[1], tables(found), drawn(found))
+    for path in written:
         print(path)
     return 1 if failed else 0
 

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 import flumina as fl
 import flumina.spark
 from flumina.engine.driver import RunResult
+from flumina.engine.job import Settings
 
 _HERE = "127.0.0.1"
 _ROOT = Path(__file__).parents[2]
@@ -28,6 +29,7 @@ def session(slots: int) -> SparkSession:
         active.stop()
     paths = [str(_ROOT), str(_ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(os.pathsep.join(paths).split(os.pathsep)))
+    os.environ["PYTHONWARNINGS"] = "ignore::FutureWarning"  # Spark's Python workers use pandas in ways that will change
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     made = (
         SparkSession.builder.master(master)
@@ -49,7 +51,8 @@ def session(slots: int) -> SparkSession:
 
 def run(program: type[fl.Program], streams: Sequence[fl.Stream], **options: Any) -> RunResult:  # noqa: ANN401
     """A run of Flumina on the session that there is; outputs are counted and dropped, as the baselines' are."""
-    return flumina.spark.run(program, streams, progress=False, out=fl.NOWHERE, **options)
+    settings = Settings(patience=600)  # a busy machine is slow to start Python workers
+    return flumina.spark.run(program, streams, progress=False, out=fl.NOWHERE, settings=settings, **options)
 
 
 class Watch:

@@ -37,7 +37,7 @@ def records(effort: Effort, data: Path) -> Iterator[Record]:  # noqa: ARG001 -- 
                 seen.append(observed)
             else:
                 rates[workers] = observed.throughput
-    model = fit(seen, _start())
+    model = fit(seen, {"outliers": _start()})["outliers"]
     yield Record("outliers", "speed-up", 1, 1.0, "measured")
     yield Record("outliers", "speed-up", 2, rates[2] / rates[1], "measured")
     yield Record("outliers rate", "connections/s", 1, rates[1], "measured")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.evaluation.case import Case
+from flumina.apps.registry import APPS
 from flumina.plan.costs import CostModel
 from flumina.plan.sources import bind
 from flumina.plan.tree import Plan
@@ -29,8 +30,9 @@ WINDOWS = 12
 _STEPS = 25
 _NUDGE = 0.05
 """By how much a price is changed to see what that does: runs in virtual time have steps that are smaller."""
-_TRUST = 0.01
-"""How much the prices known before weigh against measurements; it divides what no measurement divides."""
+_TRUST, _TRUST_NETWORK = 0.01, 0.02
+"""How much a price known before weighs against measurements: that of an event is known for its function alone, without
+reading; those of messages and hops were measured once, and a noisy run should not make them a thousand times larger."""
 
 
 @dataclass(frozen=True)
@@ -52,28 +54,37 @@ def _seconds(case: Case, windows: int = WINDOWS) -> float:
     return windows * case.ratio / case.rate
 
 
-def fit(observed: Sequence[Observed], start: CostModel) -> CostModel:
-    """Prices of tags, messages and hops for which predictions are nearest to what was observed, as ratios."""
-    inputs = [bind(one.case.app.program, one.case.sources()) for one in observed]
-    tags = sorted({tag for given in inputs for tag in given.definition.tags})
-    names = [*tags, "message", "hop"]
-    first = [start.by_tag.get(tag, start.event) for tag in tags] + [start.message, start.hop]
+def fit(observed: Sequence[Observed], start: Mapping[str, CostModel]) -> dict[str, CostModel]:
+    """Prices of tags, messages and hops for which predictions are nearest to what was observed, as ratios.
 
-    def model(values: Sequence[float]) -> CostModel:
-        prices = dict(zip(names, values, strict=True))
-        return replace(start, by_tag={tag: prices[tag] for tag in tags}, message=prices["message"], hop=prices["hop"])
+    A model for each program of which there is one to start with: messages and hops cost the same in all of them, as
+    they are those of the machine; functions cost what they cost at the start.
+    """
+    inputs = [bind(one.case.app.program, one.case.sources()) for one in observed]
+    tags = [(name, tag) for name in start for tag in [flow.tag.name for flow in APPS[name].workload().flows()]]
+    network = next(iter(start.values()))
+    first = [start[name].by_tag.get(tag, start[name].event) for name, tag in tags] + [network.message, network.hop]
+    known = np.log(first)
+    trust = np.array([_TRUST] * len(tags) + [_TRUST_NETWORK] * 2)
+
+    def models(logs: Floats) -> dict[str, CostModel]:
+        *events, message, hop = np.exp(logs).tolist()
+        prices = dict(zip(tags, events, strict=True))
+        return {
+            name: replace(
+                model, message=message, hop=hop, by_tag={tag: price for (n, tag), price in prices.items() if n == name}
+            )
+            for name, model in start.items()
+        }
 
     def wrong(logs: Floats) -> Floats:
         """The logarithms of predicted over observed, then those of prices over what they were before."""
-        prices = model(np.exp(logs).tolist())
-        off = [
-            math.log(Clock(one.plan, given, prices).run(_seconds(one.case)).throughput / one.throughput)
-            for one, given in zip(observed, inputs, strict=True)
-        ]
-        return np.concatenate([off, _TRUST * (logs - known)])
+        tried = models(logs)
+        runs = [Clock(o.plan, given, tried[o.case.name]) for o, given in zip(observed, inputs, strict=True)]
+        off = [math.log(r.run(_seconds(o.case)).throughput / o.throughput) for r, o in zip(runs, observed, strict=True)]
+        return np.concatenate([off, trust * (logs - known)])
 
-    known = np.log(first)
-    return model(np.exp(_least_squares(wrong, known)).tolist())
+    return models(_least_squares(wrong, known))
 
 
 def _least_squares(wrong: Callable[[Floats], Floats], start: Floats) -> Floats:
@@ -94,12 +105,11 @@ def _least_squares(wrong: Callable[[Floats], Floats], start: Floats) -> Floats:
     return at
 
 
-def save(path: Path, models: Iterable[tuple[str, CostModel]]) -> None:
-    """Keep prices for the sections that come later; those of other programs stay."""
-    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    known |= {name: asdict(model) for name, model in models}
+def save(path: Path, models: Mapping[str, CostModel]) -> None:
+    """Keep prices for the sections that come later."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+    text = json.dumps({name: asdict(model) for name, model in models.items()}, indent=1)
+    path.write_text(text + "\n", encoding="utf-8")
 
 
 def load(path: Path, name: str) -> CostModel:

@@ -12,6 +12,7 @@ from benchmarks.evaluation.engine import session
 from benchmarks.evaluation.observe import observe
 from benchmarks.evaluation.prices import Observed, fit, in_virtual_time
 from benchmarks.evaluation.record import Record
+from flumina.apps.registry import APPS
 from flumina.plan.costs import CostModel
 from flumina.plan.measure import measure
 from flumina.plan.optimise import make_plan
@@ -25,15 +26,19 @@ MANY = (50, 100, 200, 500, 1_000)
 def records(effort: Effort, data: Path) -> Iterator[Record]:
     """Measure, fit, predict; prices are kept for other sections."""
     session(2)
-    for name in PROGRAMS:
-        cases = [Case(name, workers, ratio) for workers in (1, 2) for ratio in (RATIO, *FITTED)]
-        seen = [_measured(effort, case) for case in cases]
-        effort.say(f"{name}: fitting prices")
-        used = [one for one, _ in seen if one.case.ratio != RATIO]
-        model = fit(used, _start(Case(name, 2)))
-        prices.save(data / "prices" / "prices.json", [(name, model)])
-        yield from (record for _, record in seen)
-        yield from _checked(name, [one for one, _ in seen], model)
+    cases = [Case(name, n, ratio) for name in PROGRAMS for n in (1, 2) for ratio in (RATIO, *FITTED)]
+    seen = []
+    for case in cases:
+        observed, record = _measured(effort, case)
+        seen.append(observed)
+        yield record
+    effort.say("fitting prices")
+    start = {name: measure(APPS[name].program, Case(name, 2).workload(100_000).streams()) for name in PROGRAMS}
+    models = fit([one for one in seen if one.case.ratio != RATIO], start)
+    prices.save(data / "prices" / "prices.json", models)
+    for one in seen:
+        yield _checked(one, models[one.case.name])
+    for name, model in models.items():
         yield from _predicted(effort, name, model)
 
 
@@ -44,18 +49,12 @@ def _measured(effort: Effort, case: Case) -> tuple[Observed, Record]:
     return observed, record
 
 
-def _start(case: Case) -> CostModel:
-    """What is known of a program before anything is fitted: its own functions, tried on a sample."""
-    return measure(case.app.program, case.workload(100_000).streams())
-
-
-def _checked(name: str, seen: list[Observed], model: CostModel) -> Iterator[Record]:
-    """By how much predictions of what was measured are off."""
-    for one in seen:
-        predicted = in_virtual_time(one.case, one.plan, model).throughput
-        kind = "predicted" if one.case.ratio == RATIO else "fitted"
-        series = f"{name}, ratio {one.case.ratio} ({kind})"
-        yield Record("model error", series, one.case.parts, predicted / one.throughput - 1, "simulated")
+def _checked(one: Observed, model: CostModel) -> Record:
+    """By how much the prediction of what was measured is off."""
+    predicted = in_virtual_time(one.case, one.plan, model).throughput
+    kind = "predicted" if one.case.ratio == RATIO else "fitted"
+    series = f"{one.case.name}, ratio {one.case.ratio} ({kind})"
+    return Record("model error", series, one.case.parts, predicted / one.throughput - 1, "simulated")
 
 
 def _predicted(effort: Effort, name: str, model: CostModel) -> Iterator[Record]:

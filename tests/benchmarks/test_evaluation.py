@@ -12,8 +12,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed")
 
-from benchmarks.evaluation.__main__ import main
+from benchmarks.evaluation.__main__ import REPORT, main
 from benchmarks.evaluation.case import PROGRAMS, Case
+from benchmarks.evaluation.documents import DOCUMENTS, renew, renewed
 from benchmarks.evaluation.effort import Effort
 from benchmarks.evaluation.figures import FIGURES, drawn, speed_ups
 from benchmarks.evaluation.latency import _simulated
@@ -27,6 +28,7 @@ from flumina.plan.optimise import make_plan
 from flumina.plan.sources import bind
 from tests.benchmarks import made_up
 
+ROOT = REPORT.parents[1]
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -36,19 +38,22 @@ def observed(case: Case, model: CostModel) -> Observed:
     return Observed(case, plan, in_virtual_time(case, plan, model).throughput)
 
 
-@pytest.mark.parametrize("name", ["value-barrier", "fraud"])
-def test_prices_predict_what_they_were_not_fitted_to(name: str) -> None:
-    case = Case(name, 1)
-    tags = [flow.tag.name for flow in case.workload(10).flows()]
-    true = CostModel(by_tag=dict(zip(tags, (90e-9, 60e-6), strict=True)), message=50e-6, hop=100e-6)
-    start = CostModel(by_tag={tags[1]: 10e-6})
-    found = fit([observed(Case(name, n, ratio), true) for n in (1, 2) for ratio in (2_000, 50_000)], start)
-    assert found.by_tag[tags[0]] == pytest.approx(90e-9, rel=0.1)
-    for workers in (1, 2, 8):
-        wanted = observed(Case(name, workers), true)
-        assert in_virtual_time(wanted.case, wanted.plan, found).throughput == pytest.approx(wanted.throughput, rel=0.15)
-        guessed = in_virtual_time(wanted.case, wanted.plan, start).throughput
-        assert guessed != pytest.approx(wanted.throughput, rel=0.15), "what was known before would do"
+def test_prices_predict_what_they_were_not_fitted_to() -> None:
+    names = ("value-barrier", "fraud")
+    tags = {name: [flow.tag.name for flow in Case(name, 1).workload(10).flows()] for name in names}
+    network = CostModel(message=50e-6, hop=100e-6)
+    true = {name: replace(network, by_tag=dict(zip(tags[name], (90e-9, 60e-6), strict=True))) for name in names}
+    start = {name: CostModel(by_tag={tags[name][1]: 10e-6}) for name in names}
+    runs = [Case(name, n, ratio) for name in names for n in (1, 2) for ratio in (2_000, 50_000)]
+    found = fit([observed(case, true[case.name]) for case in runs], start)
+    for name in names:
+        assert found[name].by_tag[tags[name][0]] == pytest.approx(90e-9, rel=0.1)
+        for workers in (1, 2, 8):
+            wanted = observed(Case(name, workers), true[name])
+            rate = in_virtual_time(wanted.case, wanted.plan, found[name]).throughput
+            assert rate == pytest.approx(wanted.throughput, rel=0.15)
+            guessed = in_virtual_time(wanted.case, wanted.plan, start[name]).throughput
+            assert guessed != pytest.approx(wanted.throughput, rel=0.15), "what was known before would do"
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -75,8 +80,7 @@ def test_latency_in_virtual_time_is_shorter_with_more_heartbeats() -> None:
 def test_prices_are_kept_for_each_program(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "prices.json"
     one, other = CostModel(hop=1.0), CostModel(by_tag={"a": 2.0})
-    save(path, [("one", CostModel())])
-    save(path, [("one", one), ("other", other)])
+    save(path, {"one": one, "other": other})
     assert (load(path, "one"), load(path, "other")) == (one, other)
     with pytest.raises(SystemExit, match="no prices of third yet: run"):
         load(path, "third")
@@ -144,6 +148,35 @@ def test_a_loaded_machine_is_told(tmp_path: Path) -> None:
     busy = drawn({"network": replace(results, machine={**results.machine, "load before": 3.5})})["network"].how
     assert "others" not in quiet
     assert "that others used too (load 3.5 before)" in busy
+
+
+def test_the_documentation_has_the_tables_of_the_report() -> None:
+    made = tables(load_all(REPORT / "data"))
+    for name in DOCUMENTS:
+        text = (ROOT / name).read_text(encoding="utf-8")
+        assert "<!-- table: trade-offs -->" in text
+        assert renewed(text, made) == text, f"run `python -m benchmarks.evaluation --render`: {name} is not up to date"
+    for path in (ROOT / "docs" / "figures").glob("*.svg"):
+        assert path.read_text(encoding="utf-8") == (REPORT / "figures" / path.name).read_text(encoding="utf-8")
+
+
+def test_tables_and_pictures_of_documents_are_renewed(tmp_path: Path) -> None:
+    found = made_up.write(tmp_path / "data")
+    made = tables(found)
+    (tmp_path / "docs").mkdir()
+    plain = "a\n<!-- table: network -->\nold\n<!-- end of table -->\nb\n"
+    (tmp_path / "README.md").write_text(plain)
+    (tmp_path / "docs" / "evaluation.md").write_text("![n](figures/network.svg), ![o](figures/other.svg)")
+    picture = tmp_path / "docs" / "figures" / "network.svg"
+    assert renew(tmp_path, made, drawn(found)) == [tmp_path / "README.md", picture]
+    text = (tmp_path / "README.md").read_text()
+    assert text.startswith("a\n<!-- table: network -->\n")
+    assert text.endswith("<!-- end of table -->\nb\n")
+    assert made["network"].markdown() in text
+    assert "old" not in text
+    assert picture.read_text().startswith("<svg")
+    assert renew(tmp_path, made, drawn(found)) == []
+    assert renewed(plain, {}) == plain
 
 
 def test_a_report_of_some_sections_says_what_is_missing(tmp_path: Path) -> None:
