@@ -1,5 +1,6 @@
 from typing import Any
 
+import numpy as np
 import pytest
 
 import flumina as fl
@@ -286,3 +287,27 @@ class TestHints:
         assert "for all keys" in told
         assert "under always=" in told
         assert "write state.low[event.key] if only" in told
+
+
+def test_whether_a_state_was_touched() -> None:
+    class P(fl.Program):
+        a = fl.Tag("v long")
+        depends = fl.depends((a, a))
+        output = "n long"
+        total = fl.Sum()
+        info = fl.Replicated("string", "x")
+
+        def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+            state.total, state.info = event.v, "y"
+
+    untouched = declared(P).untouched
+    assert untouched is not None
+    state = declared(P).init()
+    assert untouched(state)
+    for name, value in (("total", 0.0), ("total", np.zeros(3)), ("info", None), ("more", 1)):
+        touched = declared(P).init()
+        touched.__dict__[name] = value
+        assert not untouched(touched), name
+    assert untouched(declared(P).init()), "what all share has stayed as it was"
+    assert declared(Shop).untouched is None, "its maps can be changed in place"
+    assert declared(Shop).init().sold is not declared(Shop).init().sold

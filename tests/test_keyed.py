@@ -227,3 +227,72 @@ def test_many_keys_with_few_events_are_folded_one_by_one_and_the_others_as_batch
     by_batch = fold_batch(kind, definition.init(), Batch.of_events(events), one)
     assert calls == [41]
     assert by_batch == fold(kind, definition.init(), events, other)
+
+
+class Viewed(fl.KeyedProgram):
+    view = fl.Tag("to long", key="k long")  # looks at the state, and sets it where ``to`` is not 0
+    depends = fl.depends((view, view))
+    output = "k long, n long"
+    info = fl.Replicated("long", 1000)
+
+    def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+        emit(event.k, state.info)
+        if event.to:
+            state.info = event.to
+
+    def update_batch(self, state: fl.State, batch: fl.Batch, emit: fl.Emit) -> None:
+        raise AssertionError("every key has few events")
+
+
+class ViewedByHand(Viewed):  # the same, with a state of which nobody can tell whether it was changed
+    info = None  # type: ignore[assignment]
+
+    def init(self) -> list[int]:
+        return [1000]
+
+    def update(self, state: Any, event: fl.Event, emit: fl.Emit) -> Any:
+        emit(event.k, state[0])
+        if event.to % 2:
+            return [event.to]
+        if event.to:
+            state[0] = event.to
+        return None
+
+    def fork(self, state: list[int], left: TagSet, right: TagSet) -> tuple[list[int], list[int]]:
+        return (state, [1000]) if right.is_empty() else ([1000], state)
+
+    def join(self, left: list[int], right: list[int]) -> list[int]:
+        return right if left == [1000] else left
+
+
+@pytest.mark.parametrize("program", [Viewed, ViewedByHand])
+def test_an_initial_state_that_was_looked_at_is_that_of_no_other_key(program: type[fl.KeyedProgram]) -> None:
+    numbers = random.Random(3)
+    definition = fl.define(program)
+    kind = definition.kinds["States"]
+    one, other = Emit(definition.outputs), Emit(definition.outputs)
+    by_batch, by_event = definition.init(), definition.init()
+    changed = set()
+    for start in range(0, 2000, 200):
+        tos = [numbers.choice([0, 0, 0, 1000, n]) for n in range(start + 1, start + 201)]
+        tag = definition.tags["view"]
+        events = [
+            tag.event(ts=n, k=numbers.randrange(400), to=to, stream="s", seq=n) for n, to in enumerate(tos, start)
+        ]
+        changed |= {event.key for event in events if event.to}
+        by_batch = fold_batch(kind, by_batch, Batch.of_events(events), one)
+        by_event = fold(kind, by_event, events, other)
+    assert rows(one.items) == rows(other.items)
+    assert by_batch == by_event
+    assert 0 < len(changed) < 400
+    held = set(dict.keys(by_batch))
+    assert held == changed if program is Viewed else held > changed
+
+
+def test_keys_that_are_only_looked_at_cost_no_memory() -> None:
+    definition = fl.define(Viewed)
+    events = [Viewed.view.event(ts=n, k=n, to=0, stream="s", seq=n) for n in range(500)]
+    states = fold_batch(
+        definition.kinds["States"], definition.init(), Batch.of_events(events), Emit(definition.outputs)
+    )
+    assert not dict.keys(states)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations_with_replacement
+from operator import is_
 
 from flumina.depends import Dependence
 from flumina.effects import Access, accesses
 from flumina.errors import Problem
 from flumina.events import Tag
-from flumina.fields import ADD, READ, SET, Field, Max, Min, Observes, PerKey, Sum
+from flumina.fields import ADD, READ, SET, Field, Max, Min, Observes, PerKey, Sum, Value
 from flumina.state import Record
 from flumina.tagsets import TagSet
 
@@ -64,7 +66,28 @@ class DeclaredState:
 
     def init(self) -> Record:
         """The state before the first event: every field at its identity."""
-        return Record({name: field.identity() for name, field in self.fields.items()})
+        made = Record(self._identities)
+        for name, field in self._mutable:
+            made.__dict__[name] = field.identity()
+        return made
+
+    @cached_property
+    def _identities(self) -> dict[str, Value]:
+        """What all new states share: a program may have as many as it has keys."""
+        return {name: None if field.mutable else field.identity() for name, field in self.fields.items()}
+
+    @property
+    def untouched(self) -> Callable[[Record], bool] | None:
+        """Tells whether all fields of a state are what :meth:`init` gave; none if they can be changed unseen."""
+        if self._mutable:
+            return None
+        identities = tuple(self._identities.values())
+        size = len(identities)
+        return lambda state: len(state.__dict__) == size and all(map(is_, state.__dict__.values(), identities))
+
+    @cached_property
+    def _mutable(self) -> list[tuple[str, Field]]:
+        return [(name, field) for name, field in self.fields.items() if field.mutable]
 
     def fork(self, state: Record, left: TagSet, right: TagSet) -> tuple[Record, Record]:
         """Each field to the side that observes it."""

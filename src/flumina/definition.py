@@ -90,6 +90,8 @@ class Definition:
     joins: tuple[Join, ...]
     adding: frozenset[str] = frozenset()
     """Tags that only add to fields with an identity and read nothing: a leaf with only these can hand over."""
+    untouched: Callable[[State], bool] | None = None
+    """Whether a state is still the initial one, not even set to an equal value; none where nobody can tell."""
     lifted: Lifted | None = None
     """The one-key program, where this one was lifted from it."""
     tolerance: float = 0.0

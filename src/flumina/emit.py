@@ -197,13 +197,18 @@ class Emit:
         self._only = self._channels.get(ONLY_OUTPUT)
         if self._only is not None:
             self.columns = self._only.columns
+            self._width = len(outputs[ONLY_OUTPUT])
 
     def __call__(self, *values: object, **named: object) -> None:
         """Emit one row of the only output."""
         if self._only is None:
             names = ", ".join(f"emit.{name}(...)" for name in self._channels) or "nothing: no output is declared"
             raise OutputError("OUTPUT", f"emit(...) is for programs with one output; this one has {names}")
-        self._only(*values, **named)
+        event = self.event
+        if event is None or named or len(values) != self._width or not _ATOMIC.issuperset(map(type, values)):
+            self._only(*values, **named)
+        else:  # the same in short: this is called for every event
+            self.items.append(_row(Row, (ONLY_OUTPUT, values, event)))
 
     def __getattr__(self, name: str) -> Channel:
         channels: dict[str, Channel] = self.__dict__.get("_channels", {})

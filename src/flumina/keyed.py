@@ -38,6 +38,10 @@ MANY = 64
 """... which counts where there are more keys than this."""
 
 
+_NEW: Any = object()
+"""In place of the state of a key that was not seen before."""
+
+
 class KeyedProgram(Program, abstract=True):
     """A program about one key; flumina runs it for every key.
 
@@ -105,18 +109,40 @@ class Lifted:
             states[event.key] = result
         return None
 
+    def _update_key(self) -> Callable[[KeyMap, Event, Emit], None]:
+        """The same for keyed events only, made to be fast.
+
+        An initial state that an event has only looked at is not kept for its key but used again for the next new one:
+        keys that are merely looked up cost neither time nor memory.
+        """
+        update, init, untouched = self.kind.update, self.one.init, self.one.untouched
+        spare = init()
+
+        def update_key(states: KeyMap, event: Event, emit: Emit) -> None:
+            nonlocal spare
+            key = event.key
+            known = dict.get(states, key, _NEW)
+            result = update(spare if known is _NEW else known, event, emit)
+            if known is not _NEW:
+                if result is not None:
+                    states[key] = result
+            elif result is not None or untouched is None or not untouched(spare):
+                states[key] = spare if result is None else result
+                spare = init()
+
+        return update_key
+
     def update_batch(self, states: KeyMap, batch: Batch, emit: Emit) -> State | None:
         """A run of one tag: one call for each of its keys, and event by event where a key has few."""
-        one_by_one = StateKind("States", self.one.everything, self.update)
         if batch.tag.key is None:
             emit.batch = None
-            return fold(one_by_one, states, batch, emit)
+            return fold(StateKind("States", self.one.everything, self.update), states, batch, emit)
         encoded = batch.keys.dictionary_encode()
         codes = encoded.indices.to_numpy(zero_copy_only=False)
         few = np.flatnonzero(np.bincount(codes)[codes] < FEW)
         if len(few) and len(encoded.dictionary) > MANY:
             emit.batch = None
-            fold(one_by_one, states, batch.take(few), emit)
+            fold(StateKind("States", self.one.everything, self._update_key()), states, batch.take(few), emit)
             if len(few) == len(batch):
                 return None
             many = np.ones(len(batch), bool)

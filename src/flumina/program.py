@@ -117,6 +117,7 @@ class Program:
             forks=forks,
             joins=joins,
             adding=frozenset() if declared is None else declared.adding,
+            untouched=None if declared is None else declared.untouched,
             tolerance=self.tolerance,
             examples={name: tuple(values) for name, values in self.examples.items()},
         )

@@ -18,6 +18,7 @@ import pytest
 
 import flumina as fl
 from flumina.apps.fraud import Fraud
+from flumina.engine.checkpoint import Checkpoints
 from flumina.engine.job import Settings
 from flumina.errors import GangError
 from flumina.testing import assert_same_outputs
@@ -30,7 +31,7 @@ from tests.system.test_failures import readers
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.xdist_group("own spark"), pytest.mark.timeout(300)]
 
 ROWS = 4000
 RATE = 1000.0
@@ -150,6 +151,31 @@ def test_a_killed_process_changes_nothing(
     spark_on_cluster: SparkSession, cluster: Cluster, tmp_path: Path, seed: int
 ) -> None:
     survives(cluster, seed, tmp_path)
+
+
+def test_a_run_with_snapshots_loses_an_executor_and_goes_on_from_the_last(
+    spark_on_cluster: SparkSession, cluster: Cluster, tmp_path: Path
+) -> None:
+    kept = tmp_path / "kept"
+
+    def harm(reading: list[int]) -> None:
+        deadline = time.monotonic() + 60
+        while len(taken(kept)) < 2 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        kill(next(pid for pid in cluster.executors() if reading[0] in children(pid)))
+
+    policy = fl.Checkpoint(kept, seconds=0.5, keep=100)
+    result = run_with(harm, 0.0, tmp_path, checkpoint=policy, settings=Settings(patience=120.0))
+    assert_exact(result)
+    skipped = fl.spec(Fraud, streams()).events - result.stats.events
+    assert skipped in taken(kept)[1:], "it went on from the second snapshot, or a later one"
+    assert len(taken(kept)) >= 3
+
+
+def taken(folder: Path) -> list[int]:
+    """How many events lie before each snapshot on the way."""
+    found = Checkpoints(folder).all() if folder.exists() else []
+    return [one.manifest.events for one in found if one.manifest.states]
 
 
 @pytest.mark.soak

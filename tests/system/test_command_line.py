@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 
-on_spark = pytest.mark.xdist_group("spark")
+on_spark = pytest.mark.xdist_group("own spark")
 
 FRAMES = """
 def frames():

@@ -26,6 +26,6 @@ def test_a_program_of_a_script_runs_in_processes(tmp_path: Path) -> None:
     assert run_script("local", tmp_path) == "agreed\n"
 
 
-@pytest.mark.xdist_group("spark")
+@pytest.mark.xdist_group("own spark")
 def test_a_program_of_a_script_runs_on_spark(spark_home: None, tmp_path: Path) -> None:
     assert run_script("spark", tmp_path) == "agreed\n"
