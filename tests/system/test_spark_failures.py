@@ -162,3 +162,16 @@ def test_a_session_that_was_stopped_is_named(spark: SparkSession) -> None:
 @pytest.mark.timeout(240)
 def test_a_killed_python_worker_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     assert_exact(run_with(lambda reading: kill(reading[1]), 1.0, tmp_path, settings=Settings(patience=120.0)))
+
+
+def test_what_does_not_fit_into_the_driver_says_what_to_do() -> None:
+    from flumina.spark.gang import explained  # noqa: PLC0415 -- only where there is Spark
+
+    said = """An error occurred while calling o77.collectToPython.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Total size of serialized results of 3 tasks \
+(14.1 MiB) is bigger than spark.driver.maxResultSize (1024.0 KiB)
+\tat org.apache.spark.scheduler.DAGScheduler.failJobAndIndependentStages(DAGScheduler.scala:2785)"""
+    told = str(explained(RuntimeError(said)))
+    assert "bigger than spark.driver.maxResultSize (1024.0 KiB)" in told
+    assert "maxFilesPerTrigger" in told
+    assert "DAGScheduler" not in told

@@ -76,16 +76,17 @@ class Gang:
 
 def explained(error: BaseException) -> ClusterError:
     """What Spark said, without the pages around it."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    noise = ("at ", "File ", "Traceback", ":", "An error occurred while calling")
+    lines = [line.strip().removeprefix(": ") for line in str(error).splitlines() if line.strip()]
+    noise = ("at ", "File ", "Traceback", "An error occurred while calling")
     telling = [line for line in lines if not line.startswith(noise)]
     reason = next(
         (line for line in telling if "Job aborted" in line or "cancelled" in line), telling[0] if telling else ""
     )
     last = next((line for line in reversed(telling) if "Error" in line and "Py4J" not in line), "")
     text = reason if last in reason else f"{reason}\n  {last}"
-    return ClusterError(
-        "SPARK",
-        f"Spark gave up on the run: {text}",
-        hint="the executors' logs say more; on local[K] nothing is tried again, on local[K,F] and on clusters it is",
-    )
+    hint = "the executors' logs say more; on local[K] nothing is tried again, on local[K,F] and on clusters it is"
+    if "spark.driver.maxResultSize" in text:
+        hint = (
+            "raise it; or, where a batch of a stream has too many rows, limit it with maxFilesPerTrigger and the like"
+        )
+    return ClusterError("SPARK", f"Spark gave up on the run: {text}", hint=hint)
