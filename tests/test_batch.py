@@ -10,10 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import flumina as fl
+from flumina import local
+from flumina.apps import Fraud, ValueBarrier
 from flumina.batch import Batch, as_list, repeat
 from flumina.errors import UsageError
 from flumina.events import Event, Tag
 from flumina.order import Point
+from flumina.program import define
 
 STREAMS = ("views", "ticks")
 
@@ -232,3 +236,27 @@ def test_repeat() -> None:
     assert repeat("x", 3, "string").equals(pa.array(["x"] * 3))
     assert repeat(None, 2, "long").equals(pa.array([None, None], pa.int64()))
     assert len(repeat(1, 0, "int")) == 0
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 5, 100])
+@pytest.mark.parametrize("bits", [8, 40, 61, 63])
+def test_total_is_exact(count: int, bits: int) -> None:
+    numbers = np.random.default_rng(bits).integers(-(1 << bits), (1 << bits) - 1, count, endpoint=True)
+    values = numbers.astype(np.int64)
+    assert fl.total(values) == sum(values.tolist())
+    starts = np.array([0, count // 2]) if count > 1 else np.array([0])[:count]
+    groups = [values[: count // 2], values[count // 2 :]] if count > 1 else [values][:count]
+    assert fl.total(values, starts) == [sum(group.tolist()) for group in groups]
+    with pytest.raises(fl.UsageError, match="whole numbers"):
+        fl.total(values.astype(float))
+
+
+@pytest.mark.parametrize("program", [ValueBarrier, Fraud])
+def test_sums_of_programs_are_exact_in_batches_too(program: type[fl.Program]) -> None:
+    often, rare = list(define(program).tags.values())[:2]
+    values = {"ts": [1, 2], "v": [(1 << 63) - 1] * 2}
+    streams = [fl.Stream("often", often, values), fl.Stream("rare", rare, {"ts": [3], "r": [0]})]
+    with pytest.raises(fl.OutputError, match="18446744073709551614 is no long"):
+        fl.spec(program, streams)
+    with pytest.raises(fl.OutputError, match="18446744073709551614 is no long"):
+        local.run(program, streams, workers=1, progress=False)

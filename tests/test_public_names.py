@@ -66,6 +66,7 @@ NAMES = [
     "least",
     "repeat",
     "spec",
+    "total",
     "update",
     "update_batch",
 ]

@@ -3,7 +3,7 @@
 Write a sequential program, say which events depend on which, declare the state; see the README.
 """
 
-from flumina.batch import Batch, repeat
+from flumina.batch import Batch, repeat, total
 from flumina.check import check
 from flumina.depends import Atom, depends
 from flumina.emit import Emit
@@ -107,6 +107,7 @@ __all__ = [
     "least",
     "repeat",
     "spec",
+    "total",
     "update",
     "update_batch",
 ]

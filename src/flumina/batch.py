@@ -28,6 +28,9 @@ from flumina.tagsets import Key
 if TYPE_CHECKING:
     from flumina.events import Event, Tag
 
+_MOST = (1 << 63) - 1
+"""The largest sum that numpy can tell."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
@@ -273,6 +276,21 @@ def repeat(value: object, count: int, type_: str) -> pa.Array:
     [None, None]
     """
     return pa.repeat(pa.scalar(value, _type(type_)), count)
+
+
+def total(values: npt.NDArray[Any], starts: Ints | None = None) -> Any:  # noqa: ANN401 -- an int, or a list of them
+    """The exact sum of a column of whole numbers, where numpy's would wrap around without a word.
+
+    With ``starts`` the sums of the groups that begin there, as a list.
+
+    >>> total(np.array([2**63 - 1, 1, -5])), total(np.array([2**63 - 1, 1, -5]), np.array([0, 2]))
+    (9223372036854775804, [9223372036854775808, -5])
+    """
+    if values.dtype.kind not in "iub":
+        raise UsageError("TOTAL", f"total() is for whole numbers, got {values.dtype}", hint="for others, values.sum()")
+    if len(values) and max(-int(values.min()), int(values.max())) > _MOST // len(values):
+        values = values.astype(object)
+    return int(values.sum()) if starts is None else np.add.reduceat(values, starts).tolist()
 
 
 @lru_cache(maxsize=256)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -138,7 +139,10 @@ def sifted(sieves: Mapping[str, Sieve], given: Given) -> dict[str, Sifted]:
             )
             for number, table in enumerate(given[name])
         ]
-        found[name] = sieve.sift(pa.concat_tables(partitions, promote_options="permissive"))
+        whole = pa.concat_tables(partitions, promote_options="permissive")
+        texts = [column.cast(pa.string()).to_pylist() for column in whole.drop_columns([PLACE, ROW]).columns]
+        digest = zlib.crc32(repr(sorted(map(repr, zip(*texts, strict=True)))).encode())
+        found[name] = replace(sieve.sift(whole), digest=digest)
     return found
 
 

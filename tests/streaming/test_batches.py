@@ -270,6 +270,50 @@ def test_a_batch_that_holds_other_rows_than_before(tmp_path: Path, monkeypatch: 
     query.start()
     with pytest.raises(fl.CheckpointError, match="NOT_REPLAYED"):
         query.feed(0, IN_ORDER[1])
+    query.start()
+    with pytest.raises(fl.CheckpointError, match="as many now, but not the same"):
+        query.feed(0, batch(values(1, 2, 4, 5), barriers(3)))
+    query.start()
+    query.feed(0, batch(values(5, 3, 2, 1), barriers(3)))  # their order is none of the source's promises
+    query.start()
+    query.feed(0, IN_ORDER[0])  # again, though it is committed: nothing happens
+    with pytest.raises(fl.CheckpointError, match="NOT_REPLAYED"):
+        query.feed(0, IN_ORDER[1])  # what Spark takes for batch 0 was never seen
+    assert_same_outputs(query.output(), oracle(IN_ORDER[:1]))
+
+
+def test_a_query_with_dead_letters_is_started_again(tmp_path: Path) -> None:
+    query = Query(tmp_path, ValueBarrier, streams(), bad_rows="dead-letter")
+    bad = pa.table({"ts": pa.array([4, None], pa.int64()), "v": pa.array([None, 3], pa.int64())})
+    query.feed(0, batch(values(1), barriers(3)))
+    assert (query.dead(), len(list((tmp_path / "dead").glob("batch=0/*.parquet")))) == ([], 1), "columns can be read"
+    for number in (1, 2):
+        query.start()
+        query.feed(number, batch(bad, barriers()))
+    assert [letter["reason"] for letter in query.dead()] == ["NULL_VALUE", "NULL_TIMESTAMP"] * 2
+
+
+def test_a_dead_letter_may_have_any_time(tmp_path: Path) -> None:
+    stream = [fl.Stream(VALUES, ValueBarrier.value, None), fl.Stream(BARRIERS, ValueBarrier.barrier, None)]
+    query = Query(tmp_path, ValueBarrier, stream, bad_rows="dead-letter")
+    far = pa.table({"ts": pa.array([1 << 58], pa.timestamp("us")), "v": pa.nulls(1, pa.int64())})
+    near = pa.table({"ts": pa.array([7], pa.timestamp("us"))})
+    query.feed(0, {VALUES: [far], BARRIERS: [near]})
+    (letter,) = query.dead()
+    assert letter["reason"] == "NULL_VALUE"
+    assert str(1 << 58) in letter["data"]
+
+
+def test_files_of_others_in_a_sink_stay(tmp_path: Path) -> None:
+    (tmp_path / "out" / ".git").mkdir(parents=True)
+    for name in (".env", "important.txt"):
+        (tmp_path / "out" / name).touch()
+    with pytest.raises(fl.OutputError, match=r"OUT_EXISTS.*important.txt"):
+        Query(tmp_path, ValueBarrier, streams())
+    (tmp_path / "out" / "important.txt").unlink()
+    Query(tmp_path, ValueBarrier, streams()).feed(0, IN_ORDER[0])
+    assert (tmp_path / "out" / ".git").exists()
+    assert (tmp_path / "out" / ".env").exists()
 
 
 def test_ties_across_batches_are_an_error_where_they_matter(tmp_path: Path) -> None:

@@ -28,9 +28,27 @@ def test_a_file_is_written_once(folder: Folder) -> None:
 
 
 def test_what_a_crash_left_half_written_goes(folder: Folder) -> None:
-    Path(folder.at(".a.123")).touch()
+    for name in (".a.json.0123456789ab", ".env", ".git", ".b.123"):
+        Path(folder.at(name)).touch()
     folder.make()
-    assert folder.names() == []
+    assert len(folder.names()) == 4
+    folder.sweep()
+    assert folder.names() == [".b.123", ".env", ".git"], "what is not ours stays"
+
+
+def test_a_file_in_place_of_a_folder_is_named(folder: Folder) -> None:
+    folder.write("a", [b"1"])
+    with pytest.raises(fl.UsageError, match="is a file, where a folder is needed"):
+        folder.below("a").make()
+
+
+@pytest.mark.parametrize(
+    ("other", "meets"), [("folder", True), ("folder/in", True), ("", True), ("folder2", False), ("link/in", True)]
+)
+def test_folders_that_lie_in_each_other(folder: Folder, tmp_path: Path, other: str, meets: bool) -> None:  # noqa: FBT001
+    (tmp_path / "link").symlink_to(folder.path)
+    one = Folder.of(tmp_path / other, "sink")
+    assert (one.meets(folder), folder.meets(one)) == (meets, meets)
 
 
 def test_stores_that_cannot_rename_are_refused() -> None:
@@ -52,14 +70,29 @@ def test_a_checkpoint_belongs_to_one_query(folder: Folder) -> None:
 def test_the_first_cut_of_a_batch_counts(folder: Folder) -> None:
     log = Log(folder)
     log.make()
-    first = Cut(2, 10, {"a": 10}, {"a": 3}, {"a": 2})
+    first = Cut(2, 10, {"a": 10}, {"a": 3}, {"a": 2}, {"a": 77})
     assert log.decide(first) == first
-    assert log.decide(Cut(2, 99, {"a": 99}, {"a": 3}, {"a": 2})) == first
-    with pytest.raises(fl.CheckpointError, match=r"NOT_REPLAYED.*had 3 rows of stream 'a'.*has 4"):
-        log.decide(Cut(2, 10, {"a": 10}, {"a": 4}, {"a": 2}))
-    Path(log.cuts.at("000000000002.json")).write_bytes(b"{")
-    with pytest.raises(fl.CheckpointError, match="DAMAGED"):
-        log.cut(2)
+    assert log.decide(Cut(2, 99, {"a": 99}, {"a": 3}, {"a": 2}, {"a": 77})) == first
+    for rows, good, digest, told in (
+        (4, 2, 77, r"had 3 rows of stream 'a'.*has 4"),
+        (3, 1, 77, r"had 2 events of stream 'a'.*has 1"),
+        (3, 2, 78, r"had 3 rows of stream 'a'.*as many now, but not the same"),
+    ):
+        with pytest.raises(fl.CheckpointError, match=f"NOT_REPLAYED.*{told}"):
+            log.decide(Cut(2, 10, {"a": 10}, {"a": rows}, {"a": good}, {"a": digest}))
+
+
+def test_every_byte_of_a_cut_counts(folder: Folder) -> None:
+    log = Log(folder)
+    log.make()
+    log.decide(Cut(2, 10, {"a": 10}, {"a": 3}, {"a": 2}, {"a": 77}))
+    path = Path(log.cuts.at("000000000002.json"))
+    whole = path.read_bytes()
+    for at in range(len(whole)):
+        for damaged in (whole[:at], whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]):
+            path.write_bytes(damaged)
+            with pytest.raises(fl.CheckpointError, match="DAMAGED"):
+                log.cut(2)
 
 
 def test_old_entries_go(folder: Folder) -> None:

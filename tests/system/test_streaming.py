@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import threading
+import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -334,6 +337,14 @@ def test_every_bad_row_is_accounted_for(spark: SparkSession, tmp_path: Path) -> 
         ({"sink": 3}, "SINK"),
         ({"workers": 2, "plan": "plan.json"}, "WORKERS"),
         ({"workers": 50}, "TOO_FEW_SLOTS"),
+        ({"workers": "2"}, "WORKERS"),
+        ({"workers": 0}, "WORKERS"),
+        ({"optimiser": "magic"}, "OPTIMISER"),
+        ({"settings": {"window": 3}}, "OPTION"),
+        ({"trigger": {"availableNow": False}, "closed": False}, "TRIGGER"),
+        ({"trigger": {"processingTime": 5}, "closed": False}, "TRIGGER"),
+        ({"trigger": {"processingTime": "banana"}, "closed": False}, "TRIGGER"),
+        ({"name": 5}, "NAME"),
     ],
 )
 def test_what_cannot_be_meant(
@@ -343,6 +354,68 @@ def test_what_cannot_be_meant(
         start(spark, files.streams(spark), tmp_path, **options)
     assert caught.value.condition == condition
     assert not (tmp_path / "out").exists()
+
+
+def test_folders_are_apart(spark: SparkSession, files: Files, tmp_path: Path) -> None:
+    for options in (
+        {"dead_letters": tmp_path / "out"},
+        {"dead_letters": tmp_path / "out" / "flagged"},
+        {"dead_letters": tmp_path / "checkpoint" / "log"},
+        {"sink": tmp_path / "checkpoint" / "spark"},
+        {"sink": tmp_path},
+    ):
+        with pytest.raises(fl.UsageError, match=r"PATH.*one is, or lies in, the other"):
+            start(spark, files.streams(spark), tmp_path, **options)
+    assert not (tmp_path / "checkpoint").exists()
+
+
+def test_a_query_that_is_stopped_leaves_the_rest_for_the_next_start(
+    spark: SparkSession, files: Files, tmp_path: Path
+) -> None:
+    """With closed=True, too: that it has ended does not mean that everything was there."""
+    calls: dict[int, dict[str, list[dict[str, Any]]]] = {}
+    stopping: list[threading.Thread] = []
+
+    def collect(outputs: Any, batch: int) -> None:
+        calls[batch] = {name: frame.toArrow().to_pylist() for name, frame in outputs.items()}
+        if not stopping:
+            stopping.append(threading.Thread(target=query.stop))
+            stopping[0].start()
+            time.sleep(1)
+
+    query = start(spark, files.streams(spark), tmp_path, sink=collect)
+    with pytest.raises(fl.UsageError, match=r"NAME.*is running already"):
+        start(spark, files.streams(spark), tmp_path / "other")
+    with suppress(fl.FluminaError):  # Spark may say that it was interrupted
+        query.awaitTermination()
+    stopping[0].join()
+    assert max(calls) < 4, "it was stopped"
+    start(spark, files.streams(spark), tmp_path, sink=collect).awaitTermination()
+    assert sorted(calls) == [0, 1, 2, 3, 4]
+    for name, wanted in files.expected().items():
+        rows = [row for batch in calls.values() for row in batch[name]]
+        assert_same_outputs(pa.Table.from_pylist(rows, wanted.schema), wanted)
+
+
+def test_a_file_that_was_changed_is_noticed(spark: SparkSession, files: Files, tmp_path: Path) -> None:
+    fail = {1}
+
+    def fails(outputs: Any, batch: int) -> None:
+        if batch in fail:
+            raise RuntimeError("the database is down")
+
+    with pytest.raises(fl.UserCodeError):
+        start(spark, files.streams(spark), tmp_path, sink=fails).awaitTermination()
+    fail.clear()
+    path = files.folder / TRANSACTIONS / "001.parquet"
+    table = pq.read_table(path)
+    values = table.column("v").to_numpy().copy()
+    values[7] += 250
+    pq.write_table(table.set_column(1, "v", pa.array(values)), path)
+    with pytest.raises(fl.CheckpointError, match=r"NOT_REPLAYED.*as many now, but not the same"):
+        start(spark, files.streams(spark), tmp_path, sink=fails).awaitTermination()
+    pq.write_table(table.take(pa.array(np.arange(len(table))[::-1])), path)  # the same in another order
+    start(spark, files.streams(spark), tmp_path, sink=fails).awaitTermination()
 
 
 def test_what_is_no_streaming_frame(spark: SparkSession, files: Files, tmp_path: Path) -> None:

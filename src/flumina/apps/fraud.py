@@ -45,7 +45,7 @@ class Fraud(fl.Program):
             if state.model is not None:
                 flagged = values % MODULO == state.model
                 emit.flagged.columns(values[flagged], at=flagged)
-            state.total += int(values.sum())
+            state.total += fl.total(values)
         elif len(batch):
             totals = [state.total] + [0] * (len(batch) - 1)
             emit.aggregate.columns(totals)

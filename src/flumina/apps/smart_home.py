@@ -92,10 +92,10 @@ class SmartHome(fl.KeyedProgram):
         order = np.lexsort((plugs, households))
         households, plugs = households[order], plugs[order]
         starts = np.flatnonzero(np.append(True, (np.diff(households) != 0) | (np.diff(plugs) != 0)))
-        totals = np.add.reduceat(batch["milliwatts"][order], starts)
-        readings = np.diff(starts, append=len(batch))
-        columns = (households[starts], plugs[starts], totals, readings)
-        for household, plug, total, count in zip(*(column.tolist() for column in columns), strict=True):
+        totals = fl.total(batch["milliwatts"][order], starts)
+        readings = np.diff(starts, append=len(batch)).tolist()
+        columns = (households[starts].tolist(), plugs[starts].tolist(), totals, readings)
+        for household, plug, total, count in zip(*columns, strict=True):
             state.add((household, plug), total, count)
 
     def update_all(self, states: dict[int, House], event: fl.Event, emit: fl.Emit) -> None:

@@ -34,7 +34,7 @@ class ValueBarrier(fl.Program):
     def update_batch(self, state: fl.State, batch: fl.Batch, emit: fl.Emit) -> None:
         """Only the first barrier of a run can find anything."""
         if batch.tag is self.value:
-            state.total += int(batch["v"].sum())
+            state.total += fl.total(batch["v"])
         elif len(batch):
             emit.columns([state.total] + [0] * (len(batch) - 1))
             state.total = 0

@@ -142,6 +142,9 @@ class Batches:
         if logged is not None and logged.closed and not closed:
             raise self._over(batch)
         if self.log.committed(batch):
+            if logged is not None:
+                rows, digests = _numbers(gather({s.name: Sieve(s, self.rules.policies[s.name]) for s in self.streams}))
+                logged.check_same_rows(replace(logged, rows=rows, digests=digests))
             return
         left = self._before(batch)
         if left.closed:
@@ -251,9 +254,11 @@ class Batches:
     def _cut(
         self, batch: int, sifted: Mapping[str, Sifted], seen: Mapping[str, Seen], done: int, *, closed: bool
     ) -> Cut:
-        rows = {name: found.rows for name, found in sifted.items()}
+        rows, digests = _numbers(sifted)
         good = {name: len(found.events) for name, found in sifted.items()}
-        return choose(batch, self.rules.policies, seen, done, self.ts_type, rows=rows, good=good, closed=closed)
+        return choose(
+            batch, self.rules.policies, seen, done, self.ts_type, rows=rows, good=good, digests=digests, closed=closed
+        )
 
     def _check_carried(self, cut: Cut, carried: Mapping[str, pa.Table]) -> None:
         count = sum(map(len, carried.values()))
@@ -261,8 +266,8 @@ class Batches:
             held = holding(cut, count)
             raise InputError(
                 "STALLED",
-                f"{count:,} rows wait for it to come further than {min(cut.frontiers.values())}, more than "
-                f"max_carried={self.rules.max_carried:,}",
+                f"{count:,} rows wait for it, more than max_carried={self.rules.max_carried:,}: it "
+                + ("has not said anything yet" if held.silent else f"has come to {min(cut.frontiers.values())} only"),
                 stream=held.streams[0],
                 hint="say how far it is with another policy in frontiers={...}, or allow more to be carried",
             )
@@ -352,7 +357,8 @@ class Batches:
             reach("after-state", batch)
         with watch.phase("sink"):
             reach("before-sink", batch)
-            self.letters.publish(batch, letters)
+            if "dead-letter" in (self.rules.late, self.rules.bad_rows):
+                self.letters.publish(batch, letters)
             self.sink.publish(batch, results)
             reach("after-sink", batch)
         with watch.phase("commit"):
@@ -413,6 +419,11 @@ def _facts(left: _Left, outputs: Mapping[str, int]) -> dict[str, Any]:
         "closed": left.closed,
         "outputs": dict(outputs),
     }
+
+
+def _numbers(sifted: Mapping[str, Sifted]) -> tuple[dict[str, int], dict[str, int]]:
+    """How many rows came of each stream, and their digests."""
+    return {name: found.rows for name, found in sifted.items()}, {name: found.digest for name, found in sifted.items()}
 
 
 def _size(state: bytes | KeptState | None) -> int:

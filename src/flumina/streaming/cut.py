@@ -1,14 +1,13 @@
 """The cut of a batch: everything up to one timestamp is processed now, and the rest is carried to the next batch.
 
-The cut is logged before anything is processed, with the number of rows that it was chosen for: a batch that is tried
-again uses the same one, and rows that differ from those of the first time are noticed.
+The cut is logged before anything is processed, with the number and a digest of the rows that it was chosen for: a batch
+that is tried again uses the same one, and rows that differ from those of the first time are noticed.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -24,6 +23,7 @@ class Cut:
     ``frontiers``  how far each stream had come
     ``rows``       how many rows of each stream came in, before anything was sorted out
     ``good``       and how many of those were events that could be ordered
+    ``digests``    what these rows were, whatever their order
     ``closed``     the streams are over: everything is processed
     """
 
@@ -32,34 +32,25 @@ class Cut:
     frontiers: Mapping[str, int]
     rows: Mapping[str, int]
     good: Mapping[str, int]
+    digests: Mapping[str, int]
     closed: bool = False
-
-    def to_json(self) -> str:
-        """For the log."""
-        return json.dumps(asdict(self), sort_keys=True) + "\n"
-
-    @staticmethod
-    def from_json(text: bytes, where: str) -> Cut:
-        """From the log."""
-        try:
-            return Cut(**json.loads(text))
-        except (ValueError, TypeError) as error:
-            raise CheckpointError(
-                "DAMAGED", f"{where} can't be read: {error}", hint="restore the checkpoint, or begin with a new one"
-            ) from None
 
     def check_same_rows(self, again: Cut) -> None:
         """A batch that is tried again has to hold the rows it held before."""
-        for what, before, now in (("rows", self.rows, again.rows), ("events", self.good, again.good)):
-            for stream in before:
+        for stream in self.rows:
+            for what, before, now in (("rows", self.rows, again.rows), ("events", self.good, again.good)):
                 if before[stream] != now.get(stream):
-                    raise CheckpointError(
-                        "NOT_REPLAYED",
-                        f"batch {self.batch} had {before[stream]} {what} of stream {stream!r} the first time, and has "
-                        f"{now.get(stream)} now",
-                        hint="the source does not give the same rows again (files that were changed or deleted?), "
-                        "or late= and bad_rows= were changed within a batch",
-                    )
+                    raise self._others(f"{before[stream]} {what} of stream {stream!r}", f"{now.get(stream)} now")
+            if self.digests[stream] != again.digests.get(stream):
+                raise self._others(f"{self.rows[stream]} rows of stream {stream!r}", "as many now, but not the same")
+
+    def _others(self, before: str, now: str) -> CheckpointError:
+        return CheckpointError(
+            "NOT_REPLAYED",
+            f"batch {self.batch} had {before} the first time, and has {now}",
+            hint="the source does not give the same rows again: were files changed or deleted, or was a part of the "
+            "checkpoint replaced by an older one? Restore them, or begin with a new checkpoint and a new sink",
+        )
 
 
 @dataclass(frozen=True)
@@ -80,13 +71,14 @@ def choose(
     *,
     rows: Mapping[str, int],
     good: Mapping[str, int],
+    digests: Mapping[str, int],
     closed: bool = False,
 ) -> Cut:
     """The cut of a batch: the lowest frontier, and never behind what has been processed ``before``."""
     newest = max(max(s.newest, s.heard) for s in seen.values())
     frontiers = {name: frontier(policies[name], seen[name], newest, ts_type) for name in policies}
     lowest = EVERYTHING if closed else min(frontiers.values())
-    return Cut(batch, max(lowest, before), frontiers, dict(rows), dict(good), closed)
+    return Cut(batch, max(lowest, before), frontiers, dict(rows), dict(good), dict(digests), closed)
 
 
 def holding(cut: Cut, carried: int) -> Holding:

@@ -46,7 +46,7 @@ def letters(stream: str, sifted: Sifted, *, late: bool, bad: bool) -> pa.Table:
         pa.array([fault.condition for fault in faults]),
         pa.array([fault.column for fault in faults]),
         pa.array([fault.message for fault in faults]),
-        pa.array([json.dumps(row, default=_plain, ensure_ascii=False) for row in shown.to_pylist()]),
+        pa.array([json.dumps(row, default=_plain, ensure_ascii=False) for row in _rows(shown)]),
     ]
     return pa.table(columns, schema=SCHEMA)
 
@@ -69,13 +69,31 @@ def first_error(stream: str, sifted: Sifted, *, late: bool, bad: bool) -> InputE
         return None
     place, row, fault = min(found, key=lambda entry: entry[:2])
     hint = (
-        "the streams do not come in order: say how with frontiers={...}, or what to do with late rows with late="
+        "other rows were before it: say how far each stream is with frontiers=, fl.BoundedDelay(0) if each is sorted "
+        "by itself; or what to do with late rows, with late="
         if fault.condition == LATE
         else 'repair the data, or set bad_rows="dead-letter"'
     )
     return InputError(
         fault.condition, fault.message, stream=stream, part=place, row=row, column=fault.column, hint=hint
     )
+
+
+def _rows(table: pa.Table) -> list[dict[str, Any]]:
+    """Rows as dicts; a time that Python can't tell as its number of ticks."""
+    try:
+        found: list[dict[str, Any]] = table.to_pylist()
+    except (OverflowError, ValueError):
+        columns = [[_value(scalar) for scalar in column] for column in table.columns]
+        found = [dict(zip(table.column_names, values, strict=True)) for values in zip(*columns, strict=True)]
+    return found
+
+
+def _value(scalar: pa.Scalar) -> object:
+    try:
+        return scalar.as_py()
+    except (OverflowError, ValueError):
+        return getattr(scalar, "value", None) or repr(scalar.type)
 
 
 def _plain(value: Any) -> object:  # noqa: ANN401 -- whatever a column can hold

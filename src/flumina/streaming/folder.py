@@ -7,6 +7,7 @@ written beside its place and moved. Stores that can't rename are refused: nothin
 from __future__ import annotations
 
 import os
+import re
 import uuid
 from collections.abc import Iterable
 from contextlib import suppress
@@ -19,6 +20,9 @@ from pyarrow import fs
 
 from flumina.engine.location import join, resolve, telling
 from flumina.errors import UsageError
+
+_BESIDE = re.compile(r"\..+\.[0-9a-f]{12}")
+"""Names of files that are not finished."""
 
 Bytes = Any
 """Bytes, a memoryview, or a buffer of Arrow."""
@@ -59,13 +63,25 @@ class Folder:
         """A folder in this one."""
         return Folder(self.filesystem, self.at(name))
 
+    def meets(self, other: Folder) -> bool:
+        """Whether two folders are the same, or one lies in the other."""
+        if self.local != other.local:
+            return False
+        mine, others = (os.path.realpath(f.path) if f.local else f.path for f in (self, other))
+        return f"{mine}/".startswith(f"{others}/") or f"{others}/".startswith(f"{mine}/")
+
     def make(self) -> None:
-        """Be there, and take away what a crash has left half written."""
+        """Be there."""
         with telling("write to", self.path):
+            if self.filesystem.get_file_info(self.path).type == fs.FileType.File:
+                raise UsageError("PATH", f"{self.path} is a file, where a folder is needed")
             self.filesystem.create_dir(self.path, recursive=True)
-            for name in self.names():
-                if name.startswith("."):
-                    self.filesystem.delete_file(self.at(name))
+
+    def sweep(self) -> None:
+        """Take away what a crash has left half written, in a folder that is ours."""
+        for name in self.names():
+            if _BESIDE.fullmatch(name):
+                self.remove(name)
 
     def names(self) -> list[str]:
         """What lies here, in order."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
+from dataclasses import asdict
 
+from flumina.engine.checkpoint.sealed import seal, unseal
 from flumina.errors import CheckpointError
 from flumina.streaming.cut import Cut
 from flumina.streaming.folder import Folder
@@ -26,11 +26,12 @@ class Log:
         """Make the folders, and take away what a crash has left half written."""
         for folder in (self.folder, self.cuts, self.commits):
             folder.make()
+            folder.sweep()
 
     def claim_query(self, query: str) -> None:
         """Batch ids count from where Spark's own part of the checkpoint began, so that the two belong together."""
-        self.folder.write(_QUERY, [json.dumps({"query": query}).encode()], once=True)
-        found = self._json(_QUERY).get("query")
+        self.folder.write(_QUERY, [seal("query", {"query": query})], once=True)
+        found = unseal(self.folder.read(_QUERY) or b"", "query", self.folder.at(_QUERY)).get("query")
         if found != query:
             raise CheckpointError(
                 "CHANGED",
@@ -39,25 +40,17 @@ class Log:
                 hint="restore it as a whole, or begin with a new checkpoint and a new sink",
             )
 
-    def _json(self, name: str) -> dict[str, Any]:
-        try:
-            found: dict[str, Any] = json.loads(self.folder.read(name) or b"")
-        except ValueError as error:
-            raise CheckpointError(
-                "DAMAGED",
-                f"{self.folder.at(name)} can't be read: {error}",
-                hint="restore the checkpoint, or begin with a new one",
-            ) from None
-        return found
-
     def cut(self, batch: int) -> Cut | None:
         """The cut that was chosen for a batch, if one was."""
         found = self.cuts.read(_name(batch))
-        return None if found is None else Cut.from_json(found, self.cuts.at(_name(batch)))
+        if found is None:
+            return None
+        content = unseal(found, "cut", self.cuts.at(_name(batch)))
+        return Cut(**{name: content[name] for name in Cut.__dataclass_fields__})
 
     def decide(self, cut: Cut) -> Cut:
         """Log a cut; if there is one already, that one counts."""
-        if self.cuts.write(_name(cut.batch), [cut.to_json().encode()], once=True):
+        if self.cuts.write(_name(cut.batch), [seal("cut", asdict(cut))], once=True):
             return cut
         logged = self.cut(cut.batch)
         assert logged is not None, "somebody has written it"
@@ -70,7 +63,7 @@ class Log:
 
     def commit(self, batch: int) -> None:
         """A batch is done."""
-        self.commits.write(_name(batch), [json.dumps({"batch": batch}).encode()], once=True)
+        self.commits.write(_name(batch), [seal("commit", {"batch": batch})], once=True)
 
     def prune(self, batch: int) -> None:
         """Forget entries from long before a batch; every tenth time."""

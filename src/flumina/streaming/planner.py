@@ -148,7 +148,9 @@ def _fits(plan: Plan, slots: int) -> bool:
     return len({worker.place for worker in plan.workers}) <= slots
 
 
-def check_workers(workers: int | None, plan: object) -> None:
-    """A plan says how many workers there are."""
+def check_workers(workers: object, plan: object) -> None:
+    """A number, or none: a plan says how many workers there are."""
+    if workers is not None and (not isinstance(workers, int) or isinstance(workers, bool) or workers < 1):
+        raise UsageError("WORKERS", f"the number of workers is a whole number from 1 on, got {workers!r}")
     if workers is not None and plan is not None:
         raise UsageError("WORKERS", "a plan says how many workers there are; give plan= or workers=, not both")

@@ -58,12 +58,11 @@ class Progress:
         if self.waiting and self.waiting & (self.waiting - 1) == 0:  # 1, 2, 4, 8 ...
             streams = ", ".join(map(repr, entry["heldUpBy"]))
             log.warning(
-                "%s, batch %d: %s rows are carried, and nothing could be processed for %d batches: waiting for %s, "
-                "which %s",
+                "%s, batch %d: %s rows are carried, and nothing could be processed for %s: waiting for %s, which %s",
                 self.name,
                 entry["batchId"],
                 f"{sum(entry['carried'].values()):,}",
-                self.waiting,
+                "a batch" if self.waiting == 1 else f"{self.waiting} batches",
                 streams,
                 "has not said anything yet" if entry["silent"] else f"has come to {entry['cut']} only",
             )

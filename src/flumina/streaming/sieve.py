@@ -57,6 +57,8 @@ class Sifted:
     faults: tuple[Fault, ...]
     heartbeats: int
     seen: Seen
+    digest: int = 0
+    """The same for the same rows, whatever their order, and hardly ever for others."""
 
     @property
     def late(self) -> int:

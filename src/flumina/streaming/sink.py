@@ -92,8 +92,9 @@ class DeadLetters:
         self.folder = Folder.of(path, "dead_letters")
 
     def publish(self, batch: int, table: pa.Table) -> None:
-        """Write the dead letters of a batch, unless they are there."""
-        if not len(table) or self.folder.has(f"batch={batch}"):
+        """Write the dead letters of a batch, unless they are there; none, too, if they would be the first of all."""
+        first = not any(name.startswith("batch=") for name in self.folder.names())
+        if not (len(table) or first) or self.folder.has(f"batch={batch}"):
             return
         staged = self.folder.below(f"{STAGED}-{batch}-{uuid.uuid4().hex[:8]}")
         with telling("write to", staged.path):
@@ -105,7 +106,7 @@ class DeadLetters:
         """Make the folder ours, and clear away what was staged before a crash."""
         claim(self.folder, owner)
         for name in self.folder.names():
-            if name.startswith(STAGED):
+            if name.startswith(f"{STAGED}-"):
                 self.folder.remove(name)
 
 
@@ -127,3 +128,4 @@ def claim(folder: Folder, owner: str) -> None:
             f"{folder.path} holds the batches of a query with another checkpoint",
             hint="go on with that checkpoint, or choose a new folder",
         )
+    folder.sweep()

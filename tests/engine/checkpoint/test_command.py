@@ -78,7 +78,7 @@ def test_show(path: Path, capsys: Output) -> None:
         "snapshot 2 of epoch 2\n",
         "went on from  snapshot 1 of epoch 1\n",
         "up to         timestamp 200\n",
-        "output: 0/output.parquet, 7 rows, 10 bytes\n",
+        "output: 7 rows in 1 file, 10 bytes\n",
         "k: a 1/2\n",
         "name: ValueBarrier\n",
         "barrier, value always",
@@ -136,6 +136,13 @@ def test_a_plan_that_can_not_be_read_hides_nothing(tmp_path: Path, capsys: Outpu
     assert code == 0
     assert "finished      yes" in out
     assert "plan\n  can't be drawn: " in out
+
+
+def test_the_checkpoint_of_a_query_holds_its_snapshots_further_down(tmp_path: Path, capsys: Output) -> None:
+    fill(Checkpoints(tmp_path / "state"))
+    (tmp_path / "log").mkdir()
+    assert run(capsys, "ls", tmp_path) == run(capsys, "ls", tmp_path / "state")
+    assert run(capsys, "verify", tmp_path)[0] == 0
 
 
 def test_calls_that_can_not_be_meant_exit_with_2(tmp_path: Path, capsys: Output) -> None:

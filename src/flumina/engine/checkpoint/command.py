@@ -60,6 +60,8 @@ def add_parser(subparsers: Any) -> None:  # noqa: ANN401 -- argparse has no publ
 def run(args: argparse.Namespace) -> int:
     """Do what the command line asks; 1 if something is damaged."""
     store = Checkpoints(args.path)
+    if {"log", "state"} <= set(store.folder.names() or ()):  # of a streaming query, which has more in it
+        store = Checkpoints(f"{args.path.rstrip('/')}/state")
     if not store.folder.names():
         raise UsageError("NO_CHECKPOINT", f"{args.path} is not there, or empty", hint="name the folder of a checkpoint")
     try:
@@ -153,10 +155,13 @@ def _described(manifest: SnapshotManifest) -> Iterator[str]:
     yield from (f"  {name:<13} {told}" for name, told in facts.items() if told)
     for file in manifest.states:
         yield f"  {'state':<13} {file.name}, {size(file.size)}"
-    for output in manifest.outputs:
-        yield f"  {'output':<13} {output.output}: {output.path}, {output.rows:,} rows, {size(output.size)}"
-    if manifest.extra:
-        yield from ("extra", *_nested(manifest.extra))
+    for name in dict.fromkeys(file.output for file in manifest.outputs):
+        mine = [file for file in manifest.outputs if file.output == name]
+        files, bytes_ = f"{len(mine)} file{'' if len(mine) == 1 else 's'}", sum(file.size for file in mine)
+        yield f"  {'output':<13} {name}: {sum(file.rows for file in mine):,} rows in {files}, {size(bytes_)}"
+    extra = {name: value for name, value in manifest.extra.items() if name != "publish"}
+    if extra:
+        yield from ("extra", *_nested(extra))
     if manifest.facts:
         yield from ("program", *_nested(manifest.facts))
     if manifest.plan is not None:

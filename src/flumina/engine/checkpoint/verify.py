@@ -96,7 +96,10 @@ def _outputs(snapshot: Snapshot, files: list[OutputFile]) -> Iterator[Finding]:
         there = False
     if not there:
         names = f"{len(files)} file{'s' if len(files) > 1 else ''} of outputs"
-        yield Finding(folder, f"is not there or not in reach: {names} can't be checked", damaged=False)
+        why = "is not there or not in reach"
+        if snapshot.manifest.finished:
+            why = "is gone, as the run has ended and its outputs are where they should be"
+        yield Finding(folder, f"{why}: {names} can't be checked", damaged=False)
         return
     for file in files:
         path = join(inside, file.path)

@@ -48,8 +48,7 @@ def make_plan(
     wanted = workers if workers is not None else slots
     if wanted is not None and (isinstance(wanted, bool) or not isinstance(wanted, int) or wanted < 1):
         raise UsageError("WORKERS", f"the number of workers is a whole number from 1 on, got {wanted!r}")
-    if isinstance(optimiser, str) and optimiser not in OPTIMISERS:
-        raise UsageError("OPTIMISER", f"there is no optimiser {optimiser!r}", hint=f"there are {', '.join(OPTIMISERS)}")
+    check_optimiser(optimiser)
     chosen = OPTIMISERS[optimiser] if isinstance(optimiser, str) else optimiser
     inputs = bind(program, streams)
     if workers is not None:
@@ -71,3 +70,9 @@ def _check_workers(inputs: Inputs, workers: int) -> None:
             f"{workers} workers for {available} itags: some would have nothing to do",
             hint=f"give at most workers={available}, streams with more parts, or slots= for 'at most'",
         )
+
+
+def check_optimiser(given: object) -> None:
+    """A name that we know, or a function."""
+    if not callable(given) and given not in OPTIMISERS:
+        raise UsageError("OPTIMISER", f"there is no optimiser {given!r}", hint=f"there are {', '.join(OPTIMISERS)}")

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 -- as everybody calls it
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructField
 
 from flumina.decode import Decoder
 from flumina.errors import InputError, UsageError
@@ -20,7 +21,7 @@ from flumina.streaming.frontier import Heartbeats, Policy
 from flumina.streaming.sieve import PLACE, ROW, Sieve, Sifted
 from flumina.streams import Stream
 
-STREAM, POSITION = "s", "p"
+STREAM, POSITION, DIGEST = "s", "p", "d"
 _ROW_BITS = 33
 """``monotonically_increasing_id`` has the number of the partition above so many bits, and below that of the row."""
 
@@ -52,10 +53,17 @@ class Wide:
 
     def gather(self, batch: DataFrame, sieves: Mapping[str, Sieve]) -> dict[str, Sifted]:
         """The rows of a batch, brought to the driver and sorted out."""
-        whole = batch.withColumn(POSITION, F.monotonically_increasing_id()).toArrow()
+        hashed = F.xxhash64(*(part for field in batch.schema for part in _hashable(field)))
+        whole = batch.withColumns({POSITION: F.monotonically_increasing_id(), DIGEST: hashed}).toArrow()
         return {
-            name: sieve.sift(self._rows(number, name, whole)) for number, (name, sieve) in enumerate(sieves.items())
+            name: replace(sieve.sift(self._rows(number, name, whole)), digest=self._digest(number, whole))
+            for number, (name, sieve) in enumerate(sieves.items())
         }
+
+    def _digest(self, number: int, whole: pa.Table) -> int:
+        """The sum of what the rows of a stream are hashed to, so that their order does not matter."""
+        mine = whole.column(DIGEST).filter(pc.equal(whole.column(STREAM), number))
+        return int(mine.to_numpy().sum(dtype=np.int64))
 
     def nothing(self, sieves: Mapping[str, Sieve]) -> dict[str, Sifted]:
         """What a batch without rows holds."""
@@ -70,6 +78,12 @@ class Wide:
         chosen = chosen.cast(self.schemas[name])
         chosen = chosen.append_column(PLACE, pa.array(positions >> _ROW_BITS))
         return chosen.append_column(ROW, pa.array(positions & np.int64((1 << _ROW_BITS) - 1)))
+
+
+def _hashable(field: StructField) -> tuple[Column, Column]:
+    """A column as Spark can hash it, and whether it is null: nulls leave a hash as it is."""
+    column = F.col(field.name)
+    return (column.cast("string") if "map<" in field.dataType.simpleString() else column), F.isnull(column)
 
 
 def _columns(stream: Stream, policy: Policy) -> list[str]:

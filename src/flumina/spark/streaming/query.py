@@ -32,6 +32,7 @@ class StreamingQuery:
         self._claimed = False
         self._error: BaseException | None = None
         self._closing: threading.Thread | None = None
+        self._stopping = False
 
     # -- what Spark calls -----------------------------------------------------------------------------------------
 
@@ -64,6 +65,8 @@ class StreamingQuery:
             self.spark_query.awaitTermination()
         except PySparkException:
             return  # told by exception()
+        if self._stopping:
+            return  # there may be more
         try:
             self.engine.spark = session
             self.batches.close(self.wide.nothing)
@@ -128,7 +131,11 @@ class StreamingQuery:
         return timeout is None or bool(ended)
 
     def stop(self) -> None:
-        """End the query once the batch that is under way is done; what is carried is there at the next start."""
+        """End the query once the batch that is under way is done; what is carried is there at the next start.
+
+        Use this one for a query with ``closed=True``: if Spark's own handle ends it, that looks like the end of input.
+        """
+        self._stopping = True
         self._query.stop()
         if self._closing is not None:
             self._closing.join()
@@ -162,9 +169,9 @@ def _ours(error: BaseException) -> BaseException:
 
 def check_trigger(trigger: Any, *, closed: bool) -> dict[str, Any]:  # noqa: ANN401 -- what the user gave
     """The options for Spark's ``trigger``."""
-    known = {"availableNow", "processingTime"}
     given = {} if trigger is None else trigger
-    if not isinstance(given, dict) or len(given) > 1 or not set(given) <= known:
+    times = isinstance(given, dict) and list(given) == ["processingTime"] and isinstance(given["processingTime"], str)
+    if not (given in ({}, {"availableNow": True}) or times):
         raise UsageError(
             "TRIGGER",
             f'trigger= is {{"availableNow": True}} or {{"processingTime": "1 second"}}, got {trigger!r}',

@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from flumina.definition import Definition
 from flumina.engine.job import Settings
 from flumina.errors import UsageError
-from flumina.plan.optimise import Optimiser
+from flumina.plan.optimise import Optimiser, check_optimiser
 from flumina.plan.tree import Plan
 from flumina.program import AnyProgram, define
+from flumina.spark.gang import explained
 from flumina.spark.run import timestamps
 from flumina.spark.session import Cluster
 from flumina.spark.streaming.engine import SparkEngine
@@ -32,6 +35,9 @@ from flumina.streaming.sink import DeadLetters, ParquetSink, Sink
 from flumina.streams import Stream
 
 Function = Callable[[Any, int], object]
+
+DEAD_LETTERS = "dead-letters"
+"""Where they are, in the checkpoint, unless told otherwise."""
 
 
 def start(
@@ -80,16 +86,22 @@ def start(
     definition = define(program)
     check_streams(definition, streams)
     check_workers(workers, plan)
+    check_optimiser(optimiser)
+    if settings is not None and not isinstance(settings, Settings):
+        raise UsageError("OPTION", f"settings= is a Settings, got {settings!r}")
     cluster.require(workers or 1)
     rules = Rules(_policies(streams, frontiers), late, bad_rows, max_carried)
     _check_rules(rules)
     options = check_trigger(trigger, closed=closed)
-    wide = Wide.of(streams, rules.policies)
+    try:
+        wide = Wide.of(streams, rules.policies)
+    except PySparkException as error:
+        raise explained(error) from None
     ts_type = timestamps(streams)
     for policy in rules.policies.values():
         if isinstance(policy, BoundedDelay):
             policy.ticks(ts_type)
-    shown = name or f"flumina: {definition.name}"
+    shown = _name(name, definition, cluster.spark)
     folder = Folder.of(checkpoint, "checkpoint")
     engine = SparkEngine(program, shown, ts_type, settings or Settings(), tls, cluster.spark)
     target = _sink(sink, folder, definition, engine)
@@ -103,17 +115,50 @@ def start(
         plan if isinstance(plan, Plan) or plan is None else Plan.load(plan),
         adaptive,
     )
-    letters = DeadLetters(dead_letters if dead_letters is not None else folder.at("dead-letters"))
+    letters = DeadLetters(dead_letters if dead_letters is not None else folder.at(DEAD_LETTERS))
+    _check_apart(folder, target, letters)
     batches = Batches(
         folder, program, planner.streams, ts_type, rules, planner, engine, target, letters, Progress(shown)
     )
-    batches.prepare(changed=changed)
     query = StreamingQuery(batches, wide, engine, closed=closed)
     writer = wide.frame.writeStream.foreachBatch(query.batch).queryName(shown).outputMode("append")
-    if options:
-        writer = writer.trigger(**options)
-    query.began(writer.option("checkpointLocation", _url(folder, "spark")).start(), cluster.spark)
+    try:
+        writer = writer.trigger(**options) if options else writer
+    except PySparkException as error:
+        raise UsageError("TRIGGER", f"Spark refuses trigger={trigger!r}: {str(error).splitlines()[0]}") from None
+    batches.prepare(changed=changed)
+    try:
+        begun = writer.option("checkpointLocation", _url(folder, "spark")).start()
+    except PySparkException as error:
+        raise explained(error) from None
+    query.began(begun, cluster.spark)
     return query
+
+
+def _name(given: object, definition: Definition, spark: SparkSession) -> str:
+    """What Spark calls the query; it wants names of its own for all that run."""
+    shown = f"flumina: {definition.name}" if given is None else given
+    if not isinstance(shown, str) or not shown:
+        raise UsageError("NAME", f"name= is a text, got {given!r}")
+    if any(query.name == shown for query in spark.streams.active):
+        raise UsageError("NAME", f"a query called {shown!r} is running already", hint="give this one another name=")
+    return shown
+
+
+def _check_apart(checkpoint: Folder, sink: Sink, letters: DeadLetters) -> None:
+    """Batches of two kinds in one folder would be taken for each other, and Spark's files for ours."""
+    places = {"checkpoint": checkpoint}
+    if isinstance(sink, ParquetSink):
+        places["sink"] = sink.folder
+    if letters.folder != checkpoint.below(DEAD_LETTERS):
+        places["dead_letters"] = letters.folder
+    for (one, first), (other, second) in combinations(places.items(), 2):
+        if first.meets(second):
+            raise UsageError(
+                "PATH",
+                f"{one}={first.path} and {other}={second.path}: one is, or lies in, the other",
+                hint="give each a folder of its own",
+            )
 
 
 def _policies(streams: Sequence[Stream], given: object) -> dict[str, Policy]:
