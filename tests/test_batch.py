@@ -260,3 +260,18 @@ def test_sums_of_programs_are_exact_in_batches_too(program: type[fl.Program]) ->
         fl.spec(program, streams)
     with pytest.raises(fl.OutputError, match="18446744073709551614 is no long"):
         local.run(program, streams, workers=1, progress=False)
+
+
+def test_times_that_python_does_not_have_are_named() -> None:
+    class Logged(fl.Program):
+        entry = fl.Tag("at timestamp")
+        depends = fl.depends((entry, entry))
+        output = "at timestamp"
+        count = fl.Count()
+
+        def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+            emit(event.at)
+
+    table = pa.table({"ts": [1, 2, 3], "at": pa.array([0, None, 1 << 58], pa.timestamp("us", "UTC"))})
+    with pytest.raises(fl.InputError, match=r"VALUE_RANGE.*stream 'log', column 'at': the event at 3 has a value"):
+        fl.spec(Logged, [fl.Stream("log", Logged.entry, table)])

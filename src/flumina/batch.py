@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from flumina import order
-from flumina.errors import UsageError
+from flumina.errors import InputError, UsageError
 from flumina.order import Ints, Point
 from flumina.schema import Schema
 from flumina.tagsets import Key
@@ -210,9 +210,24 @@ class Batch:
             else [self.streams[rank] for rank in self.rank.tolist()]
         )
         keys = [] if self.tags[0].key is not None else [itertools.repeat(None, len(self))]
-        columns = [as_list(column) for column in self.tables[0].columns]
+        columns = [self._listed(place) for place in range(self.tables[0].num_columns)]
         rows = zip(self.ts.tolist(), names, self.seq.tolist(), *keys, *columns, strict=True)
         return map(self.tags[0].make_event, rows)
+
+    def _listed(self, place: int) -> list[Any]:
+        """A column as Python values, or the error that says which of them Python does not have."""
+        column = self.tables[0].column(place)
+        try:
+            return as_list(column)
+        except (OverflowError, ValueError) as error:
+            row = next(row for row in range(len(column)) if not _has_value(column[row]))
+            raise InputError(
+                "VALUE_RANGE",
+                f"the event at {self.ts[row]} has a value that Python can't hold: {error}",
+                stream=self.streams[self.rank[row]],
+                column=self.tables[0].column_names[place],
+                hint="update_batch is given columns as they are",
+            ) from None
 
     @staticmethod
     def merge(batches: Sequence[Batch]) -> Batch:
@@ -267,6 +282,14 @@ def as_list(column: pa.Array) -> list[Any]:
         return values
     listed: list[Any] = column.to_pylist()
     return listed
+
+
+def _has_value(scalar: pa.Scalar) -> bool:
+    try:
+        scalar.as_py()
+    except (OverflowError, ValueError):
+        return False
+    return True
 
 
 def repeat(value: object, count: int, type_: str) -> pa.Array:
