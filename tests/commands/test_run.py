@@ -345,3 +345,11 @@ def test_an_unknown_option_is_misuse(capsys: Output) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["run", "page-views", "--wokers", "2"])
     assert ended.value.code == 2
+
+
+def test_tags_that_nobody_gave_events_of_are_told(tmp_path: Path, capsys: Output) -> None:
+    job = write(tmp_path, "silent_job.py", FORGETFUL)
+    pq.write_table(pa.table({"ts": [1, 2], "v": [3, 4]}), tmp_path / "values.parquet")
+    code, _, err = run(capsys, f"{job}:Forgetful", "--input", f"value={tmp_path / 'values.parquet'}")
+    assert code == 0, err
+    assert "note: no stream has events of ask" in err

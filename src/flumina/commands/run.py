@@ -131,6 +131,8 @@ def run(args: argparse.Namespace) -> int:
     ):
         work = work or named.work(wanted)  # a function may want the session
         _tell_left_out(work)
+        if named.app is None:
+            _tell_silent_tags(work)
         result = where.run(work.program, work.streams, out=out, **_options(args))
         verdict = _judged(work, result) if args.verify else None
         report = _report(args, where, result, verdict) if args.report is not None else None
@@ -232,6 +234,13 @@ def _place(args: argparse.Namespace, where: Engine) -> Iterator[str | Nowhere | 
     else:
         with tempfile.TemporaryDirectory(prefix="flumina-") as folder:
             yield str(Path(folder) / "outputs")
+
+
+def _tell_silent_tags(work: Work) -> None:
+    carried = {tag.name for stream in work.streams for tag in stream.tags}
+    silent = [name for name in define(work.program).tags if name not in carried]
+    if silent:
+        print(f"note: no stream has events of {', '.join(silent)}", file=sys.stderr)
 
 
 def _tell_left_out(work: Work, most: int = 5) -> None:
