@@ -301,6 +301,37 @@ def test_frontiers_are_told_once_and_never_past_what_was_not_asked_for(pipeline:
     assert {m.calm for _, m in sent(effects, Request)} == {Point(20, 0, -1)}, "a snapshot is to come"
 
 
+@pytest.mark.parametrize("pipeline", [True, False])
+def test_what_is_behind_a_cut_is_forgotten_and_own_events_are_given_back(pipeline: bool) -> None:  # noqa: FBT001
+    inner = three_levels()["inner"]
+    inner.options = Options(coalesce=False, pipeline=pipeline, hand_over=False)
+    inner.handle("root", Handback(PAGES.init(), START))
+    inner.handle("root", Request(wanted(5, 7, 9), Point(8, 0, 0), END))
+    inner.handle(("change", 1), own(Point(20, 0, 0), change(3), change(6), change(8), change(12)))
+    assert inner.waiting == 4
+    effects, [found] = inner.curtail(6)
+    assert (found.part, [point.ts for point, _ in found.run]) == (("change", 1), [8, 12])
+    assert found.frontier == Point(20, 0, 0)
+    assert (inner.waiting, inner.known) == (2, END)
+    assert [point.ts for point in inner.wanted()] == [3, 5, 6]
+    assert not sent(effects, Response)
+    assert [to for to, _ in sent(answer(inner, 3, START), Handback)] == ["l0", "l1"]
+    [(_, response)] = sent(answer(inner, 5, START), Response)
+    inner.handle("root", Handback(response.state, Point(5, 0, 0), "a"))
+    assert [m.served for _, m in sent(answer(inner, 6, START), Handback)] == [Point(6, 0, 0)] * 2
+    assert not inner.busy, "the key is as if nobody had ever asked for more"
+    assert (inner.waiting, inner.first_waiting, inner.stall()) == (0, None, None)
+
+
+def test_who_was_asked_for_everything_is_not_cut_off() -> None:
+    inner = three_levels()["inner"]
+    inner.handle("root", Handback(PAGES.init(), START))
+    inner.handle(("change", 1), own(Point(20, 0, 0)))
+    inner.handle("root", Request((Item(Point(9, 0, 0), EVERYTHING),), Point(9, 0, 0), END))
+    with pytest.raises(AssertionError, match="inner was asked for everything"):
+        inner.curtail(5)
+
+
 @pytest.mark.parametrize("coalesce", [True, False])
 @pytest.mark.parametrize("pipeline", [True, False])
 def test_every_schedule_of_the_small_case_agrees_with_the_oracle(coalesce: bool, pipeline: bool) -> None:  # noqa: FBT001

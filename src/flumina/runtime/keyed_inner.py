@@ -355,21 +355,19 @@ class KeyedInner(Worker):
         return self.lifted.one.forks[0].split(state, left, right)
 
     def forget(self, ts: int) -> list[Data]:
+        assert self.barrier is None, f"{self.id} was asked for everything"  # so that the sequence is empty
         bound = behind(ts)
         taken: dict[PartId, list[Run]] = {}
-
-        def stays(entry: Entry) -> bool:
-            if entry.item.point <= bound:
-                return True
-            if entry.event is not None and entry.part is not None:
-                taken.setdefault(entry.part, []).append(Run([entry.item.point], [entry.event]))
-            return False
-
         for key, busy in self.busy.items():
-            busy.entries = deque(filter(stays, busy.entries))
+            entries, busy.entries = busy.entries, deque()
+            for entry in entries:
+                if entry.item.point <= bound:
+                    busy.entries.append(entry)
+                elif entry.event is not None:
+                    assert entry.part is not None
+                    taken.setdefault(entry.part, []).append(Run([entry.item.point], [entry.event]))
             busy.asked = min(busy.asked, len(busy.entries))
             self.touched[key] = None
-        self.sequence = deque(filter(stays, self.sequence))
         self.requests = kept(self.requests, bound)
         return curtailed_queues(self.queues.items(), ts, taken)
 
