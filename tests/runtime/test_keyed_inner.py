@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -272,11 +273,11 @@ def test_late_contributions_of_a_point_are_taken_in_before_the_next() -> None:
         for child in ("l2", "l3"):
             state = counter.lifted.one.init()  # type: ignore[union-attr]
             state.count = count
-            given: Effects = made.handle(child, Response(point, state, {EVERYTHING: point}, 7))
+            given: Effects = made.handle(child, Response(Point(*point), state, {EVERYTHING: point}, 7))
         return given
 
     answers(first, 10)
-    assert made.stats.events == 2, "both events of the point"
+    assert (made.stats.events, made.stats.joins) == (2, 1), "both events of the point, with one join"
     answers(first, 0)
     (row,) = answers(last, 100).outputs
     assert isinstance(row, Row)
@@ -299,6 +300,99 @@ def test_frontiers_are_told_once_and_never_past_what_was_not_asked_for(pipeline:
     snapshot = Item(Point(20, 0, 0), EVERYTHING)
     effects = inner.handle("root", Request((snapshot,), Point(9, 0, 0), Point(30, 0, 0)))
     assert {m.calm for _, m in sent(effects, Request)} == {Point(20, 0, -1)}, "a snapshot is to come"
+
+
+def everything(ts: int) -> Item:
+    """A request for all states as it comes from another process: its cause is equal, but another object."""
+    cause = (EVERYTHING[0], EVERYTHING[1])
+    assert cause is not EVERYTHING
+    return Item(Point(ts, 0, 0), cause)
+
+
+def asked(effects: Effects, child: str = "l0") -> list[tuple[int, str | None]]:
+    """When and for which key (None for all) a child is asked."""
+    return [(item.point.ts, item.key) for to, m in sent(effects, Request) if to == child for item in m.items]
+
+
+def test_a_request_for_everything_comes_behind_the_others_of_its_point() -> None:
+    inner = three_levels()["inner"]
+    inner.handle("root", Handback(PAGES.init(), START))
+    inner.handle("root", Request((everything(5),), Point(4, 0, 0), END))
+    inner.handle("root", Request(wanted(5), Point(9, 0, 0), END))
+    assert asked(inner.handle(("change", 1), own(Point(9, 0, 0)))) == [(5, "a"), (5, None)]
+
+
+def test_what_is_behind_a_request_for_everything_holds_back_frontier_and_calm() -> None:
+    inner = three_levels()["inner"]
+    inner.handle("root", Handback(PAGES.init(), START))
+    inner.handle("root", Request((everything(5), *wanted(8), everything(12), *wanted(14)), Point(20, 0, 0), END))
+    effects = inner.handle(("change", 1), own(Point(16, 0, 0), change(6), change(9)))
+    assert asked(effects) == [(5, None)]
+    assert [(m.frontier, m.calm) for _, m in sent(effects, Request)] == [(Point(6, 0, -1), Point(12, 0, -1))] * 2
+    assert [point.ts for point in inner.wanted()] == [6, 8, 9, 12, 14, 5]
+    assert inner.waiting == 2
+    inner = three_levels()["inner"]
+    inner.handle("root", Handback(PAGES.init(), START))
+    effects = inner.handle("root", Request((*wanted(8), everything(12), *wanted(14)), Point(20, 0, 0), END))
+    assert [m.calm for _, m in sent(effects, Request)] == [Point(12, 0, -1)] * 2, "also before own events are known"
+
+
+def test_an_answer_belongs_to_the_child_that_gave_it_whatever_their_names() -> None:
+    for first, second in (("l", "m"), ("m", "l")):
+        counter = define(KeyCounter)
+        below = tuple(leaf(name, counter, itag(counter, "inc", "inc", parts=[n])) for n, name in enumerate("xy"))
+        below = (replace(below[0], id=first), replace(below[1], id=second))
+        root = Worker("root", counter.initial, (itag(counter, "read", "read"),), below)
+        plan = plan_of(KeyCounter, streams(KeyCounter, inc=2, read=1), root)
+        made = workers(plan, counter)["root"]
+        made.handle("^", Handback(counter.init(), START))
+        made.handle("^", Request((), END, END))
+        point, event = one_event(counter, plan, "read", 5, k=7)
+        made.handle(("read", 0), Data(("read", 0), Run([point], [event]), Point(9, 9, 0)))
+        for name, count in ((second, 100), (first, 10)):
+            state = counter.lifted.one.init()  # type: ignore[union-attr]
+            state.count = count
+            travelled = name.encode().decode()
+            effects = made.handle(travelled, Response(Point(*point), state, {EVERYTHING: point}, 7))
+        (row,) = effects.outputs
+        assert isinstance(row, Row)
+        assert row.values == (7, 110)
+
+
+@pytest.mark.parametrize("pipeline", [True, False])
+@pytest.mark.parametrize("ahead", [1, 2, 3, 5])
+def test_children_are_asked_once_for_everything_that_is_served(ahead: int, pipeline: bool) -> None:  # noqa: FBT001
+    """Some events are always to be served; the frontier is told up to the first that was not asked for."""
+    inner = three_levels()["inner"]
+    inner.options = Options(coalesce=False, pipeline=pipeline, hand_over=False)
+    inner.handle("root", Handback(PAGES.init(), START))
+    inner.handle("root", Request((), Point(90, 0, 0), END))
+    effects = inner.handle(("change", 1), own(Point(ahead, 0, 9), *(change(ts) for ts in range(1, ahead + 1))))
+    all_asked = asked(effects)
+    for ts in range(1, 8):
+        all_asked += asked(answer(inner, ts, START))
+        new = ts + ahead
+        all_asked += asked(inner.handle(("change", 1), own(Point(new, 0, 9), change(new))))
+        assert inner.told[0] == (Point(new, 0, 9) if pipeline or ahead == 1 else Point(ts + 2, 0, -1))
+    assert all_asked == [(ts, "a") for ts in range(1, (7 + ahead if pipeline else 8) + 1)]
+
+
+@pytest.mark.parametrize("pipeline", [True, False])
+@pytest.mark.parametrize("settled", [1, 2, 3, 5])
+def test_what_was_settled_above_is_not_asked_for_again(settled: int, pipeline: bool) -> None:  # noqa: FBT001
+    inner = three_levels()["inner"]
+    inner.options = Options(coalesce=False, pipeline=pipeline, hand_over=False)
+    inner.handle("root", Handback(PAGES.init(), START))
+    inner.handle(("change", 1), own(Point(90, 0, 0)))
+    times = list(range(1, settled + 3))
+    all_asked = asked(inner.handle("root", Request(wanted(*times), Point(20, 0, 0), END)))
+    answer(inner, 1, START)
+    effects = inner.handle("root", Handback(Record({"info": "new"}), Point(1 + settled, 0, 0), "a"))
+    all_asked += asked(effects)
+    all_asked += asked(inner.handle("root", Request(wanted(30, 40), Point(50, 0, 0), END)))
+    last = times[-1]
+    assert all_asked == [(ts, "a") for ts in ([*times, 30, 40] if pipeline else [1, last])]
+    assert inner.told[0] == (Point(50, 0, 0) if pipeline else Point(30, 0, -1))
 
 
 @pytest.mark.parametrize("pipeline", [True, False])

@@ -161,8 +161,8 @@ class KeyedInner(Worker):
                 self.barrier = entry.item
                 for items in self.outgoing:
                     items.append(entry.item)
-                break
-            self.enqueue(entry)
+            else:
+                self.enqueue(entry)
 
     def up_to(self, limit: Point) -> list[Entry]:
         """Own events and requests that have not been looked at, in O, up to a point."""
@@ -307,9 +307,8 @@ class KeyedInner(Worker):
         point = busy.entries[0][0].point
         if not busy.sides or point == busy.served:  # what shares a point is served together: one answer is for all
             return True
-        if not self.options.coalesce or any(self.shape.children[side].hands_over for side in busy.sides):
-            return False
-        return all(busy.clear[side] >= point for side in busy.sides)
+        # Of a child that hands over nothing counts as clear: its ``clear`` stays at the start.
+        return self.options.coalesce and all(busy.clear[side] >= point for side in busy.sides)
 
     def serve(self, key: Key, busy: Busy) -> None:
         """Process the first thing to serve: an own event, or a request of the parent."""
@@ -380,8 +379,6 @@ class KeyedInner(Worker):
 
     def answer_everything(self, item: Item) -> None:
         """Give all states of the subtree to the parent."""
-        for key, busy in self.busy.items():
-            self.absorb_late(key, busy)
         states = self.local if self.is_kept(item.point) else None
         for side in range(len(self.shape.children)):
             of_child = self.gathered.pop(side)
