@@ -17,6 +17,7 @@ from flumina.plan.tree import Itag, Worker
 from flumina.program import define
 from flumina.runtime.build import workers
 from flumina.runtime.keyed_inner import KeyedInner
+from flumina.runtime.mailbox import before
 from flumina.runtime.messages import EVERYTHING, Data, Handback, Item, Message, Request, Response, Stop
 from flumina.runtime.run import Run
 from flumina.runtime.topology import Options
@@ -132,6 +133,11 @@ def wanted(*times: int) -> tuple[Item, ...]:
     return tuple(Item(Point(ts, 0, 0), ("root", "change"), "a") for ts in times)
 
 
+def travelled(name: str) -> str:
+    """As it comes from another process: equal, but another object."""
+    return name.encode().decode()
+
+
 def sent(effects: Effects, kind: type[Any]) -> list[tuple[Any, Any]]:
     return [(to, message) for to, message in effects.sends if isinstance(message, kind)]
 
@@ -229,7 +235,7 @@ def test_a_state_that_is_here_is_not_given_again() -> None:
         inner.handle("root", Handback(Record({"info": "a"}), Point(5, 0, 0), "a"))
 
 
-@pytest.mark.parametrize(("adds", "reads"), [("a", "b"), ("b", "a")])
+@pytest.mark.parametrize(("adds", "reads"), [("left", "right"), ("right", "left")])
 def test_after_the_stop_only_a_child_that_hands_over_may_answer(adds: str, reads: str) -> None:
     counter = define(KeyCounter)
     one, others = KeySet.of(1), KeySet.everything() - KeySet.of(1)
@@ -245,45 +251,69 @@ def test_after_the_stop_only_a_child_that_hands_over_may_answer(adds: str, reads
     made = workers(plan_of(KeyCounter, streams(KeyCounter, inc=2, read=1), root), counter)["root"]
     assert [to for to, _ in made.handle("^", Stop()).sends] == [adds, reads]
     late = Response(Point(5, 0, 0), counter.init(), {EVERYTHING: START}, 2)
-    assert made.handle(adds, late) == Effects()
+    assert made.handle(travelled(adds), late) == Effects()
     with pytest.raises(AssertionError, match="root was stopped and got Response"):
         made.handle(reads, late)
     with pytest.raises(AssertionError, match="root was stopped and got Request"):
         made.handle(adds, Request((), END, END))
 
 
-def test_late_contributions_of_a_point_are_taken_in_before_the_next() -> None:
-    """Two own events at one point are served with the first answers; the second ones come later, and then others."""
+def counting_root(options: Options | None = None) -> tuple[Any, list[Request]]:
+    """A worker whose leaves hand over, with two own events at one point, and a read later; and what it asks for."""
     counter = define(KeyCounter)
     below = tuple(leaf(f"l{n}", counter, itag(counter, "inc", "inc", parts=[n])) for n in (2, 3))
     own_itags = (itag(counter, "inc", "inc", parts=[0, 1]), itag(counter, "read", "read"))
     root = Worker("root", counter.initial, own_itags, below)
     plan = plan_of(KeyCounter, streams(KeyCounter, inc=4, read=1), root)
-    made = workers(plan, counter)["root"]
+    made = workers(plan, counter, options)["root"]
     made.handle("^", Handback(counter.init(), START))
-    made.handle("^", Request((), END, END))
+    made.handle("^", Request((), before(END), before(END)))
     for part, ts in ((("inc", 0), 1), (("inc", 1), 1), (("read", 0), 5)):
         point, event = one_event(counter, plan, part[0], ts, k=7)
-        effects = made.handle(part, Data(part, Run([point], [event]), Point(9, 9, 0)))
-    asked = sent(effects, Request)
-    assert [[item.point.ts for item in message.items] for _, message in asked] == [[1, 1, 5], [1, 1, 5]]
-    first, last = (asked[0][1].items[n].point for n in (0, 2))
+        effects = made.handle(part, Data(part, Run([point], [event]), END))
+    return made, [message for _, message in sent(effects, Request)]
 
-    def answers(point: Point, count: int) -> Effects:
-        for child in ("l2", "l3"):
-            state = counter.lifted.one.init()  # type: ignore[union-attr]
-            state.count = count
-            given: Effects = made.handle(child, Response(Point(*point), state, {EVERYTHING: point}, 7))
-        return given
 
-    answers(first, 10)
+def contribute(made: Any, point: Point, count: int) -> Effects:
+    """Both leaves have counted so many of key 7."""
+    for child in ("l2", "l3"):
+        state = define(KeyCounter).lifted.one.init()  # type: ignore[union-attr]
+        state.count = count
+        effects: Effects = made.handle(child, Response(Point(*point), state, {EVERYTHING: point}, 7))
+    return effects
+
+
+def test_what_shares_a_point_is_asked_for_together() -> None:
+    for pipeline, times in ((True, [1, 1, 5]), (False, [1, 1])):
+        _, requests = counting_root(Options(pipeline=pipeline))
+        assert [[item.point.ts for item in request.items] for request in requests] == [times] * 2
+
+
+def test_late_contributions_of_a_point_are_taken_in_before_the_next() -> None:
+    """Two own events at one point are served with the first answers; the second ones come later, and then others."""
+    made, requests = counting_root()
+    first, last = (requests[0].items[n].point for n in (0, 2))
+    contribute(made, first, 10)
     assert (made.stats.events, made.stats.joins) == (2, 1), "both events of the point, with one join"
-    answers(first, 0)
-    (row,) = answers(last, 100).outputs
+    contribute(made, first, 0)
+    (row,) = contribute(made, last, 100).outputs
     assert isinstance(row, Row)
     assert row.values == (7, 2 + 20 + 200)
-    assert isinstance(made, KeyedInner)
     assert not made.busy, "nothing is expected any more"
+
+
+def test_late_contributions_are_in_the_answer_for_everything() -> None:
+    made, requests = counting_root()
+    first, last = (requests[0].items[n].point for n in (0, 2))
+    contribute(made, first, 10)
+    contribute(made, last, 100)
+    contribute(made, last, 1000)
+    assert not made.busy, "taken in at once, though nothing is to be served"
+    made.handle("^", Request((Item(END, EVERYTHING),), END, END))
+    for child in ("l2", "l3"):
+        effects = made.handle(child, Response(END, define(KeyCounter).init(), {EVERYTHING: END}))
+    ((_, response),) = sent(effects, Response)
+    assert response.state[7].count == 2 * 1000
 
 
 @pytest.mark.parametrize("pipeline", [True, False])
@@ -338,7 +368,7 @@ def test_what_is_behind_a_request_for_everything_holds_back_frontier_and_calm() 
 
 
 def test_an_answer_belongs_to_the_child_that_gave_it_whatever_their_names() -> None:
-    for first, second in (("l", "m"), ("m", "l")):
+    for first, second in (("left", "right"), ("right", "left")):
         counter = define(KeyCounter)
         below = tuple(leaf(name, counter, itag(counter, "inc", "inc", parts=[n])) for n, name in enumerate("xy"))
         below = (replace(below[0], id=first), replace(below[1], id=second))
@@ -352,8 +382,7 @@ def test_an_answer_belongs_to_the_child_that_gave_it_whatever_their_names() -> N
         for name, count in ((second, 100), (first, 10)):
             state = counter.lifted.one.init()  # type: ignore[union-attr]
             state.count = count
-            travelled = name.encode().decode()
-            effects = made.handle(travelled, Response(Point(*point), state, {EVERYTHING: point}, 7))
+            effects = made.handle(travelled(name), Response(Point(*point), state, {EVERYTHING: point}, 7))
         (row,) = effects.outputs
         assert isinstance(row, Row)
         assert row.values == (7, 110)
