@@ -29,6 +29,8 @@ def test_a_frontier_reaches_a_timestamp_when_nothing_of_it_is_to_come() -> None:
 def test_requests_up_to_the_cut_and_the_one_at_the_end() -> None:
     items = [Item(point, EVERYTHING) for point in (Point(3, 0, 0), behind(5), Point(6, 0, 0), END)]
     assert [item.point for item in kept(items, behind(5))] == [Point(3, 0, 0), behind(5), END]
+    travelled = Item(Point(*END), EVERYTHING)
+    assert kept([travelled], behind(5)) == [travelled], "an equal point that came from another process"
 
 
 def test_data_on_the_way() -> None:
@@ -81,3 +83,4 @@ def test_queues_give_back_what_lies_behind() -> None:
 def test_a_frontier_alone_is_worth_keeping_but_an_end_is_not() -> None:
     assert taken_back(PART, EMPTY, Point(9, 0, LAST)) == Data(PART, EMPTY, Point(9, 0, LAST))
     assert taken_back(PART, EMPTY, END) is None
+    assert taken_back(PART, EMPTY, Point(*END)) is None, "an equal point that came from another process"

@@ -256,3 +256,34 @@ def test_late_answers_of_a_child_that_waits_are_refused() -> None:
 def test_the_root_of_a_plan_has_only_the_coordinator_above() -> None:
     made = workers(PLAN, DEFINITION)["root"]
     assert made.shape.parent == COORDINATOR
+
+
+@pytest.mark.parametrize("pipeline", [True, False])
+def test_what_is_behind_a_cut_is_forgotten_and_own_events_are_given_back(pipeline: bool) -> None:  # noqa: FBT001
+    made = middle(Options(coalesce=False, pipeline=pipeline, hand_over=False))
+    own(made, 1, 5, 6, 8, frontier=9)
+    word(made, 7, *(Item(Point(ts, 0, 0), A) for ts in (3, 7, 9)))
+    assert made.waiting == 4
+    effects, [found] = made.curtail(5)
+    assert (found.part, [point.ts for point, _ in found.run], found.frontier) == (("c", 0), [6, 8], heartbeat(9, 1))
+    assert [(item.point.ts, event is None) for item, event in made.sequence] == [(1, False), (3, True), (5, False)]
+    assert made.known == END
+    assert (made.waiting, made.first_waiting, not made.requests) == (2, at(1), True)
+    for ts in (1, 3, 5):
+        point = Point(ts, 0, 0) if ts == 3 else at(ts)
+        answer(made, "leaf x", point, ts)
+        sends = answer(made, "leaf z", point, ts)
+        if ts == 3:
+            [response] = of(sends, Response)
+            assert isinstance(response, Response)
+            sends = made.handle("root", Handback(response.state, point)).sends
+        assert len(of(sends, Handback)) == 2
+    assert (made.waiting, made.first_waiting, made.stats.events) == (0, None, 2)
+    assert not effects.outputs
+
+
+def test_who_was_asked_for_everything_is_not_cut_off() -> None:
+    made = middle()
+    word(made, 3, Item(Point(7, 0, 0), EVERYTHING))
+    with pytest.raises(AssertionError, match="middle was asked for everything"):
+        made.curtail(5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -16,6 +17,7 @@ from flumina.plan.tree import Itag, Worker
 from flumina.program import define
 from flumina.runtime.build import workers
 from flumina.runtime.keyed_inner import KeyedInner
+from flumina.runtime.mailbox import before
 from flumina.runtime.messages import EVERYTHING, Data, Handback, Item, Message, Request, Response, Stop
 from flumina.runtime.run import Run
 from flumina.runtime.topology import Options
@@ -131,6 +133,11 @@ def wanted(*times: int) -> tuple[Item, ...]:
     return tuple(Item(Point(ts, 0, 0), ("root", "change"), "a") for ts in times)
 
 
+def travelled(name: str) -> str:
+    """As it comes from another process: equal, but another object."""
+    return name.encode().decode()
+
+
 def sent(effects: Effects, kind: type[Any]) -> list[tuple[Any, Any]]:
     return [(to, message) for to, message in effects.sends if isinstance(message, kind)]
 
@@ -228,7 +235,7 @@ def test_a_state_that_is_here_is_not_given_again() -> None:
         inner.handle("root", Handback(Record({"info": "a"}), Point(5, 0, 0), "a"))
 
 
-@pytest.mark.parametrize(("adds", "reads"), [("a", "b"), ("b", "a")])
+@pytest.mark.parametrize(("adds", "reads"), [("left", "right"), ("right", "left")])
 def test_after_the_stop_only_a_child_that_hands_over_may_answer(adds: str, reads: str) -> None:
     counter = define(KeyCounter)
     one, others = KeySet.of(1), KeySet.everything() - KeySet.of(1)
@@ -244,45 +251,69 @@ def test_after_the_stop_only_a_child_that_hands_over_may_answer(adds: str, reads
     made = workers(plan_of(KeyCounter, streams(KeyCounter, inc=2, read=1), root), counter)["root"]
     assert [to for to, _ in made.handle("^", Stop()).sends] == [adds, reads]
     late = Response(Point(5, 0, 0), counter.init(), {EVERYTHING: START}, 2)
-    assert made.handle(adds, late) == Effects()
+    assert made.handle(travelled(adds), late) == Effects()
     with pytest.raises(AssertionError, match="root was stopped and got Response"):
         made.handle(reads, late)
     with pytest.raises(AssertionError, match="root was stopped and got Request"):
         made.handle(adds, Request((), END, END))
 
 
-def test_late_contributions_of_a_point_are_taken_in_before_the_next() -> None:
-    """Two own events at one point are served with the first answers; the second ones come later, and then others."""
+def counting_root(options: Options | None = None) -> tuple[Any, list[Request]]:
+    """A worker whose leaves hand over, with two own events at one point, and a read later; and what it asks for."""
     counter = define(KeyCounter)
     below = tuple(leaf(f"l{n}", counter, itag(counter, "inc", "inc", parts=[n])) for n in (2, 3))
     own_itags = (itag(counter, "inc", "inc", parts=[0, 1]), itag(counter, "read", "read"))
     root = Worker("root", counter.initial, own_itags, below)
     plan = plan_of(KeyCounter, streams(KeyCounter, inc=4, read=1), root)
-    made = workers(plan, counter)["root"]
+    made = workers(plan, counter, options)["root"]
     made.handle("^", Handback(counter.init(), START))
-    made.handle("^", Request((), END, END))
+    made.handle("^", Request((), before(END), before(END)))
     for part, ts in ((("inc", 0), 1), (("inc", 1), 1), (("read", 0), 5)):
         point, event = one_event(counter, plan, part[0], ts, k=7)
-        effects = made.handle(part, Data(part, Run([point], [event]), Point(9, 9, 0)))
-    asked = sent(effects, Request)
-    assert [[item.point.ts for item in message.items] for _, message in asked] == [[1, 1, 5], [1, 1, 5]]
-    first, last = (asked[0][1].items[n].point for n in (0, 2))
+        effects = made.handle(part, Data(part, Run([point], [event]), END))
+    return made, [message for _, message in sent(effects, Request)]
 
-    def answers(point: Point, count: int) -> Effects:
-        for child in ("l2", "l3"):
-            state = counter.lifted.one.init()  # type: ignore[union-attr]
-            state.count = count
-            given: Effects = made.handle(child, Response(point, state, {EVERYTHING: point}, 7))
-        return given
 
-    answers(first, 10)
-    assert made.stats.events == 2, "both events of the point"
-    answers(first, 0)
-    (row,) = answers(last, 100).outputs
+def contribute(made: Any, point: Point, count: int) -> Effects:
+    """Both leaves have counted so many of key 7."""
+    for child in ("l2", "l3"):
+        state = define(KeyCounter).lifted.one.init()  # type: ignore[union-attr]
+        state.count = count
+        effects: Effects = made.handle(child, Response(Point(*point), state, {EVERYTHING: point}, 7))
+    return effects
+
+
+def test_what_shares_a_point_is_asked_for_together() -> None:
+    for pipeline, times in ((True, [1, 1, 5]), (False, [1, 1])):
+        _, requests = counting_root(Options(pipeline=pipeline))
+        assert [[item.point.ts for item in request.items] for request in requests] == [times] * 2
+
+
+def test_late_contributions_of_a_point_are_taken_in_before_the_next() -> None:
+    """Two own events at one point are served with the first answers; the second ones come later, and then others."""
+    made, requests = counting_root()
+    first, last = (requests[0].items[n].point for n in (0, 2))
+    contribute(made, first, 10)
+    assert (made.stats.events, made.stats.joins) == (2, 1), "both events of the point, with one join"
+    contribute(made, first, 0)
+    (row,) = contribute(made, last, 100).outputs
     assert isinstance(row, Row)
     assert row.values == (7, 2 + 20 + 200)
-    assert isinstance(made, KeyedInner)
     assert not made.busy, "nothing is expected any more"
+
+
+def test_late_contributions_are_in_the_answer_for_everything() -> None:
+    made, requests = counting_root()
+    first, last = (requests[0].items[n].point for n in (0, 2))
+    contribute(made, first, 10)
+    contribute(made, last, 100)
+    contribute(made, last, 1000)
+    assert not made.busy, "taken in at once, though nothing is to be served"
+    made.handle("^", Request((Item(END, EVERYTHING),), END, END))
+    for child in ("l2", "l3"):
+        effects = made.handle(child, Response(END, define(KeyCounter).init(), {EVERYTHING: END}))
+    ((_, response),) = sent(effects, Response)
+    assert response.state[7].count == 2 * 1000
 
 
 @pytest.mark.parametrize("pipeline", [True, False])
@@ -299,6 +330,129 @@ def test_frontiers_are_told_once_and_never_past_what_was_not_asked_for(pipeline:
     snapshot = Item(Point(20, 0, 0), EVERYTHING)
     effects = inner.handle("root", Request((snapshot,), Point(9, 0, 0), Point(30, 0, 0)))
     assert {m.calm for _, m in sent(effects, Request)} == {Point(20, 0, -1)}, "a snapshot is to come"
+
+
+def everything(ts: int) -> Item:
+    """A request for all states as it comes from another process: its cause is equal, but another object."""
+    cause = (EVERYTHING[0], EVERYTHING[1])
+    assert cause is not EVERYTHING
+    return Item(Point(ts, 0, 0), cause)
+
+
+def asked(effects: Effects, child: str = "l0") -> list[tuple[int, str | None]]:
+    """When and for which key (None for all) a child is asked."""
+    return [(item.point.ts, item.key) for to, m in sent(effects, Request) if to == child for item in m.items]
+
+
+def test_a_request_for_everything_comes_behind_the_others_of_its_point() -> None:
+    inner = three_levels()["inner"]
+    inner.handle("root", Handback(PAGES.init(), START))
+    inner.handle("root", Request((everything(5),), Point(4, 0, 0), END))
+    inner.handle("root", Request(wanted(5), Point(9, 0, 0), END))
+    assert asked(inner.handle(("change", 1), own(Point(9, 0, 0)))) == [(5, "a"), (5, None)]
+
+
+def test_what_is_behind_a_request_for_everything_holds_back_frontier_and_calm() -> None:
+    inner = three_levels()["inner"]
+    inner.handle("root", Handback(PAGES.init(), START))
+    inner.handle("root", Request((everything(5), *wanted(8), everything(12), *wanted(14)), Point(20, 0, 0), END))
+    effects = inner.handle(("change", 1), own(Point(16, 0, 0), change(6), change(9)))
+    assert asked(effects) == [(5, None)]
+    assert [(m.frontier, m.calm) for _, m in sent(effects, Request)] == [(Point(6, 0, -1), Point(12, 0, -1))] * 2
+    assert [point.ts for point in inner.wanted()] == [6, 8, 9, 12, 14, 5]
+    assert inner.waiting == 2
+    inner = three_levels()["inner"]
+    inner.handle("root", Handback(PAGES.init(), START))
+    effects = inner.handle("root", Request((*wanted(8), everything(12), *wanted(14)), Point(20, 0, 0), END))
+    assert [m.calm for _, m in sent(effects, Request)] == [Point(12, 0, -1)] * 2, "also before own events are known"
+
+
+def test_an_answer_belongs_to_the_child_that_gave_it_whatever_their_names() -> None:
+    for first, second in (("left", "right"), ("right", "left")):
+        counter = define(KeyCounter)
+        below = tuple(leaf(name, counter, itag(counter, "inc", "inc", parts=[n])) for n, name in enumerate("xy"))
+        below = (replace(below[0], id=first), replace(below[1], id=second))
+        root = Worker("root", counter.initial, (itag(counter, "read", "read"),), below)
+        plan = plan_of(KeyCounter, streams(KeyCounter, inc=2, read=1), root)
+        made = workers(plan, counter)["root"]
+        made.handle("^", Handback(counter.init(), START))
+        made.handle("^", Request((), END, END))
+        point, event = one_event(counter, plan, "read", 5, k=7)
+        made.handle(("read", 0), Data(("read", 0), Run([point], [event]), Point(9, 9, 0)))
+        for name, count in ((second, 100), (first, 10)):
+            state = counter.lifted.one.init()  # type: ignore[union-attr]
+            state.count = count
+            effects = made.handle(travelled(name), Response(Point(*point), state, {EVERYTHING: point}, 7))
+        (row,) = effects.outputs
+        assert isinstance(row, Row)
+        assert row.values == (7, 110)
+
+
+@pytest.mark.parametrize("pipeline", [True, False])
+@pytest.mark.parametrize("ahead", [1, 2, 3, 5])
+def test_children_are_asked_once_for_everything_that_is_served(ahead: int, pipeline: bool) -> None:  # noqa: FBT001
+    """Some events are always to be served; the frontier is told up to the first that was not asked for."""
+    inner = three_levels()["inner"]
+    inner.options = Options(coalesce=False, pipeline=pipeline, hand_over=False)
+    inner.handle("root", Handback(PAGES.init(), START))
+    inner.handle("root", Request((), Point(90, 0, 0), END))
+    effects = inner.handle(("change", 1), own(Point(ahead, 0, 9), *(change(ts) for ts in range(1, ahead + 1))))
+    all_asked = asked(effects)
+    for ts in range(1, 8):
+        all_asked += asked(answer(inner, ts, START))
+        new = ts + ahead
+        all_asked += asked(inner.handle(("change", 1), own(Point(new, 0, 9), change(new))))
+        assert inner.told[0] == (Point(new, 0, 9) if pipeline or ahead == 1 else Point(ts + 2, 0, -1))
+    assert all_asked == [(ts, "a") for ts in range(1, (7 + ahead if pipeline else 8) + 1)]
+
+
+@pytest.mark.parametrize("pipeline", [True, False])
+@pytest.mark.parametrize("settled", [1, 2, 3, 5])
+def test_what_was_settled_above_is_not_asked_for_again(settled: int, pipeline: bool) -> None:  # noqa: FBT001
+    inner = three_levels()["inner"]
+    inner.options = Options(coalesce=False, pipeline=pipeline, hand_over=False)
+    inner.handle("root", Handback(PAGES.init(), START))
+    inner.handle(("change", 1), own(Point(90, 0, 0)))
+    times = list(range(1, settled + 3))
+    all_asked = asked(inner.handle("root", Request(wanted(*times), Point(20, 0, 0), END)))
+    answer(inner, 1, START)
+    effects = inner.handle("root", Handback(Record({"info": "new"}), Point(1 + settled, 0, 0), "a"))
+    all_asked += asked(effects)
+    all_asked += asked(inner.handle("root", Request(wanted(30, 40), Point(50, 0, 0), END)))
+    last = times[-1]
+    assert all_asked == [(ts, "a") for ts in ([*times, 30, 40] if pipeline else [1, last])]
+    assert inner.told[0] == (Point(50, 0, 0) if pipeline else Point(30, 0, -1))
+
+
+@pytest.mark.parametrize("pipeline", [True, False])
+def test_what_is_behind_a_cut_is_forgotten_and_own_events_are_given_back(pipeline: bool) -> None:  # noqa: FBT001
+    inner = three_levels()["inner"]
+    inner.options = Options(coalesce=False, pipeline=pipeline, hand_over=False)
+    inner.handle("root", Handback(PAGES.init(), START))
+    inner.handle("root", Request(wanted(5, 7, 9), Point(8, 0, 0), END))
+    inner.handle(("change", 1), own(Point(20, 0, 0), change(3), change(6), change(8), change(12)))
+    assert inner.waiting == 4
+    effects, [found] = inner.curtail(6)
+    assert (found.part, [point.ts for point, _ in found.run]) == (("change", 1), [8, 12])
+    assert found.frontier == Point(20, 0, 0)
+    assert (inner.waiting, inner.known) == (2, END)
+    assert [point.ts for point in inner.wanted()] == [3, 5, 6]
+    assert not sent(effects, Response)
+    assert [to for to, _ in sent(answer(inner, 3, START), Handback)] == ["l0", "l1"]
+    [(_, response)] = sent(answer(inner, 5, START), Response)
+    inner.handle("root", Handback(response.state, Point(5, 0, 0), "a"))
+    assert [m.served for _, m in sent(answer(inner, 6, START), Handback)] == [Point(6, 0, 0)] * 2
+    assert not inner.busy, "the key is as if nobody had ever asked for more"
+    assert (inner.waiting, inner.first_waiting, inner.stall()) == (0, None, None)
+
+
+def test_who_was_asked_for_everything_is_not_cut_off() -> None:
+    inner = three_levels()["inner"]
+    inner.handle("root", Handback(PAGES.init(), START))
+    inner.handle(("change", 1), own(Point(20, 0, 0)))
+    inner.handle("root", Request((Item(Point(9, 0, 0), EVERYTHING),), Point(9, 0, 0), END))
+    with pytest.raises(AssertionError, match="inner was asked for everything"):
+        inner.curtail(5)
 
 
 @pytest.mark.parametrize("coalesce", [True, False])

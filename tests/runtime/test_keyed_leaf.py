@@ -197,3 +197,29 @@ def test_a_leaf_alone_stops_at_every_snapshot() -> None:
     run = Scripted(case, snapshots=[Point(ts, 9, 0) for ts in (2, 4, 6)])
     run.finish()
     assert [shot.state["a"].info for shot in run.coordinator.snapshots] == ["1", "3", "5"]
+
+
+def test_what_is_behind_a_cut_is_forgotten_and_events_are_given_back() -> None:
+    made = started()
+    made.handle("root", Request((change(5, "a"), change(7, "a"), change(8, "b")), Point(10, 0, 0), END))
+    run = views((3, "a"), (4, "b"), (6, "a"), (7, "a"))
+    made.handle(("view", 0), Data(("view", 0), run, Point(7, 1, 9)))
+    assert made.waiting == 2, "they are lined up behind the first change of a"
+    assert list(made.hot) == ["a", "b"]
+    effects, [found] = made.curtail(6)
+    assert (found.part, [point.ts for point, _ in found.run]) == (("view", 0), [7])
+    assert found.frontier == Point(7, 1, 9)
+    assert not effects.outputs
+    assert (made.waiting, made.first_waiting) == (1, Point(6, 1, 2))
+    assert list(made.hot) == ["a"], "nothing is left of b"
+    effects = made.handle("root", Handback(Record({"info": "new a"}), Point(5, 0, 0), "a"))
+    assert seen(effects) == ["a:new a"]
+    assert not any(isinstance(message, Response) for _, message in effects.sends), "nothing is wanted any more"
+    assert not made.hot
+
+
+def test_who_was_asked_for_everything_is_not_cut_off() -> None:
+    made = started()
+    made.handle("root", Request((Item(Point(9, 0, 0), EVERYTHING),), Point(9, 0, 0), END))
+    with pytest.raises(AssertionError, match="l0 was asked for everything"):
+        made.curtail(5)

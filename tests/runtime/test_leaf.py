@@ -124,6 +124,29 @@ def test_hand_over_goes_on_from_the_identity() -> None:
     assert (made.stats.handed, made.stats.blocked) == (2, 0)
 
 
+def test_one_answer_is_for_all_requests_of_a_point() -> None:
+    """They come one by one, from another process, and there are later ones behind them."""
+    made = started("x", options=Options())
+    items = tuple(Item(Point(ts, 0, 0), cause) for ts in (300, 500) for cause in (A, A, EVERYTHING))
+    made.handle("root", Request(items, Point(600, 0, 0), END))
+    assert [message.point.ts for message in answers(data(made, "x", 1, 400, frontier=900))] == [300, 500]
+    assert made.stats.handed == 2
+
+
+def test_requests_behind_a_cut_are_forgotten_and_events_given_back() -> None:
+    made = started("y", "x")
+    made.handle("root", Request(tuple(Item(Point(ts, 0, 0), A) for ts in (3, 6)), Point(9, 0, 0), END))
+    data(made, "y", 5, 7, frontier=8)
+    effects, found = made.curtail(5)
+    assert [(entry.part, [point.ts for point, _ in entry.run]) for entry in found] == [(("y", 0), [7])]
+    assert not answers(effects.sends), "x may still have something before the request"
+    assert [message.point.ts for message in answers(data(made, "x", frontier=9))] == [3]
+    made.handle("root", Handback(DEFINITION.init(), Point(3, 0, 0)))
+    assert made.waiting == 0
+    assert made.wanted() == []
+    assert made.stats.events == 1
+
+
 def test_a_snapshot_to_come_holds_back_independent_tags_too() -> None:
     made = below_a("x")
     made.handle("root", Handback(DEFINITION.init(), START))

@@ -9,10 +9,11 @@ import pytest
 
 from flumina.apps import KeyCounter, PageViews, ValueBarrier
 from flumina.apps.fraud import Fraud, FraudByHand
-from flumina.order import START, heartbeat
+from flumina.order import END, START, Point, heartbeat
 from flumina.program import AnyProgram, define
 from flumina.runtime.build import workers
-from flumina.runtime.messages import Credit, Message, Request
+from flumina.runtime.messages import Credit, Data, Message, Request, Stop
+from flumina.runtime.run import EMPTY
 from flumina.runtime.stats import WorkerStats
 from flumina.runtime.topology import Options
 from flumina.runtime.worker import Address, Effects, Worker
@@ -123,3 +124,37 @@ def test_a_parent_frontier_never_goes_back() -> None:
         worker.handle("?", Request((), heartbeat(3, 0), START))
         with pytest.raises(AssertionError, match="never goes back"):
             worker.handle("?", Request((), heartbeat(2, 0), START))
+
+
+def test_what_was_passed_never_goes_back_and_the_end_is_no_timestamp() -> None:
+    case = a_case(0)
+    for worker in workers(case.plan, case.definition).values():
+        worker.pass_by(Point(*END))
+        assert worker.passed is None
+        for ts, passed in ((500, 500), (300, 500), (700, 700)):
+            worker.pass_by(Point(ts, 0, 0))
+            assert worker.passed == passed
+
+
+def test_a_worker_is_not_cut_off_before_what_it_has_passed() -> None:
+    case = a_case(0)
+    for worker in workers(case.plan, case.definition).values():
+        worker.pass_by(Point(500, 0, 0))
+        with pytest.raises(AssertionError, match=f"{worker.id} is past 499"):
+            worker.curtail(499)
+        worker.curtail(500)
+    for worker in workers(case.plan, case.definition).values():
+        worker.curtail(499)
+
+
+def test_only_who_was_cut_off_may_be_told_of_an_end_after_the_stop() -> None:
+    case = a_case(0)
+    ended = Data(next(iter(case.parts)), EMPTY, END)
+    for worker in workers(case.plan, case.definition).values():
+        worker.curtail(5)
+        worker.handle("?", Stop())
+        assert worker.handle(ended.part, ended) == Effects()
+    for worker in workers(case.plan, case.definition).values():
+        worker.handle("?", Stop())
+        with pytest.raises(AssertionError, match="was stopped and got Data"):
+            worker.handle(ended.part, ended)

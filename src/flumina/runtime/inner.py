@@ -284,18 +284,19 @@ class Inner(Worker):
                 self.send(child.shape.id, Handback(half, self.served))
 
     def forget(self, ts: int) -> list[Data]:
+        assert not self.hidden, f"{self.id} was asked for everything"
         bound = behind(ts)
-        events = [entry for entry in self.sequence if entry[1] is not None]
+        events = [(item.point, event) for item, event in self.sequence if event is not None]
         taken: dict[PartId, list[Run]] = {}
-        origins = list(self.origins)
-        for (item, event), part in zip(events, origins, strict=True):
-            if item.point > bound and event is not None:
-                taken.setdefault(part, []).append(Run([item.point], [event]))
-        self.origins = deque(part for (item, _), part in zip(events, origins, strict=True) if item.point <= bound)
+        origins, self.origins = self.origins, deque()
+        for (point, event), part in zip(events, origins, strict=True):
+            if point <= bound:
+                self.origins.append(part)
+            else:
+                taken.setdefault(part, []).append(Run([point], [event]))
         self.sequence = deque(entry for entry in self.sequence if entry[0].point <= bound)
         self.announced = min(self.announced, len(self.sequence))
         self.requests = deque(kept(self.requests, bound))
-        self.hidden = deque(point for point in self.hidden if point <= bound)
         return curtailed_queues(self.queues.items(), ts, taken)
 
     def clear(self) -> dict[Cause, Point]:

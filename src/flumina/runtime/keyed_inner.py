@@ -161,8 +161,8 @@ class KeyedInner(Worker):
                 self.barrier = entry.item
                 for items in self.outgoing:
                     items.append(entry.item)
-                break
-            self.enqueue(entry)
+            else:
+                self.enqueue(entry)
 
     def up_to(self, limit: Point) -> list[Entry]:
         """Own events and requests that have not been looked at, in O, up to a point."""
@@ -307,9 +307,8 @@ class KeyedInner(Worker):
         point = busy.entries[0][0].point
         if not busy.sides or point == busy.served:  # what shares a point is served together: one answer is for all
             return True
-        if not self.options.coalesce or any(self.shape.children[side].hands_over for side in busy.sides):
-            return False
-        return all(busy.clear[side] >= point for side in busy.sides)
+        # Of a child that hands over nothing counts as clear: its ``clear`` stays at the start.
+        return self.options.coalesce and all(busy.clear[side] >= point for side in busy.sides)
 
     def serve(self, key: Key, busy: Busy) -> None:
         """Process the first thing to serve: an own event, or a request of the parent."""
@@ -355,21 +354,19 @@ class KeyedInner(Worker):
         return self.lifted.one.forks[0].split(state, left, right)
 
     def forget(self, ts: int) -> list[Data]:
+        assert self.barrier is None, f"{self.id} was asked for everything"  # so that the sequence is empty
         bound = behind(ts)
         taken: dict[PartId, list[Run]] = {}
-
-        def stays(entry: Entry) -> bool:
-            if entry.item.point <= bound:
-                return True
-            if entry.event is not None and entry.part is not None:
-                taken.setdefault(entry.part, []).append(Run([entry.item.point], [entry.event]))
-            return False
-
         for key, busy in self.busy.items():
-            busy.entries = deque(filter(stays, busy.entries))
+            entries, busy.entries = busy.entries, deque()
+            for entry in entries:
+                if entry.item.point <= bound:
+                    busy.entries.append(entry)
+                elif entry.event is not None:
+                    assert entry.part is not None
+                    taken.setdefault(entry.part, []).append(Run([entry.item.point], [entry.event]))
             busy.asked = min(busy.asked, len(busy.entries))
             self.touched[key] = None
-        self.sequence = deque(filter(stays, self.sequence))
         self.requests = kept(self.requests, bound)
         return curtailed_queues(self.queues.items(), ts, taken)
 
@@ -382,8 +379,6 @@ class KeyedInner(Worker):
 
     def answer_everything(self, item: Item) -> None:
         """Give all states of the subtree to the parent."""
-        for key, busy in self.busy.items():
-            self.absorb_late(key, busy)
         states = self.local if self.is_kept(item.point) else None
         for side in range(len(self.shape.children)):
             of_child = self.gathered.pop(side)

@@ -175,6 +175,7 @@ class KeyedLeaf(Worker):
         self.send(self.shape.parent, Response(item.point, kept, {EVERYTHING: item.point}))
 
     def forget(self, ts: int) -> list[Data]:
+        assert not self.barriers, f"{self.id} was asked for everything"
         lined: dict[PartId, list[Run]] = {}
         for key, hot in list(self.hot.items()):
             hot.requests = deque(kept(hot.requests, behind(ts)))
@@ -182,7 +183,6 @@ class KeyedLeaf(Worker):
                 lined.setdefault(part, []).extend(line.curtail(ts)[0])
             if hot.idle:
                 del self.hot[key]
-        self.barriers = deque(kept(self.barriers, behind(ts)))
         return curtailed_queues([entry for c in self.components for entry in c.queues.items()], ts, lined)
 
     @property

@@ -104,7 +104,7 @@ class Worker(ABC):
     def curtail(self, ts: int) -> tuple[Effects, list[Data]]:
         """Forget what lies behind a timestamp that was not :attr:`passed`, as if all parts ended there.
 
-        The state at the end must not have been asked for yet.
+        All states at once, for a snapshot or at the end, must not have been asked for yet.
         What has come from behind it is given back, as messages for the worker that goes on from there.
         """
         assert self.passed is None or self.passed <= ts, f"{self.id} is past {ts}"
