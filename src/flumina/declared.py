@@ -79,11 +79,11 @@ class DeclaredState:
     @property
     def untouched(self) -> Callable[[Record], bool] | None:
         """Tells whether all fields of a state are what :meth:`init` gave; none if they can be changed unseen."""
-        if self._mutable:
-            return None
-        identities = tuple(self._identities.values())
-        size = len(identities)
-        return lambda state: len(state.__dict__) == size and all(map(is_, state.__dict__.values(), identities))
+        return None if self._mutable else self._is_untouched
+
+    def _is_untouched(self, state: Record) -> bool:
+        fields, identities = state.__dict__, self._identities
+        return len(fields) == len(identities) and all(map(is_, fields.values(), identities.values()))
 
     @cached_property
     def _mutable(self) -> list[tuple[str, Field]]:
