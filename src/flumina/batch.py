@@ -307,7 +307,7 @@ def total(values: npt.NDArray[Any], starts: Ints | None = None) -> Any:  # noqa:
     With ``starts`` the sums of the groups that begin there, as a list.
 
     >>> total(np.array([2**63 - 1, 1, -5])), total(np.array([2**63 - 1, 1, -5]), np.array([0, 2]))
-    (9223372036854775804, [9223372036854775808, -5])
+    (9223372036854775803, [9223372036854775808, -5])
     """
     if values.dtype.kind not in "iub":
         raise UsageError("TOTAL", f"total() is for whole numbers, got {values.dtype}", hint="for others, values.sum()")
