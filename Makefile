@@ -4,6 +4,7 @@
 
 export PYTHON
 ENV := tools/with-env
+TESTERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)# one more than cores: tests with Spark wait most of the time
 .DEFAULT_GOAL := help
 .PHONY: help run test soak lint docs bench bench-quick bench-parts format lock clean
 
@@ -14,7 +15,7 @@ run: ## Run the demo
 	@$(ENV) flumina demo --verify $(ARGS)
 
 test: lint ## Check style and types, then run the tests
-	@$(ENV) pytest -n auto --dist loadgroup $(ARGS)
+	@$(ENV) pytest -n $(TESTERS) --dist loadgroup $(ARGS)
 
 soak: ## Run the long searches, which test leaves out: 200,000 simulated schedules among them
 	@$(ENV) pytest -m soak $(ARGS)
