@@ -29,7 +29,7 @@ lint: ## Check style and types only
 docs: ## Build the documentation into site/ (ARGS=serve to watch it while you write)
 	@NO_MKDOCS_2_WARNING=1 $(ENV) --docs python -m mkdocs $(or $(ARGS),build --strict)
 
-bench: ## Measure and simulate everything, and write benchmarks/report; about an hour (ARGS=throughput for one section)
+bench: ## Measure and simulate everything, and write benchmarks/report; half an hour (ARGS=throughput for one section)
 	@$(ENV) python -m benchmarks.evaluation $(ARGS)
 
 bench-quick: ## The same in less than five minutes, into benchmarks/report/quick

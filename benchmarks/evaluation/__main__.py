@@ -24,7 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run what the command line names; a section that fails does not keep the others from being tried."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.evaluation", description=__doc__)
     parser.add_argument("sections", nargs="*", metavar="section", help=f"some of: {', '.join(SECTIONS)}; default all")
-    parser.add_argument("--quick", action="store_true", help="small inputs, one round: minutes instead of an hour")
+    parser.add_argument("--quick", action="store_true", help="small inputs, one round: minutes instead of half an hour")
     parser.add_argument(
         "--report", type=Path, metavar="FOLDER", help="default benchmarks/report, or quick in it, which git ignores"
     )
