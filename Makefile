@@ -15,7 +15,7 @@ run: ## Run the demo
 	@$(ENV) flumina demo --verify $(ARGS)
 
 test: lint ## Check style and types, then run the tests
-	@$(ENV) pytest -n $(TESTERS) --dist loadgroup $(ARGS)
+	@$(ENV) pytest -n $(TESTERS) $(ARGS)
 
 soak: ## Run the long searches, which test leaves out: 200,000 simulated schedules among them
 	@$(ENV) pytest -m soak $(ARGS)

@@ -1,5 +1,39 @@
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import Any
+
+import pytest
 from hypothesis import settings
 
 # No deadline: a busy machine is no bug. What fails is found again by its seed, which Hypothesis prints.
 settings.register_profile("flumina", deadline=None, print_blob=True)
 settings.load_profile("flumina")
+
+TOGETHER = {
+    "one session": {
+        "test_baselines",
+        "test_doctests",
+        "test_spark",
+        "test_spark_checkpoints",
+        "test_spark_failures",
+        "test_streaming",
+        "test_streaming_faults",
+    },
+    "sessions of their own": {"test_cluster", "test_command_line", "test_scripts"},
+}
+"""Files that run in one process, one after the other: those of the first group share a session of Spark; those of the
+second start one of their own or a cluster, mostly wait for it, and run beside them. All other tests run anywhere."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Have tests that share something expensive run in one process; marks for groups do not work with our pytest."""
+    from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped] # noqa: PLC0415 -- if it is there
+
+    class Grouped(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            file = PurePosixPath(nodeid.partition("::")[0]).stem
+            return next((group for group, files in TOGETHER.items() if file in files), nodeid)
+
+    return Grouped(config, log)

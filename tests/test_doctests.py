@@ -72,8 +72,8 @@ def run(document: Path, module: ModuleType) -> int:
     return len(blocks)
 
 
-SPARK = [pytest.mark.timeout(300), pytest.mark.xdist_group("spark")]
-"""For documents that start a session: it is shared with the other tests of Spark."""
+SPARK = [pytest.mark.timeout(300)]
+"""For documents that start a session."""
 
 
 @pytest.mark.parametrize(

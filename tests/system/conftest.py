@@ -1,8 +1,4 @@
-"""What whole runs need: a Spark session that all tests share, and the certainty that no process is left behind.
-
-Tests of the group ``spark`` share that session, in one process; those of ``own spark`` start one of their own or a
-cluster, mostly wait for it, and run beside them.
-"""
+"""What whole runs need: a Spark session that all tests share, and the certainty that no process is left behind."""
 
 from __future__ import annotations
 

@@ -15,7 +15,6 @@ from flumina.testing import assert_same_outputs
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.xdist_group("spark")
 
 INPUTS: dict[str, dict[str, Any]] = {
     "value-barrier": {"events": 4_010, "ratio": 500},

@@ -31,7 +31,7 @@ from tests.system.test_failures import readers
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.xdist_group("own spark"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 ROWS = 4000
 RATE = 1000.0

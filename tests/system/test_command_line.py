@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 
-on_spark = pytest.mark.xdist_group("own spark")
-
 FRAMES = """
 def frames():
     from pyspark.sql import SparkSession
@@ -53,7 +51,6 @@ def flumina(*arguments: object, folder: Path) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
-@on_spark
 @pytest.mark.timeout(300)
 def test_a_known_program_on_spark(spark_home: None, tmp_path: Path) -> None:
     code, out, err = flumina(
@@ -70,7 +67,6 @@ def test_a_known_program_on_spark(spark_home: None, tmp_path: Path) -> None:
     assert "PageViews on Spark (local[" in (tmp_path / "flumina-report.html").read_text()
 
 
-@on_spark
 @pytest.mark.timeout(300)
 def test_ones_own_program_in_a_session_that_is_there(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -91,7 +87,6 @@ def test_ones_own_program_in_a_session_that_is_there(
     assert spark.range(3).count() == 3, "the session is left alone"
 
 
-@on_spark
 @pytest.mark.timeout(300)
 def test_a_master_that_cannot_be_meant(spark_home: None, tmp_path: Path) -> None:
     code, out, err = flumina("run", "page-views", "--engine", "spark", "--master", "loc", folder=tmp_path)
@@ -100,7 +95,6 @@ def test_a_master_that_cannot_be_meant(spark_home: None, tmp_path: Path) -> None
     assert len(err.splitlines()) == 2
 
 
-@on_spark
 @pytest.mark.timeout(300)
 def test_the_demo_on_spark(spark_home: None, tmp_path: Path) -> None:
     code, out, err = flumina("demo", "--verify", "--engine", "spark", "--events", "60000", folder=tmp_path)
@@ -138,7 +132,6 @@ def test_an_interrupted_run_ends_cleanly(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [], "nothing is staged any more"
 
 
-@on_spark
 @pytest.mark.timeout(300)
 def test_an_interrupted_run_on_spark_ends_cleanly(spark_home: None, tmp_path: Path) -> None:
     out = tmp_path / "totals"

@@ -5,8 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 
 
@@ -26,6 +24,5 @@ def test_a_program_of_a_script_runs_in_processes(tmp_path: Path) -> None:
     assert run_script("local", tmp_path) == "agreed\n"
 
 
-@pytest.mark.xdist_group("own spark")
 def test_a_program_of_a_script_runs_on_spark(spark_home: None, tmp_path: Path) -> None:
     assert run_script("spark", tmp_path) == "agreed\n"

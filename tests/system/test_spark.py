@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from flumina.engine.driver import RunResult
 
-pytestmark = pytest.mark.xdist_group("spark")
 
 CHOSEN = {
     "ValueBarrier-sequential",

@@ -28,8 +28,6 @@ from tests.system.test_checkpoints import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 
 def run(case: str, folder: Path, streams: list[fl.Stream], **more: Any) -> RunResult:
     from flumina import spark as engine  # noqa: PLC0415 -- only where it is needed

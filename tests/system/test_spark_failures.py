@@ -25,8 +25,6 @@ from tests.system.test_failures import USER_CODE, assert_tells, streams
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 
 def run(program: Any, given: Any, **more: Any) -> RunResult:
     from flumina import spark as engine  # noqa: PLC0415 -- only where it is needed

@@ -27,7 +27,7 @@ from tests.system.streaming import RULES, TRANSACTIONS, Files, assert_exactly_on
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(240)]
+pytestmark = pytest.mark.timeout(240)
 
 
 @pytest.fixture
