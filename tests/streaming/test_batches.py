@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,10 +16,12 @@ import flumina as fl
 from flumina.apps import Fraud, ValueBarrier
 from flumina.engine.failpoints import POINTS
 from flumina.streaming import batches as batches_module
+from flumina.streaming import dead
 from flumina.testing import assert_same_outputs
 from tests.streaming.support import Crash, Given, Query, crash_at
 
 VALUES, BARRIERS = "values", "barriers"
+FAR = pa.timestamp("us")
 
 
 def streams() -> list[fl.Stream]:
@@ -301,7 +304,13 @@ def test_a_dead_letter_may_have_any_time(tmp_path: Path) -> None:
     query.feed(0, {VALUES: [far], BARRIERS: [near]})
     (letter,) = query.dead()
     assert letter["reason"] == "NULL_VALUE"
-    assert str(1 << 58) in letter["data"]
+    assert json.loads(letter["data"]) == {"ts": 1 << 58, "v": None}
+
+
+def test_a_time_within_a_dead_letter_is_not_lost() -> None:
+    far = pa.array([{"at": 1 << 58, "all": [1 << 58, 0]}], pa.struct({"at": FAR, "all": pa.list_(FAR)}))
+    (row,) = dead._rows(pa.table({"when": far}))
+    assert row["when"]["at"] == row["when"]["all"][0] == 1 << 58
 
 
 def test_files_of_others_in_a_sink_stay(tmp_path: Path) -> None:

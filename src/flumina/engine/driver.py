@@ -25,7 +25,7 @@ from flumina.engine.policy import Checkpoint
 from flumina.engine.publish import Result, publish
 from flumina.engine.recorder import Recorder
 from flumina.errors import UsageError
-from flumina.plan.optimise import Optimiser, make_plan
+from flumina.plan.optimise import Optimiser, check_workers, make_plan
 from flumina.plan.routing import Router
 from flumina.plan.sources import Source as PlannedSource
 from flumina.plan.sources import bind
@@ -84,8 +84,7 @@ def choose_plan(definition: Definition, sources: Sequence[PlannedSource], wishes
         if wishes.workers is not None:
             return make_plan(definition, sources, workers=wishes.workers, optimiser=wishes.optimiser)
         return make_plan(definition, sources, slots=slots, optimiser=wishes.optimiser)
-    if wishes.workers is not None:
-        raise UsageError("WORKERS", "a plan says how many workers there are; give plan= or workers=, not both")
+    check_workers(wishes.workers, wishes.plan)
     if not isinstance(wishes.plan, Plan | str | os.PathLike):
         raise UsageError("PLAN", f"plan= is a plan or the path of a saved one, got {wishes.plan!r}")
     plan = wishes.plan if isinstance(wishes.plan, Plan) else Plan.load(wishes.plan)

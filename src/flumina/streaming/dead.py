@@ -93,7 +93,11 @@ def _value(scalar: pa.Scalar) -> object:
     try:
         return scalar.as_py()
     except (OverflowError, ValueError):
-        return getattr(scalar, "value", None) or repr(scalar.type)
+        if isinstance(scalar, pa.StructScalar):
+            return {name: _value(scalar[name]) for name in scalar}
+        if isinstance(scalar, pa.ListScalar):  # maps are lists of their entries
+            return [_value(one) for one in scalar.values]
+        return scalar.value
 
 
 def _plain(value: Any) -> object:  # noqa: ANN401 -- whatever a column can hold

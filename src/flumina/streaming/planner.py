@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from flumina.definition import Definition
-from flumina.errors import PlanError, UsageError
+from flumina.errors import PlanError
 from flumina.plan.costs import evaluate
 from flumina.plan.optimise import Optimiser, make_plan
 from flumina.plan.sources import bind
@@ -146,11 +146,3 @@ class Planner:
 def _fits(plan: Plan, slots: int) -> bool:
     """Whether the tasks of a plan can all run at once."""
     return len({worker.place for worker in plan.workers}) <= slots
-
-
-def check_workers(workers: object, plan: object) -> None:
-    """A number, or none: a plan says how many workers there are."""
-    if workers is not None and (not isinstance(workers, int) or isinstance(workers, bool) or workers < 1):
-        raise UsageError("WORKERS", f"the number of workers is a whole number from 1 on, got {workers!r}")
-    if workers is not None and plan is not None:
-        raise UsageError("WORKERS", "a plan says how many workers there are; give plan= or workers=, not both")

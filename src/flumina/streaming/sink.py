@@ -90,11 +90,13 @@ class DeadLetters:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.folder = Folder.of(path, "dead_letters")
+        self._begun = False
+        """Whether there is certainly a batch, so that readers find columns."""
 
     def publish(self, batch: int, table: pa.Table) -> None:
         """Write the dead letters of a batch, unless they are there; none, too, if they would be the first of all."""
-        first = not any(name.startswith("batch=") for name in self.folder.names())
-        if not (len(table) or first) or self.folder.has(f"batch={batch}"):
+        self._begun = self._begun or any(name.startswith("batch=") for name in self.folder.names())
+        if (self._begun and not len(table)) or self.folder.has(f"batch={batch}"):
             return
         staged = self.folder.below(f"{STAGED}-{batch}-{uuid.uuid4().hex[:8]}")
         with telling("write to", staged.path):

@@ -46,8 +46,7 @@ def make_plan(
     if workers is not None and slots is not None:
         raise UsageError("WORKERS", "give workers= or slots=, not both")
     wanted = workers if workers is not None else slots
-    if wanted is not None and (isinstance(wanted, bool) or not isinstance(wanted, int) or wanted < 1):
-        raise UsageError("WORKERS", f"the number of workers is a whole number from 1 on, got {wanted!r}")
+    check_workers(wanted)
     check_optimiser(optimiser)
     chosen = OPTIMISERS[optimiser] if isinstance(optimiser, str) else optimiser
     inputs = bind(program, streams)
@@ -72,7 +71,15 @@ def _check_workers(inputs: Inputs, workers: int) -> None:
         )
 
 
+def check_workers(workers: object, plan: object = None) -> None:
+    """A number, or none: a plan says how many workers there are."""
+    if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
+        raise UsageError("WORKERS", f"the number of workers is a whole number from 1 on, got {workers!r}")
+    if workers is not None and plan is not None:
+        raise UsageError("WORKERS", "a plan says how many workers there are; give plan= or workers=, not both")
+
+
 def check_optimiser(given: object) -> None:
     """A name that we know, or a function."""
-    if not callable(given) and given not in OPTIMISERS:
+    if not (callable(given) or (isinstance(given, str) and given in OPTIMISERS)):
         raise UsageError("OPTIMISER", f"there is no optimiser {given!r}", hint=f"there are {', '.join(OPTIMISERS)}")

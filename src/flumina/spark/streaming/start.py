@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from flumina.definition import Definition
 from flumina.engine.job import Settings
 from flumina.errors import UsageError
-from flumina.plan.optimise import Optimiser, check_optimiser
+from flumina.plan.optimise import Optimiser, check_optimiser, check_workers
 from flumina.plan.tree import Plan
 from flumina.program import AnyProgram, define
 from flumina.spark.gang import explained
@@ -29,7 +29,7 @@ from flumina.spec import check_streams
 from flumina.streaming.batches import MAX_CARRIED, Batches, Rules
 from flumina.streaming.folder import Folder
 from flumina.streaming.frontier import BoundedDelay, ClosedBatches, Heartbeats, InOrder, Policy
-from flumina.streaming.planner import Planner, check_workers
+from flumina.streaming.planner import Planner
 from flumina.streaming.progress import Progress
 from flumina.streaming.sink import DeadLetters, ParquetSink, Sink
 from flumina.streams import Stream
