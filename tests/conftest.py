@@ -26,6 +26,12 @@ TOGETHER = {
 second start one of their own or a cluster, mostly wait for it, and run beside them. All other tests run anywhere."""
 
 
+def group(nodeid: str) -> str:
+    """Tests of one group run in one process; most are a group of their own."""
+    file = PurePosixPath(nodeid.partition("::")[0]).stem
+    return next((name for name, files in TOGETHER.items() if file in files), nodeid)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Have tests that share something expensive run in one process; marks for groups do not work with our pytest."""
@@ -33,7 +39,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class Grouped(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            file = PurePosixPath(nodeid.partition("::")[0]).stem
-            return next((group for group, files in TOGETHER.items() if file in files), nodeid)
+            return group(nodeid)
 
     return Grouped(config, log)

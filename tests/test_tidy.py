@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import TOGETHER, group
+
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src"
 TESTS = ROOT / "tests"
@@ -212,3 +214,13 @@ def test_no_machine_and_no_package_index_is_named() -> None:
             ):
                 wrong.append(f"{name}:{number}: {line.strip()}")
     assert wrong == []
+
+
+def test_tests_that_use_spark_run_in_one_process_of_their_group() -> None:
+    """A mark of xdist's once stopped working without a word, and every process of the tests started a cluster."""
+    listed = set.union(*TOGETHER.values())
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        if re.search(r"\b(spark|spark_home|cluster): (SparkSession|None|Cluster)\b", path.read_text(encoding="utf-8")):
+            assert path.stem in listed, f"{path.name} starts Spark: list it in tests/conftest.py"
+            assert group(f"{path.relative_to(ROOT)}::test_x[1]") in TOGETHER
+    assert group("tests/test_order.py::test_x") == "tests/test_order.py::test_x"
