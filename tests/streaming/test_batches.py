@@ -143,10 +143,24 @@ def test_a_stream_that_holds_up_others_is_told(tmp_path: Path, caplog: pytest.Lo
     assert query.last["heldUpBy"] == query.last["silent"] == [BARRIERS]
     assert query.last["batchesWaiting"] == 4
     assert [record.levelname for record in caplog.records] == ["WARNING"] * 3, "the first, second and fourth time"
-    assert "waiting for 'barriers', which has not said anything yet" in caplog.text
-    with pytest.raises(fl.InputError, match=r"STALLED.*'barriers'") as caught:
+    assert [record.getMessage().split(": ", 1)[1] for record in caplog.records] == [
+        f"{rows} rows are carried, and nothing could be processed for {batches}: waiting for 'barriers', which "
+        "has not said anything yet"
+        for rows, batches in ((2, "a batch"), (4, "2 batches"), (8, "4 batches"))
+    ]
+    with pytest.raises(fl.InputError, match=r"STALLED.*'barriers'.*it has not said anything yet") as caught:
         query.feed(4, batch(values(8, 9), barriers()))
     assert caught.value.stream == BARRIERS
+
+
+def test_a_stream_that_lags_behind_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    query = Query(tmp_path, ValueBarrier, streams(), frontiers={BARRIERS: fl.BoundedDelay()}, max_carried=4)
+    query.feed(0, batch(values(1, 2), barriers(2)))
+    with caplog.at_level(logging.WARNING, "flumina"):
+        query.feed(1, batch(values(3), barriers()))
+    assert "waiting for 'barriers', which has come to 1 only" in caplog.text
+    with pytest.raises(fl.InputError, match=r"STALLED.*it has come to 1 only"):
+        query.feed(2, batch(values(4, 5), barriers()))
 
 
 LATE = [batch(values(1, 5), barriers(5)), batch(values(4, 6, 5, 7), barriers(8))]

@@ -345,6 +345,10 @@ def test_every_bad_row_is_accounted_for(spark: SparkSession, tmp_path: Path) -> 
         ({"trigger": {"processingTime": 5}, "closed": False}, "TRIGGER"),
         ({"trigger": {"processingTime": "banana"}, "closed": False}, "TRIGGER"),
         ({"name": 5}, "NAME"),
+        ({"closed": "no"}, "OPTION"),
+        ({"adaptive": 1}, "OPTION"),
+        ({"changed": "no"}, "OPTION"),
+        ({"tls": None}, "OPTION"),
     ],
 )
 def test_what_cannot_be_meant(

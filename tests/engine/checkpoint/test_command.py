@@ -115,6 +115,23 @@ def test_verify(path: Path, capsys: Output) -> None:
     assert [finding["damaged"] for finding in found["findings"]] == [True, False]
 
 
+@pytest.mark.parametrize(
+    ("finished", "why"),
+    [
+        (False, "is not there or not in reach"),
+        (True, "is gone, as the run has ended and its outputs are where they should be"),
+    ],
+)
+def test_outputs_that_can_not_be_checked_are_told(tmp_path: Path, capsys: Output, *, finished: bool, why: str) -> None:
+    outputs = (OutputFile("counts", "part-0.parquet", size=10, rows=1, crc32=1),)
+    Checkpoints(tmp_path / "c").claim(resumes=None).commit(
+        folder=str(tmp_path / "parts"), outputs=outputs, finished=finished
+    )
+    code, out, _ = run(capsys, "verify", tmp_path / "c")
+    assert code == 0
+    assert f"{tmp_path / 'parts'}: {why}: 1 file of outputs can't be checked\n" in out
+
+
 def test_damage_is_shown_and_exits_with_1(path: Path, capsys: Output) -> None:
     (path / "snapshot-000002-0000000002.json").write_bytes(b"{}")
     code, out, err = run(capsys, "ls", path)

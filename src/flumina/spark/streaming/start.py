@@ -92,6 +92,7 @@ def start(
     cluster.require(workers or 1)
     rules = Rules(_policies(streams, frontiers), late, bad_rows, max_carried)
     _check_rules(rules)
+    _check_switches(closed=closed, adaptive=adaptive, changed=changed, tls=tls)
     options = check_trigger(trigger, closed=closed)
     try:
         wide = Wide.of(streams, rules.policies)
@@ -189,6 +190,12 @@ def _check_rules(rules: Rules) -> None:
             raise UsageError("OPTION", f"{option}= is one of {', '.join(map(repr, known))}, got {value!r}")
     if isinstance(rules.max_carried, bool) or not isinstance(rules.max_carried, int) or rules.max_carried < 1:
         raise UsageError("OPTION", f"max_carried= is a number of rows, got {rules.max_carried!r}")
+
+
+def _check_switches(**given: object) -> None:
+    for option, value in given.items():
+        if not isinstance(value, bool):
+            raise UsageError("OPTION", f"{option}= is True or False, got {value!r}")
 
 
 def _sink(given: object, folder: Folder, definition: Definition, engine: SparkEngine) -> Sink:
