@@ -170,7 +170,7 @@ def origin(results: Results, records: Iterable[Record]) -> str:
     machine = results.machine
     where = f"on {machine['cores']} cores"
     if was_loaded(machine):
-        where += f" that others used too (load {machine['load before']} before)"
+        where += f" (load {machine['load before']} when it began, what was measured just before included)"
     said = {
         "measured": f"**Measured** {where}, {machine['date']}{', the quick form' if results.quick else ''}",
         "simulated": "**simulated** in virtual time, with prices fitted to runs on one and two workers",

@@ -13,7 +13,7 @@ from flumina.local.run import cores
 
 
 def facts() -> dict[str, Any]:
-    """Cores, memory, how busy they were with other things, and versions."""
+    """Cores, memory, how busy they were just before, and versions."""
     return {
         "cores": cores(),
         "memory GB": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
@@ -26,7 +26,7 @@ def facts() -> dict[str, Any]:
 
 
 def was_loaded(machine: dict[str, Any]) -> bool:
-    """Whether others had work for more than a quarter of the cores when a section began."""
+    """Whether more than a quarter of the cores had work in the minute before a section: of others, or its own."""
     return bool(machine["load before"] > machine["cores"] / 4)
 
 

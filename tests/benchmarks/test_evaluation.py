@@ -146,8 +146,8 @@ def test_a_loaded_machine_is_told(tmp_path: Path) -> None:
     results = made_up.write(tmp_path)["network"]
     quiet = drawn({"network": results})["network"].how
     busy = drawn({"network": replace(results, machine={**results.machine, "load before": 3.5})})["network"].how
-    assert "others" not in quiet
-    assert "that others used too (load 3.5 before)" in busy
+    assert "load" not in quiet
+    assert "on 2 cores (load 3.5 when it began, what was measured just before included)" in busy
 
 
 def test_the_documentation_has_the_tables_of_the_report() -> None:
