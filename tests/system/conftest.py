@@ -39,6 +39,7 @@ def spark_home() -> None:
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "src")])
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["JAVA_TOOL_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # short lives: a quarter less work
 
 
 @pytest.fixture

@@ -33,14 +33,7 @@ def files(tmp_path: Path) -> Files:
 
 def driver(folder: Path, failpoint: str | None = None) -> subprocess.Popen[bytes]:
     """A driver of its own, with a JVM of its own."""
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")]),
-        "PYSPARK_PYTHON": sys.executable,
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # it lives for seconds only
-        **({} if failpoint is None else {VARIABLE: failpoint}),
-    }
+    environment = {**os.environ, **({} if failpoint is None else {VARIABLE: failpoint})}
     script = ROOT / "tests" / "system" / "streaming_script.py"
     return subprocess.Popen(
         [sys.executable, str(script), str(folder)],
