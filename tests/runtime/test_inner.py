@@ -54,6 +54,11 @@ def of(sends: Sends, kind: type[Message]) -> list[Message]:
     return [message for _, message in sends if isinstance(message, kind)]
 
 
+def told(sends: Sends) -> list[Point]:
+    """How far children may go."""
+    return [message.frontier for _, message in sends if isinstance(message, Request)]
+
+
 def at(ts: int) -> Point:
     return Point(ts, 1, 0)
 
@@ -280,6 +285,19 @@ def test_what_is_behind_a_cut_is_forgotten_and_own_events_are_given_back(pipelin
         assert len(of(sends, Handback)) == 2
     assert (made.waiting, made.first_waiting, made.stats.events) == (0, None, 2)
     assert not effects.outputs
+
+
+def test_who_is_cut_off_tells_at_once_how_far_the_children_may_go() -> None:
+    """Its own events end at the cut, and nothing else may come to it for a while; after the stop nobody is told."""
+    for stopped in (False, True):
+        made = middle()
+        own(made, frontier=7)
+        assert told(word(made, 20)) == [heartbeat(7, 1)] * 2
+        if stopped:
+            made.handle("root", Stop())
+        effects, found = made.curtail(5)
+        assert told(effects.sends) == ([] if stopped else [heartbeat(20, 0)] * 2)
+        assert [message.frontier for message in found] == [heartbeat(7, 1)]
 
 
 def test_who_was_asked_for_everything_is_not_cut_off() -> None:

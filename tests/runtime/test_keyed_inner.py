@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -258,8 +259,14 @@ def test_after_the_stop_only_a_child_that_hands_over_may_answer(adds: str, reads
         made.handle(adds, Request((), END, END))
 
 
-def counting_root(options: Options | None = None) -> tuple[Any, list[Request]]:
-    """A worker whose leaves hand over, with two own events at one point, and a read later; and what it asks for."""
+Own = Mapping[tuple[str, int], tuple[int, ...]]
+TWO_AT_ONCE: Own = {("inc", 0): (1,), ("inc", 1): (1,), ("read", 0): (5,)}
+ONE: Own = {("inc", 0): (1,), ("inc", 1): (), ("read", 0): ()}
+TWO_READS: Own = {("inc", 0): (), ("inc", 1): (), ("read", 0): (1, 5)}
+
+
+def counting_root(options: Options | None = None, own: Own = TWO_AT_ONCE, *wanted: Item) -> tuple[Any, list[Request]]:
+    """A worker whose leaves hand over, with own events of key 7 at such times; and what it asks for."""
     counter = define(KeyCounter)
     below = tuple(leaf(f"l{n}", counter, itag(counter, "inc", "inc", parts=[n])) for n in (2, 3))
     own_itags = (itag(counter, "inc", "inc", parts=[0, 1]), itag(counter, "read", "read"))
@@ -267,20 +274,31 @@ def counting_root(options: Options | None = None) -> tuple[Any, list[Request]]:
     plan = plan_of(KeyCounter, streams(KeyCounter, inc=4, read=1), root)
     made = workers(plan, counter, options)["root"]
     made.handle("^", Handback(counter.init(), START))
-    made.handle("^", Request((), before(END), before(END)))
-    for part, ts in ((("inc", 0), 1), (("inc", 1), 1), (("read", 0), 5)):
-        point, event = one_event(counter, plan, part[0], ts, k=7)
-        effects = made.handle(part, Data(part, Run([point], [event]), END))
+    made.handle("^", Request(wanted, before(END), before(END)))
+    for part, times in own.items():
+        entries = [one_event(counter, plan, part[0], ts, seq, k=7) for seq, ts in enumerate(times)]
+        run = Run([point for point, _ in entries], [event for _, event in entries])
+        effects = made.handle(part, Data(part, run, END))
     return made, [message for _, message in sent(effects, Request)]
 
 
-def contribute(made: Any, point: Point, count: int) -> Effects:
-    """Both leaves have counted so many of key 7."""
-    for child in ("l2", "l3"):
+def contribute(made: Any, point: Point, count: int, *children: str) -> Effects:
+    """Both leaves, or some, have counted so many of key 7."""
+    for child in children or ("l2", "l3"):
         state = define(KeyCounter).lifted.one.init()  # type: ignore[union-attr]
         state.count = count
         effects: Effects = made.handle(child, Response(Point(*point), state, {EVERYTHING: point}, 7))
     return effects
+
+
+def all_counted(made: Any) -> int:
+    """How many of key 7 the answer for everything has, to which the leaves add nothing."""
+    made.handle("^", Request((Item(END, EVERYTHING),), END, END))
+    for child in ("l2", "l3"):
+        effects = made.handle(child, Response(END, define(KeyCounter).init(), {EVERYTHING: END}))
+    ((_, response),) = sent(effects, Response)
+    count: int = response.state[7].count
+    return count
 
 
 def test_what_shares_a_point_is_asked_for_together() -> None:
@@ -302,6 +320,31 @@ def test_late_contributions_of_a_point_are_taken_in_before_the_next() -> None:
     assert not made.busy, "nothing is expected any more"
 
 
+def test_contributions_to_a_later_point_wait_for_their_turn() -> None:
+    """One leaf has answered both requests before the other one answers the first."""
+    made, requests = counting_root(own=TWO_READS)
+    first, last = (item.point for item in requests[0].items)
+    contribute(made, first, 10, "l2")
+    contribute(made, last, 100, "l2")
+    (row,) = contribute(made, first, 10, "l3").outputs
+    assert isinstance(row, Row)
+    assert row.values == (7, 10 + 10)
+    (row,) = contribute(made, last, 100, "l3").outputs
+    assert isinstance(row, Row)
+    assert row.values == (7, 100 + 100), "a read starts anew"
+
+
+def test_contributions_that_come_while_the_state_is_away_are_not_lost() -> None:
+    """An own event and a request of the parent share a point: the second answers come when the state is with it."""
+    (point,) = {item.point for item in counting_root(own=ONE)[1][0].items}
+    made, _ = counting_root(None, ONE, Item(point, ("root", "read"), 7))
+    ((_, response),) = sent(contribute(made, point, 10), Response)
+    assert response.state.count == 1 + 10 + 10
+    contribute(made, point, 100)
+    made.handle("^", Handback(response.state, point, 7))
+    assert all_counted(made) == 21 + 100 + 100
+
+
 def test_late_contributions_are_in_the_answer_for_everything() -> None:
     made, requests = counting_root()
     first, last = (requests[0].items[n].point for n in (0, 2))
@@ -309,11 +352,7 @@ def test_late_contributions_are_in_the_answer_for_everything() -> None:
     contribute(made, last, 100)
     contribute(made, last, 1000)
     assert not made.busy, "taken in at once, though nothing is to be served"
-    made.handle("^", Request((Item(END, EVERYTHING),), END, END))
-    for child in ("l2", "l3"):
-        effects = made.handle(child, Response(END, define(KeyCounter).init(), {EVERYTHING: END}))
-    ((_, response),) = sent(effects, Response)
-    assert response.state[7].count == 2 * 1000
+    assert all_counted(made) == 2 * 1000
 
 
 @pytest.mark.parametrize("pipeline", [True, False])
