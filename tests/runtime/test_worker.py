@@ -20,7 +20,7 @@ from flumina.runtime.worker import Address, Effects, Worker
 from flumina.sim.case import Case
 from flumina.sim.plans import random_case
 from flumina.sim.programs import random_program
-from flumina.sim.scheduler import Simulation, judge
+from flumina.sim.scheduler import Simulation, compare, judge, same_state
 from flumina.state import copied, same
 from tests.runtime.support import COALESCED, PIPELINED, PLAIN, ColumnSimulation, MixedSimulation
 
@@ -145,6 +145,26 @@ def test_a_worker_is_not_cut_off_before_what_it_has_passed() -> None:
         worker.curtail(500)
     for worker in workers(case.plan, case.definition).values():
         worker.curtail(499)
+
+
+@pytest.mark.parametrize("program", APPS, ids=lambda p: p.__name__)
+def test_a_final_state_that_nobody_wants_is_not_joined(program: AnyProgram) -> None:
+    """As in most runs of the engines. Snapshots and outputs are the same, and so are states on the way."""
+    spared = 0
+    for seed in range(12):
+        random = Random(seed)
+        case = random_case(random, define(program), 30)
+        snapshots = sorted({point for point, _ in random.sample(case.in_order, 2)})
+        outcome = Simulation(case, random, options=Options(final=False), snapshots=snapshots).run()
+        if outcome.state is None:
+            spared += 1
+        else:  # it was there
+            same_state(case, outcome.state, END, "the final state")
+        compare(case.outputs(), outcome.outputs)
+        assert [snapshot.point for snapshot in outcome.snapshots] == snapshots
+        for snapshot in outcome.snapshots:
+            same_state(case, snapshot.state, snapshot.point, "a snapshot")
+    assert spared > 3
 
 
 def test_only_who_was_cut_off_may_be_told_of_an_end_after_the_stop() -> None:
