@@ -133,6 +133,14 @@ def test_one_answer_is_for_all_requests_of_a_point() -> None:
     assert made.stats.handed == 2
 
 
+def test_the_most_that_ever_waited_is_counted() -> None:
+    made = started("y")
+    data(made, "y", 2, 3, 4, frontier=4)
+    assert (made.waiting, made.stats.buffered) == (3, 3)
+    made.handle("root", Request((), Point(9, 0, 0), END))
+    assert (made.waiting, made.stats.buffered) == (0, 3)
+
+
 def test_requests_behind_a_cut_are_forgotten_and_events_given_back() -> None:
     made = started("y", "x")
     made.handle("root", Request(tuple(Item(Point(ts, 0, 0), A) for ts in (3, 6)), Point(9, 0, 0), END))
