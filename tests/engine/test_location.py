@@ -45,6 +45,9 @@ def test_a_folder_that_is_not_empty_is_refused_before_the_run(tmp_path: Path, co
         Location.of(tmp_path / "out", "r").prepare()
     assert caught.value.condition == "OUT_EXISTS"
     assert visible(tmp_path) == before
+    with pytest.raises(OutputError, match=r"OUT_FOREIGN.*no run has written it"):
+        Location.of(tmp_path / "out", "r", overwrite=True).prepare()
+    (tmp_path / "out" / "_SUCCESS").write_text("run0\n")
     Location.of(tmp_path / "out", "r", overwrite=True).prepare()
     assert file.exists()
 
@@ -63,6 +66,7 @@ def test_overwriting_spares_what_no_run_would_have_written(tmp_path: Path) -> No
     thesis = tmp_path / "out" / "papers" / "thesis.tex"
     thesis.parent.mkdir(parents=True)
     thesis.write_text("years of work")
+    (tmp_path / "out" / "_SUCCESS").write_text("run0\n")
     with pytest.raises(OutputError, match=r"OUT_FOREIGN.*thesis\.tex"):
         Location.of(tmp_path / "out", "r", overwrite=True).prepare()
     assert thesis.exists()

@@ -111,6 +111,21 @@ def test_results_are_not_overwritten_unless_that_is_wanted(tmp_path: Path) -> No
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
+def test_what_is_read_is_not_overwritten(tmp_path: Path) -> None:
+    """Not even where a run has written it, nor through a link."""
+    run(ValueBarrier, values(good()), out=tmp_path / "first")
+    (tmp_path / "link").symlink_to(tmp_path / "first")
+    [file] = (tmp_path / "first").glob("*.parquet")
+    before = file.read_bytes()
+    for place in ("first", "link"):
+        stream = fl.Stream(
+            "values", ValueBarrier.value, fl.Parquet(tmp_path / "first"), ts="event_ts", rename={"v": "total"}
+        )
+        with pytest.raises(UsageError, match=r"OUT_IS_INPUT.*'values' reads"):
+            run(ValueBarrier, [stream], out=tmp_path / place, overwrite=True)
+    assert file.read_bytes() == before
+
+
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     for place in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/flumina")):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyarrow import fs
 
 from flumina.definition import Definition
 from flumina.emit import ONLY_OUTPUT
@@ -25,6 +26,7 @@ from flumina.engine.policy import Checkpoint
 from flumina.engine.publish import Result, publish
 from flumina.engine.recorder import Recorder
 from flumina.errors import UsageError
+from flumina.files import Parquet
 from flumina.plan.optimise import Optimiser, check_workers, make_plan
 from flumina.plan.routing import Router
 from flumina.plan.sources import Source as PlannedSource
@@ -116,6 +118,9 @@ def make_job(
         if not isinstance(wishes.out, str | os.PathLike):
             raise UsageError("OUT", f"out= is the path of a folder, got {wishes.out!r}")
         location = Location.of(os.fspath(wishes.out), run, filesystem=wishes.filesystem, overwrite=wishes.overwrite)
+        for stream in streams:
+            for file in stream.data.files if isinstance(stream.data, Parquet) else ():
+                check_is_no_input(location, stream.name, file.system, file.path)
     names = tuple(stream.name for stream in streams)
     outputs = Outputs(
         definition.outputs,
@@ -135,6 +140,16 @@ def make_job(
     layout = lay_out(plan, Router(plan, definition), given, tasks, led=kept is not None)
     job = Job(program, plan, tuple(map(Card.of, streams)), outputs, layout, settings, paced, wishes.start)
     return job if kept is None else kept.job(job)
+
+
+def check_is_no_input(location: Location, stream: str, filesystem: fs.FileSystem, path: str) -> None:
+    """Refuse to put results where a file is that the run reads."""
+    if location.holds(filesystem, path):
+        raise UsageError(
+            "OUT_IS_INPUT",
+            f"out= is {location.path}, where stream {stream!r} reads {path}",
+            hint="choose another folder for the results",
+        )
 
 
 @dataclass(frozen=True)

@@ -89,6 +89,15 @@ class Location:
             staging = f"{inside.removesuffix(name)}_{name}.flumina-{run}"
         return Location(found, inside, run, staging, renames, overwrite)
 
+    def holds(self, filesystem: fs.FileSystem, path: str) -> bool:
+        """Whether a file lies here, so that it would be lost if this folder were overwritten."""
+        here = self.path.rstrip("/")
+        if isinstance(filesystem, fs.LocalFileSystem) and isinstance(self.filesystem, fs.LocalFileSystem):
+            here, path = (os.path.realpath(each) for each in (here, path))
+        elif not filesystem.equals(self.filesystem):
+            return False
+        return path.startswith(f"{here}/")
+
     def prepare(self) -> None:
         """Check before anything runs that results can go here, and make the folder for what is staged."""
         with telling("write to", self.path):
@@ -233,6 +242,12 @@ class Location:
                 "OUT_EXISTS",
                 f"{self.path} is not empty",
                 hint="choose another place for the results, or pass overwrite=True to replace what is there",
+            )
+        if not self._marked():
+            raise OutputError(
+                "OUT_FOREIGN",
+                f"{self.path} can't be overwritten: no run has written it, as it has no {MARKER} with a run's name",
+                hint="overwrite=True replaces results of a run: choose another folder, or delete this one yourself",
             )
         for info in self.filesystem.get_file_info(fs.FileSelector(self.path, recursive=True)):
             ours = info.base_name.endswith(".parquet") or info.base_name.startswith(("_", "."))

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 from flumina.definition import Definition
 from flumina.errors import UsageError
@@ -79,11 +79,18 @@ class Cost:
 
 
 DEFAULT = CostModel()
+ONE_BY_ONE = replace(DEFAULT, event=3e-6)
+"""Where each event is made for one call of ``update``."""
 
 
-def evaluate(plan: Plan, inputs: Inputs, model: CostModel = DEFAULT) -> Cost:
+def model_of(definition: Definition) -> CostModel:
+    """What is assumed of a program that nobody has measured."""
+    return DEFAULT if all(kind.update_batch is not None for kind in definition.kinds.values()) else ONE_BY_ONE
+
+
+def evaluate(plan: Plan, inputs: Inputs, model: CostModel | None = None) -> Cost:
     """What a plan costs with this input, at the places it names."""
-    return evaluate_sites(site_of(plan.root, inputs), model, inputs.definition)
+    return evaluate_sites(site_of(plan.root, inputs), model or model_of(inputs.definition), inputs.definition)
 
 
 @dataclass(slots=True)

@@ -17,16 +17,27 @@ from flumina.definition import Definition
 from flumina.describe import describe, one_ts_type
 from flumina.engine import pickling
 from flumina.engine.continuation import Continuation
-from flumina.engine.driver import RunResult, RunStats, Wishes, carry_out, choose_plan, final_state, make_job
+from flumina.engine.driver import (
+    RunResult,
+    RunStats,
+    Wishes,
+    carry_out,
+    check_is_no_input,
+    choose_plan,
+    final_state,
+    make_job,
+)
 from flumina.engine.host import Invitation
 from flumina.engine.inputs import data_of, is_paced, timestamp_type
 from flumina.engine.job import Job, Settings, TaskReport
+from flumina.engine.location import Location, resolve
 from flumina.engine.outputs import Nowhere
 from flumina.engine.policy import Checkpoint
 from flumina.engine.progress import ProgressLine
 from flumina.engine.recorder import Recorder
 from flumina.engine.rendezvous import Rendezvous
 from flumina.engine.transport import Secret
+from flumina.errors import FluminaError
 from flumina.plan.optimise import Optimiser
 from flumina.plan.rates import estimate
 from flumina.plan.sources import Source as PlannedSource
@@ -162,6 +173,7 @@ def _stage(
         brought, frame = brought_together(
             frames, [stream.data for stream in frames], [columns[stream.name] for stream in frames], single, tasks
         )
+    _check_out(frames, wishes)
     known = [sampled[stream.name] if stream in frames else stream for stream in streams]
     sources = [_spread(source, frame) for source in estimate(definition, known)]
     plan = choose_plan(definition, sources, wishes, tasks)
@@ -171,6 +183,20 @@ def _stage(
     described = [replace(s, sorted=True) if s in frames else s for s in streams]
     job = make_job(program, described, plan, timestamps(streams), wishes, given=given, tasks=tasks, kept=kept)
     return Staged(job, described, brought, frame)
+
+
+def _check_out(frames: Sequence[Stream], wishes: Wishes) -> None:
+    """What would be overwritten is not read, as far as Spark knows what it reads."""
+    if not wishes.overwrite or not isinstance(wishes.out, str | os.PathLike):
+        return
+    location = Location.of(wishes.out, "", filesystem=wishes.filesystem)
+    for stream in frames:
+        for file in stream.data.inputFiles():
+            try:
+                place = resolve(file)
+            except FluminaError:
+                continue  # a scheme that only Spark knows
+            check_is_no_input(location, stream.name, *place)
 
 
 def _sits_in_place(frames: Sequence[Stream], slots: int) -> bool:

@@ -17,7 +17,7 @@ from functools import partial
 from itertools import permutations
 
 from flumina.plan.atoms import Atom, Graph, affordable, atoms
-from flumina.plan.costs import DEFAULT, Cost, CostModel, evaluate, evaluate_sites
+from flumina.plan.costs import Cost, CostModel, evaluate, evaluate_sites, model_of
 from flumina.plan.matching import match
 from flumina.plan.optimise.hierarchy import Component, by_rate, hierarchy
 from flumina.plan.optimise.packing import Node, tree_of, worker_of
@@ -42,9 +42,10 @@ _POLISHED = 16
 Judge = Callable[[Node], Cost]
 
 
-def cost(inputs: Inputs, slots: int | None = None, model: CostModel = DEFAULT) -> Plan:
+def cost(inputs: Inputs, slots: int | None = None, model: CostModel | None = None) -> Plan:
     """The cheapest plan that was found, with at most this many leaves."""
     inputs.require_rates("cost")
+    model = model or model_of(inputs.definition)
     leaves = DEFAULT_SLOTS if slots is None else slots
     finalists = [sequential(inputs, 1)]
     for pieces in _divisions(inputs, leaves):
