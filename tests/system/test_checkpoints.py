@@ -326,6 +326,18 @@ def test_a_changed_program_is_refused(tmp_path: Path) -> None:
     assert_agrees("fraud", run("fraud", tmp_path))
 
 
+def test_a_finished_run_does_not_give_its_result_for_other_input(tmp_path: Path) -> None:
+    def of(*ts: int) -> list[fl.Stream]:
+        values = fl.Stream("values", ValueBarrier.value, pa.table({"ts": ts, "v": ts}))
+        return [values, fl.Stream("barriers", ValueBarrier.barrier, pa.table({"ts": [9]}))]
+
+    kept: dict[str, Any] = {"out": tmp_path / "out", "checkpoint": tmp_path / "kept"}
+    assert local.run(ValueBarrier, of(1, 2), **kept).output.column("total").to_pylist() == [3]
+    assert local.run(ValueBarrier, of(1, 2), **kept).output.column("total").to_pylist() == [3], "it is over"
+    with pytest.raises(CheckpointError, match=r"CHECKPOINT_PROGRAM(.|\n)*input 'values': rows 2 -> 3"):
+        local.run(ValueBarrier, of(1, 2, 3), **kept)
+
+
 def test_a_checkpoint_needs_a_place_for_outputs(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"CHECKPOINT_OUT.*out="):
         local.run(Fraud, fraud(), checkpoint=tmp_path, progress=False)

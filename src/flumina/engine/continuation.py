@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from flumina.engine.checkpoint import Checkpoints, Claim, Snapshot, program_facts
+from flumina.engine.checkpoint import Checkpoints, Claim, Snapshot, input_facts, program_facts
 from flumina.engine.job import Job, Snapshots
 from flumina.engine.outputs import Outputs
 from flumina.engine.policy import Checkpoint
@@ -33,7 +33,7 @@ class Continuation:
         """Find out where a run stands, and become the driver that carries it on."""
         store = Checkpoints(given.path, filesystem=given.filesystem, keep=given.keep)
         latest = store.latest(older=given.older)
-        facts = program_facts(program, streams)
+        facts = {**program_facts(program, streams), "input": input_facts(streams)}
         run = None if latest is None else latest.manifest.run
         claim = store.claim(resumes=latest, facts=facts, run=run, changed=given.changed)
         return Continuation(given, store, claim, latest)

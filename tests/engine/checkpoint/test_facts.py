@@ -2,14 +2,18 @@ import json
 import linecache
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import flumina as fl
 from flumina.apps import Fraud, KeyCounter, PageViews, ValueBarrier
-from flumina.engine.checkpoint import Checkpoints, check_program, differences, program_facts
+from flumina.apps.outliers import Connections
+from flumina.engine.checkpoint import Checkpoints, check_program, differences, input_facts, program_facts
 from flumina.engine.checkpoint.facts import code_hash
 from flumina.errors import CheckpointError
 
@@ -210,6 +214,35 @@ def test_programs_of_several_state_types_and_functions() -> None:
     assert facts["state"] == {"types": {"whole": ["a"], "half": ["a"]}}
     assert set(facts["code"]) >= {"init", "step", "cut", "unite"}
     assert facts["tags"]["a"]["keys"] == ["1", "2"]
+
+
+def test_input_is_told_apart_as_far_as_that_costs_nothing(tmp_path: Path) -> None:
+    def of(data: Any) -> dict[str, Any]:
+        return input_facts([fl.Stream("values", ValueBarrier.value, data)])["values"]  # type: ignore[no-any-return]
+
+    table = pa.table({"ts": [1, 2], "v": [1, 2]})
+    for name, rows in (("a", table), ("b", table), ("c", table.slice(1))):
+        pq.write_table(rows, tmp_path / f"{name}.parquet")
+    one, same, other = (fl.Parquet(tmp_path / f"{name}.parquet") for name in "abc")
+    assert of(one) == of(same) == {"files": 1, "bytes": (tmp_path / "a.parquet").stat().st_size}
+    assert of(one) != of(other)
+    assert of(fl.Parquet(tmp_path / "none.parquet")) == {}, "told by who reads it"
+    assert of(table) == {"parts": 1, "rows": 2}
+    assert of([table, table.slice(1)]) == {"parts": 2, "rows": 3}
+    assert of({"ts": [1], "v": [1]}) == {}
+    few, more = (Connections(events=events, parts=1).streams()[0].data for events in (100, 200))
+    assert of(few) == of(Connections(events=100, parts=1).streams()[0].data) != of(more)
+    assert of(fl.Generated(lambda part: [], parts=2)) == {"parts": 2, "generator": None}
+
+
+def test_other_input_is_refused_unless_that_is_wanted(tmp_path: Path) -> None:
+    store, facts = Checkpoints(tmp_path), program_facts(ValueBarrier)
+    snapshot = store.claim(resumes=None, facts={**facts, "input": {"values": {"rows": 2}}}).commit(state=b"")
+    other = {**facts, "input": {"values": {"rows": 3}}}
+    with pytest.raises(CheckpointError, match=r"or from other input:\n  - input 'values': rows 2 -> 3") as caught:
+        store.claim(resumes=snapshot, facts=other)
+    assert "changed=True" in str(caught.value)
+    store.claim(resumes=snapshot, facts=other, changed=True)
 
 
 def test_another_program_can_not_claim(tmp_path: Any) -> None:

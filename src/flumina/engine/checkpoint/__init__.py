@@ -12,7 +12,7 @@
 
 from flumina.engine.checkpoint.claim import Claim
 from flumina.engine.checkpoint.differences import check_program, differences
-from flumina.engine.checkpoint.facts import program_facts
+from flumina.engine.checkpoint.facts import input_facts, program_facts
 from flumina.engine.checkpoint.folder import Place
 from flumina.engine.checkpoint.manifest import OutputFile, SnapshotManifest, StateFile
 from flumina.engine.checkpoint.snapshot import Snapshot
@@ -30,5 +30,6 @@ __all__ = [
     "StateFile",
     "check_program",
     "differences",
+    "input_facts",
     "program_facts",
 ]

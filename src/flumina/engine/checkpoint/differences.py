@@ -7,10 +7,17 @@ from typing import Any
 
 from flumina.errors import CheckpointError
 
-_WITH_FLAG = ("name", "parameters", "code")
+_WITH_FLAG = ("name", "parameters", "code", "input")
 """What may differ if the user says so: the state means the same, as far as can be told."""
 
-_THINGS = {"tags": "tag", "outputs": "output", "streams": "stream", "depends": "depends", "parameters": "parameter"}
+_THINGS = {
+    "tags": "tag",
+    "outputs": "output",
+    "streams": "stream",
+    "depends": "depends",
+    "parameters": "parameter",
+    "input": "input",
+}
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
@@ -28,9 +35,8 @@ def check_program(old: Mapping[str, Any], new: Mapping[str, Any], *, changed: bo
     hint = "go on with the program as it was, or begin anew in another folder"
     if not refused:
         hint = "if the state still means the same, go on with changed=True; else begin anew in another folder"
-    raise CheckpointError(
-        "CHECKPOINT_PROGRAM", f"the snapshots in {where} were made by another program:{listed}", file=where, hint=hint
-    )
+    message = f"the snapshots in {where} were made by another program, or from other input:{listed}"
+    raise CheckpointError("CHECKPOINT_PROGRAM", message, file=where, hint=hint)
 
 
 def _groups(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

@@ -6,7 +6,8 @@ import ast
 import hashlib
 import inspect
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import is_dataclass
 from itertools import combinations_with_replacement
 from typing import Any
 
@@ -17,9 +18,11 @@ from flumina.definition import Definition
 from flumina.depends import FunctionDependence
 from flumina.events import Tag
 from flumina.fields import Field, PerKey, Replicated, Tuple
+from flumina.files import Parquet
 from flumina.marks import members_of
 from flumina.program import AnyProgram, Program, define
 from flumina.schema import type_name
+from flumina.sources import Generated
 from flumina.streams import Stream
 
 Facts = dict[str, Any]
@@ -49,6 +52,27 @@ def program_facts(program: AnyProgram, streams: Sequence[Stream] = ()) -> Facts:
     }
 
 
+def input_facts(streams: Iterable[Stream]) -> Facts:
+    """How much there is in each stream, as far as that is known without reading it; empty where it is not."""
+    return {stream.name: _input(stream.data) for stream in streams}
+
+
+def _input(data: object) -> Facts:
+    if isinstance(data, Parquet):
+        try:
+            infos = [file.system.get_file_info(file.path) for file in data.files]
+        except OSError:
+            return {}  # told by who reads it
+        return {"files": len(infos), "bytes": sum(info.size for info in infos)}
+    if isinstance(data, Generated):
+        made = repr(data.function) if is_dataclass(data.function) else ""  # else it may be another in every process
+        return {"parts": data.parts, "generator": _digest(made) if made and " at 0x" not in made else None}
+    tables = [data] if isinstance(data, pa.Table) else data
+    if isinstance(tables, list | tuple) and all(isinstance(table, pa.Table) for table in tables):
+        return {"parts": len(tables), "rows": sum(table.num_rows for table in tables)}
+    return {}
+
+
 def code_hash(function: Callable[..., Any]) -> str | None:
     """Equal for functions that say the same, whatever their comments, docstrings and layout."""
     try:
@@ -61,7 +85,11 @@ def code_hash(function: Callable[..., Any]) -> str | None:
             and ast.get_docstring(node) is not None
         ):
             node.body = node.body[1:] or [ast.Pass()]
-    return hashlib.sha256(ast.unparse(tree).encode()).hexdigest()[:16]
+    return _digest(ast.unparse(tree))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _columns(schema: pa.Schema) -> dict[str, str]:
