@@ -323,6 +323,17 @@ def test_what_cannot_be_meant_is_one_clear_error(
     assert os.listdir(tmp_path) == [], "nothing was begun"  # noqa: PTH208
 
 
+def test_a_report_replaces_nothing_but_a_report(tmp_path: Path, capsys: Output) -> None:
+    page, data = tmp_path / "page.html", tmp_path / "data.parquet"
+    assert run(capsys, *SMALL[1:], "--report", page)[0] == run(capsys, *SMALL[1:], "--report", page)[0] == 0
+    data.write_bytes(b"PAR1")
+    for given, why in ((data, "is there, and is no page of HTML"), ("", "is no name")):
+        code, _, err = run(capsys, *SMALL[1:], "--report", given)
+        assert code == 2
+        assert why in err
+    assert data.read_bytes() == b"PAR1"
+
+
 def test_a_report_that_cannot_be_written(tmp_path: Path, capsys: Output) -> None:
     code, out, err = run(capsys, *SMALL[1:], "--report", tmp_path)
     assert (code, out) == (2, ""), "it is known before anything runs"

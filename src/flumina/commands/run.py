@@ -29,6 +29,7 @@ from flumina.report import Report
 from flumina.report.figures import run_figures
 
 REPORT = "flumina-report.html"
+_PAGE = b"<!doctype html"
 
 _HELP = """\
 APP is one of key-counter, value-barrier, page-views, fraud, outliers, smart-home, whose input is made up unless --input
@@ -153,8 +154,8 @@ def _check(args: argparse.Namespace) -> None:
     for option in ("snapshot_every", "resume_older", "resume_changed"):
         if getattr(args, option) and args.checkpoint is None:
             raise UsageError("CHECKPOINT", f"--{option.replace('_', '-')} has no meaning without --checkpoint")
-    if args.report is not None and Path(args.report).is_dir():
-        raise UsageError("REPORT", f"--report {args.report} is a folder", hint="name the file that is to be written")
+    if args.report is not None:
+        _check_report(args.report)
     if args.overwrite and args.out is None:
         raise UsageError("OVERWRITE", "--overwrite has no meaning without --out")
     for option in ("out", "verify", "order"):
@@ -261,6 +262,17 @@ def _judged(work: Work, result: RunResult) -> Verdict:
     if sys.stderr.isatty():
         print(" " * 40, end="\r", file=sys.stderr, flush=True)
     return verdict
+
+
+def _check_report(given: str) -> None:
+    """A report replaces nothing but a page."""
+    path, hint = Path(given), "name the file that is to be written"
+    if not given or path.is_dir():
+        raise UsageError("REPORT", f"--report {given!r} is {'a folder' if given else 'no name'}", hint=hint)
+    if path.is_file() and path.stat().st_size:
+        with path.open("rb") as file:
+            if not file.read(len(_PAGE)).lower().startswith(_PAGE):
+                raise UsageError("REPORT", f"--report {given} is there, and is no page of HTML", hint=hint)
 
 
 def _report(args: argparse.Namespace, where: Engine, result: RunResult, verdict: Verdict | None) -> Path:
