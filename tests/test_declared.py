@@ -141,6 +141,7 @@ class TestUnsafe:
 
         (message,) = unsafe(make)
         assert "a sum that independent events read must be Replicated" in message
+        assert "say so with added_by=" in message
 
     def test_another_key_needs_always(self) -> None:
         def make() -> None:

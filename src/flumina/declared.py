@@ -139,7 +139,10 @@ def _conflict(field: Field, a: Access, b: Access, *, across: bool) -> Problem:
         entry = f"state.{field.name}" + ("[event.key]" if isinstance(field, PerKey) else "")
         hint += f"; or add with {entry} = fl.{'greatest' if isinstance(value, Max) else 'least'}({entry}, x)"
     if isinstance(field, Sum) and (a.kind, b.kind) == (READ, READ):
-        hint += "; a sum that independent events read must be Replicated"
+        hint += (
+            "; a sum that independent events read must be Replicated; if it is only added to, in a function that is "
+            "not followed, say so with added_by=, read_by=, set_by= on the field"
+        )
     if a.kind == SET and b.kind == SET:
         hint += f"; if {a.tag} only reads or adds here, say so with read_by=, added_by=, set_by= on the field"
     return Problem(

@@ -70,7 +70,8 @@ def first_error(stream: str, sifted: Sifted, *, late: bool, bad: bool) -> InputE
     place, row, fault = min(found, key=lambda entry: entry[:2])
     hint = (
         "other rows were before it: say how far each stream is with frontiers=, fl.BoundedDelay(0) if each is sorted "
-        "by itself; or what to do with late rows, with late="
+        "by itself, in a new checkpoint and sink, since what has been processed stays so; or what to do with late "
+        "rows, with late="
         if fault.condition == LATE
         else 'repair the data, or set bad_rows="dead-letter"'
     )

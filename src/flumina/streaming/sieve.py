@@ -81,7 +81,11 @@ class Sieve:
         if self.done != NOTHING:
             late = events & (ts <= self.done) & marks.good
             if late.any():
-                message = f"the timestamp lies at or before {self.done}, up to which everything has been processed"
+                behind = self.done - int(ts[late].min())
+                message = (
+                    f"the timestamp lies at or before {self.done}, up to which everything has been processed; "
+                    f"late rows of this batch lie up to {behind:,} before it"
+                )
                 marks.add(late, Fault(LATE, self.stream.ts, message))
         if self.stream.seq is not None:
             missing = events & _nulls(table.column(self.stream.seq))
