@@ -1,11 +1,13 @@
 import random
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import flumina as fl
+from flumina.apps import text
 from flumina.apps.smart_home import APP, Homes, House, SmartHome, SmartHomeByHand
 from flumina.program import define
 from flumina.tagsets import KeySet, TagSet
@@ -146,6 +148,30 @@ def test_files_of_the_challenge(content: str, parts: int, tmp_path: Path) -> Non
     rows = fl.spec(SmartHome, opened.streams).output.to_pylist()
     plugs = {(r["house"], r["plug"], r["slice"] % 10, r["milliwatts"]) for r in rows if r["plug"] is not None}
     assert plugs == {(0, 11, 2, 19_927), (7, 2, 2, 500), (0, 11, 3, 30_073)}
+
+
+def predictions(path: Path, *, in_order: bool = True) -> Counter[Any]:
+    streams = [replace(stream, sorted=in_order) for stream in APP.open(path, slice_seconds=10).streams]
+    return Counter(tuple(row.values())[:5] for row in fl.spec(SmartHome, streams).output.to_pylist())
+
+
+@pytest.mark.parametrize("block", [40, 2**20])
+def test_lines_in_any_order(block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text, "BLOCK", block)
+    path, lines = tmp_path / "debs.txt", BLANKS.splitlines(keepends=True)
+    path.write_text(BLANKS)
+    expected = predictions(path)
+    assert expected.total() == 9
+    for order in ([4, 3, 2, 1, 0], [2, 4, 0, 3, 1], [1, 4, 0, 2, 3]):
+        path.write_text("".join(lines[n] for n in order))
+        assert predictions(path, in_order=False) == expected
+
+
+def test_a_timestamp_far_from_all_others(tmp_path: Path) -> None:
+    path = tmp_path / "debs.txt"
+    path.write_text(BLANKS + "1377986425000000 4.0 1 11 0 0\n" + BLANKS)
+    with pytest.raises(fl.InputError, match=r"debs.txt: from 1377986401 to 1377986425000000 .* 10,000,000 slices"):
+        APP.open(path)
 
 
 def test_a_file_that_is_cut_short(tmp_path: Path) -> None:

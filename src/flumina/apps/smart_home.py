@@ -215,6 +215,8 @@ _COLUMNS = {
     "household": pa.int32(),
     "house": pa.int32(),
 }
+MOST_SLICES = 10_000_000
+"""More than that are no slices but a timestamp that is wrong; ends of slices are in memory."""
 _LOAD = 1
 """The property of readings that are loads; the others are work, which query 1 does not need."""
 
@@ -244,8 +246,12 @@ def read(path: Path, *, parts: int = 1, lenient: bool = False, slice_seconds: in
     columns = {"id": pa.int64(), **_COLUMNS} if commas else _COLUMNS
     file = TextFile(path, "loads", columns, blanks=not commas, lenient=lenient)
     times: list[int] = []
-    left_out = file.scan(lambda table: times.extend(table.column("ts").take([0, table.num_rows - 1]).to_pylist()))
-    slices = np.arange(times[0] // slice_seconds, times[-1] // slice_seconds) if times else np.arange(0)
+    left_out = file.scan(lambda table: times.extend(pc.min_max(table.column("ts")).as_py().values()))
+    first, last = (min(times) // slice_seconds, max(times) // slice_seconds) if times else (0, 0)
+    if last - first > MOST_SLICES:
+        message = f"{path}: from {min(times)} to {max(times)} there are more than {MOST_SLICES:,} slices"
+        raise fl.InputError("SLICES", message, stream="loads", hint="timestamps are seconds; are all of them right?")
+    slices = np.arange(first, last)
     per_day = np.full(len(slices), SECONDS_PER_DAY // slice_seconds)
     ends = {"ts": (slices + 1) * slice_seconds, "slice": slices, "per_day": per_day}
     loads = fl.Generated(Readings(file, parts), parts)
