@@ -155,7 +155,8 @@ def arguments(whose: str, types: Mapping[str, type], given: Mapping[str, object]
     values: dict[str, Any] = {}
     for name, value in given.items():
         if name not in types:
-            raise UsageError("PARAMETER", f"{whose} has no {name!r}", hint=f"it has {', '.join(types) or 'nothing'}")
+            hint = f"it has {', '.join(types)}" if types else "leave it out: there is nothing to be set"
+            raise UsageError("PARAMETER", f"{whose} has no {name!r}", hint=hint)
         try:
             values[name] = types[name](value)
         except (TypeError, ValueError):
