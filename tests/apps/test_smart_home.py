@@ -174,6 +174,15 @@ def test_a_timestamp_far_from_all_others(tmp_path: Path) -> None:
         APP.open(path)
 
 
+@pytest.mark.parametrize("seconds", ["0", "-5", "7", "100000"])
+def test_slices_of_a_file_divide_a_day(seconds: str, tmp_path: Path) -> None:
+    path = tmp_path / "debs.txt"
+    path.write_text(BLANKS)
+    with pytest.raises(fl.UsageError, match=rf"PARAMETER.*smart-home: slice_seconds={seconds} does not divide a day"):
+        APP.open(path, slice_seconds=seconds)
+    APP.open(path, slice_seconds=86_400)
+
+
 def test_a_file_that_is_cut_short(tmp_path: Path) -> None:
     path = tmp_path / "debs.txt"
     path.write_text(BLANKS + "1377986484 3.216     0     2     7     4")

@@ -102,8 +102,7 @@ class Workload:
 
     def require(self, name: str, fine: bool, what: str) -> None:  # noqa: FBT001 -- it is the condition
         """Raise an error that names a parameter unless it is fine."""
-        if not fine:
-            raise UsageError("PARAMETER", f"{type(self).__name__}: {name}={getattr(self, name)!r} {what}")
+        require(type(self).__name__, name, getattr(self, name), fine, what)
 
     def flows(self) -> list[Flow]:
         """The streams; every workload has its own."""
@@ -144,6 +143,12 @@ class Workload:
         """A workload from parameters as a command line has them: as text."""
         types = get_type_hints(cls)
         return cls(**arguments(cls.__name__, {name: types[name] for name in cls.parameters()}, given))
+
+
+def require(whose: str, name: str, value: object, fine: bool, what: str) -> None:  # noqa: FBT001 -- it is the condition
+    """Raise an error that names a parameter and its value unless it is fine."""
+    if not fine:
+        raise UsageError("PARAMETER", f"{whose}: {name}={value!r} {what}")
 
 
 def arguments(whose: str, types: Mapping[str, type], given: Mapping[str, object]) -> dict[str, Any]:
