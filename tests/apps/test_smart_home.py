@@ -1,3 +1,4 @@
+import gzip
 import random
 from collections import Counter
 from dataclasses import replace
@@ -191,6 +192,35 @@ def test_a_file_that_is_cut_short(tmp_path: Path) -> None:
     opened = APP.open(path, lenient=True, slice_seconds=10)
     assert len(opened.left_out) == 1
     assert fl.spec(SmartHome, opened.streams).events == 4 + 2
+
+
+@pytest.mark.parametrize("load", ["nan", "inf", "-inf", "1e300", "9.1e12"])
+@pytest.mark.parametrize("block", [40, 2**20])
+def test_loads_that_are_none(load: str, block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text, "BLOCK", block)
+    path = tmp_path / "debs.txt"
+    path.write_text(BLANKS)
+    expected = predictions(path)
+    path.write_text(BLANKS + f"1377986426 {load} 1 11 0 0\n")
+    with pytest.raises(fl.InputError, match=r"BAD_LINE.*debs.txt:6: column 'value': .* is not between"):
+        APP.open(path)
+    opened = APP.open(path, lenient=True, slice_seconds=10)
+    assert len(opened.left_out) == 1
+    found = fl.spec(SmartHome, opened.streams).output.to_pylist()
+    assert Counter(tuple(row.values())[:5] for row in found) == expected
+
+
+def test_the_largest_load(tmp_path: Path) -> None:
+    path = tmp_path / "debs.txt"
+    path.write_text("0 9e12 1 0 0 0\n1 -9e12 1 1 0 0\n")
+    assert APP.open(path).streams[1].parts()[0].column("milliwatts").to_pylist() == [9 * 10**15, -9 * 10**15]
+
+
+@pytest.mark.parametrize("name", ["debs.txt", "debs.txt.gz"])
+def test_an_empty_file(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(gzip.compress(b"") if name.endswith("gz") else b"")
+    with pytest.raises(fl.InputError, match=rf"NO_LINES.*{name} has no lines"):
+        APP.open(tmp_path / name)
 
 
 def test_houses_of_the_paper_depend_on_themselves() -> None:

@@ -218,6 +218,8 @@ _COLUMNS = {
 }
 MOST_SLICES = 10_000_000
 """More than that are no slices but a timestamp that is wrong; ends of slices are in memory."""
+_MOST_WATTS = 9e12
+"""A float tells whole milliwatts apart up to about here."""
 _LOAD = 1
 """The property of readings that are loads; the others are work, which query 1 does not need."""
 
@@ -247,9 +249,9 @@ def read(path: Path, *, parts: int = 1, lenient: bool = False, slice_seconds: in
     require("a file for smart-home", "slice_seconds", slice_seconds, fine, NO_SLICE)
     commas = b"," in beginning(path, "loads")
     columns = {"id": pa.int64(), **_COLUMNS} if commas else _COLUMNS
-    file = TextFile(path, "loads", columns, blanks=not commas, lenient=lenient)
+    file = TextFile(path, "loads", columns, blanks=not commas, lenient=lenient, limits={"value": _MOST_WATTS})
     times: list[int] = []
-    left_out = file.scan(lambda table: times.extend(pc.min_max(table.column("ts")).as_py().values()))
+    left_out = file.scan(lambda table: times.extend(pc.min_max(table.column("ts")).as_py().values() if len(table) else ()))
     first, last = (min(times) // slice_seconds, max(times) // slice_seconds) if times else (0, 0)
     if last - first > MOST_SLICES:
         message = f"{path}: from {min(times)} to {max(times)} there are more than {MOST_SLICES:,} slices"
