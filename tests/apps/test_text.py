@@ -1,6 +1,7 @@
 import gzip
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,7 +14,7 @@ from flumina.cli import in_options
 COLUMNS = {"ts": pa.int64(), "v": pa.float64(), "name": pa.string()}
 
 
-def file(path: Path, content: str, **options: bool) -> TextFile:
+def file(path: Path, content: str, **options: Any) -> TextFile:
     path.write_text(content, encoding="utf-8")
     return TextFile(path, "things", COLUMNS, **options)
 
@@ -89,7 +90,7 @@ def test_leniently_they_are_left_out_and_counted(tmp_path: Path) -> None:
 @pytest.mark.parametrize("bad", ["nan", "NaN", "inf", "-inf", "1e300", "10.5", "-10.5"])
 def test_values_beyond_a_limit(bad: str, tmp_path: Path) -> None:
     content = f"1,1.0,a\n2,{bad},b\n3,-10,c\n4,{bad},d\nx\n5,10,e\n"
-    given = replace(file(tmp_path / "a", content), limits={"v": 10.0})
+    given = file(tmp_path / "a", content, limits={"v": 10.0})
     with pytest.raises(fl.InputError, match=r"BAD_LINE.*a:2: column 'v': \S+ is not between -10 and 10"):
         given.scan(lambda table: None)
     lenient, seen = replace(given, lenient=True), []

@@ -251,7 +251,7 @@ def read(path: Path, *, parts: int = 1, lenient: bool = False, slice_seconds: in
     columns = {"id": pa.int64(), **_COLUMNS} if commas else _COLUMNS
     file = TextFile(path, "loads", columns, blanks=not commas, lenient=lenient, limits={"value": _MOST_WATTS})
     times: list[int] = []
-    left_out = file.scan(lambda table: times.extend(pc.min_max(table.column("ts")).as_py().values() if len(table) else ()))
+    left_out = file.scan(lambda table: times.extend(pc.min_max(table.column("ts")).as_py().values()))
     first, last = (min(times) // slice_seconds, max(times) // slice_seconds) if times else (0, 0)
     if last - first > MOST_SLICES:
         message = f"{path}: from {min(times)} to {max(times)} there are more than {MOST_SLICES:,} slices"

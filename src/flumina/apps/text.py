@@ -57,7 +57,9 @@ class TextFile:
         for lines in self._blocks(told):
             for at, table in self._parse(lines, first, told):
                 numbers = pa.array(np.arange(at, at + table.num_rows))
-                yield self._within(table.append_column(LINE, numbers), told)
+                fine = self._within(table.append_column(LINE, numbers), told)
+                if fine.num_rows:
+                    yield fine
             first += len(lines)
 
     def scan(self, look: Callable[[pa.Table], None]) -> tuple[str, ...]:
