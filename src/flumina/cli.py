@@ -116,6 +116,7 @@ def _failed(error: FluminaError) -> bool:
 _OPTIONS = {
     "overwrite=True": "--overwrite",
     "sorted=False": "--unsorted",
+    "lenient=True": "--lenient",
     "older=True": "--resume-older",
     "changed=True": "--resume-changed",
 }

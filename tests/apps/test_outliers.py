@@ -131,6 +131,15 @@ def test_files_of_the_kdd_cup(tmp_path: Path) -> None:
     assert fl.spec(Outliers, several.streams).outputs["model"].equals(one.outputs["model"])
 
 
+@pytest.mark.parametrize("every", ["0", "-3"])
+def test_a_query_is_for_some_lines(every: str, tmp_path: Path) -> None:
+    path = tmp_path / "kdd"
+    path.write_text("".join(f"{line}\n" for line in lines(3)))
+    with pytest.raises(fl.UsageError, match=rf"PARAMETER.*outliers: every={every} should be at least 1"):
+        APP.open(path, every=every)
+    assert APP.open(path, every=1).streams[1].parts()[0].num_rows == 3
+
+
 def test_bad_lines_of_the_kdd_cup(tmp_path: Path) -> None:
     path = tmp_path / "kdd"
     good = lines(30)

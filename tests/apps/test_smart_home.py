@@ -1,11 +1,14 @@
+import gzip
 import random
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import flumina as fl
+from flumina.apps import text
 from flumina.apps.smart_home import APP, Homes, House, SmartHome, SmartHomeByHand
 from flumina.program import define
 from flumina.tagsets import KeySet, TagSet
@@ -148,6 +151,39 @@ def test_files_of_the_challenge(content: str, parts: int, tmp_path: Path) -> Non
     assert plugs == {(0, 11, 2, 19_927), (7, 2, 2, 500), (0, 11, 3, 30_073)}
 
 
+def predictions(path: Path, *, in_order: bool = True) -> Counter[Any]:
+    streams = [replace(stream, sorted=in_order) for stream in APP.open(path, slice_seconds=10).streams]
+    return Counter(tuple(row.values())[:5] for row in fl.spec(SmartHome, streams).output.to_pylist())
+
+
+@pytest.mark.parametrize("block", [40, 2**20])
+def test_lines_in_any_order(block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text, "BLOCK", block)
+    path, lines = tmp_path / "debs.txt", BLANKS.splitlines(keepends=True)
+    path.write_text(BLANKS)
+    expected = predictions(path)
+    assert expected.total() == 9
+    for order in ([4, 3, 2, 1, 0], [2, 4, 0, 3, 1], [1, 4, 0, 2, 3]):
+        path.write_text("".join(lines[n] for n in order))
+        assert predictions(path, in_order=False) == expected
+
+
+def test_a_timestamp_far_from_all_others(tmp_path: Path) -> None:
+    path = tmp_path / "debs.txt"
+    path.write_text(BLANKS + "1377986425000000 4.0 1 11 0 0\n" + BLANKS)
+    with pytest.raises(fl.InputError, match=r"debs.txt: from 1377986401 to 1377986425000000 .* 10,000,000 slices"):
+        APP.open(path)
+
+
+@pytest.mark.parametrize("seconds", ["0", "-5", "7", "100000"])
+def test_slices_of_a_file_divide_a_day(seconds: str, tmp_path: Path) -> None:
+    path = tmp_path / "debs.txt"
+    path.write_text(BLANKS)
+    with pytest.raises(fl.UsageError, match=rf"PARAMETER.*smart-home: slice_seconds={seconds} does not divide a day"):
+        APP.open(path, slice_seconds=seconds)
+    APP.open(path, slice_seconds=86_400)
+
+
 def test_a_file_that_is_cut_short(tmp_path: Path) -> None:
     path = tmp_path / "debs.txt"
     path.write_text(BLANKS + "1377986484 3.216     0     2     7     4")
@@ -156,6 +192,35 @@ def test_a_file_that_is_cut_short(tmp_path: Path) -> None:
     opened = APP.open(path, lenient=True, slice_seconds=10)
     assert len(opened.left_out) == 1
     assert fl.spec(SmartHome, opened.streams).events == 4 + 2
+
+
+@pytest.mark.parametrize("load", ["nan", "inf", "-inf", "1e300", "9.1e12"])
+@pytest.mark.parametrize("block", [40, 2**20])
+def test_loads_that_are_none(load: str, block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text, "BLOCK", block)
+    path = tmp_path / "debs.txt"
+    path.write_text(BLANKS)
+    expected = predictions(path)
+    path.write_text(BLANKS + f"1377986426 {load} 1 11 0 0\n")
+    with pytest.raises(fl.InputError, match=r"BAD_LINE.*debs.txt:6: column 'value': .* is not between"):
+        APP.open(path)
+    opened = APP.open(path, lenient=True, slice_seconds=10)
+    assert len(opened.left_out) == 1
+    found = fl.spec(SmartHome, opened.streams).output.to_pylist()
+    assert Counter(tuple(row.values())[:5] for row in found) == expected
+
+
+def test_the_largest_load(tmp_path: Path) -> None:
+    path = tmp_path / "debs.txt"
+    path.write_text("0 9e12 1 0 0 0\n1 -9e12 1 1 0 0\n")
+    assert APP.open(path).streams[1].parts()[0].column("milliwatts").to_pylist() == [9 * 10**15, -9 * 10**15]
+
+
+@pytest.mark.parametrize("name", ["debs.txt", "debs.txt.gz"])
+def test_an_empty_file(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(gzip.compress(b"") if name.endswith("gz") else b"")
+    with pytest.raises(fl.InputError, match=rf"NO_LINES.*{name} has no lines"):
+        APP.open(tmp_path / name)
 
 
 def test_houses_of_the_paper_depend_on_themselves() -> None:

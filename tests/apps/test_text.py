@@ -1,6 +1,7 @@
 import gzip
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -8,11 +9,12 @@ import pytest
 import flumina as fl
 from flumina.apps import text
 from flumina.apps.text import LINE, TextFile, beginning
+from flumina.cli import in_options
 
 COLUMNS = {"ts": pa.int64(), "v": pa.float64(), "name": pa.string()}
 
 
-def file(path: Path, content: str, **options: bool) -> TextFile:
+def file(path: Path, content: str, **options: Any) -> TextFile:
     path.write_text(content, encoding="utf-8")
     return TextFile(path, "things", COLUMNS, **options)
 
@@ -69,7 +71,8 @@ def test_bad_lines_are_named(bad: str, tmp_path: Path) -> None:
     assert BAD[bad] in str(caught.value)
     assert f"{given.path}:3:" in str(caught.value)
     assert "stream 'things', row 2" in str(caught.value)
-    assert "leniently" in str(caught.value)
+    assert "read it with lenient=True" in str(caught.value)
+    assert "read it with --lenient" in in_options(caught.value)
 
 
 def test_leniently_they_are_left_out_and_counted(tmp_path: Path) -> None:
@@ -82,6 +85,26 @@ def test_leniently_they_are_left_out_and_counted(tmp_path: Path) -> None:
     assert sum(seen) == len(rows(given)) == 301
     with pytest.raises(fl.InputError, match="BAD_LINE"):
         replace(given, lenient=False).scan(lambda table: None)
+
+
+@pytest.mark.parametrize("bad", ["nan", "NaN", "inf", "-inf", "1e300", "10.5", "-10.5"])
+def test_values_beyond_a_limit(bad: str, tmp_path: Path) -> None:
+    content = f"1,1.0,a\n2,{bad},b\n3,-10,c\n4,{bad},d\nx\n5,10,e\n"
+    given = file(tmp_path / "a", content, limits={"v": 10.0})
+    with pytest.raises(fl.InputError, match=r"BAD_LINE.*a:2: column 'v': \S+ is not between -10 and 10"):
+        given.scan(lambda table: None)
+    lenient, seen = replace(given, lenient=True), []
+    left_out = lenient.scan(lambda table: seen.extend(table.column("ts").to_pylist()))
+    assert [int(what.split(":")[1]) for what in left_out] == [2, 4, 5]
+    assert seen == [row["ts"] for row in rows(lenient)] == [1, 3, 5]
+    assert [row[LINE] for row in rows(lenient)] == [0, 2, 5]
+
+
+def test_a_file_without_lines(tmp_path: Path) -> None:
+    for lenient in (False, True):
+        with pytest.raises(fl.InputError, match=r"NO_LINES.*nothing has no lines"):
+            file(tmp_path / "nothing", "", lenient=lenient).scan(lambda table: None)
+    assert len(file(tmp_path / "bad", "1,2\n", lenient=True).scan(lambda table: None)) == 1
 
 
 def test_files_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,8 +57,9 @@ class App:
         """
         place = Path(path)
         if self.reader is None or place.is_dir():
+            streams = _folder(place, {flow.name: flow.tag for flow in self.workload().flows()})
             arguments(f"a folder for {self.name}", {}, options)
-            return Opened(_folder(place, {flow.name: flow.tag for flow in self.workload().flows()}))
+            return Opened(streams)
         given = arguments(f"a file for {self.name}", dict.fromkeys(self.options, int), options)
         return self.reader(place, parts=parts, lenient=lenient, **given)
 
@@ -71,7 +72,7 @@ class App:
 
 def _folder(place: Path, tags: Mapping[str, Tag]) -> list[Stream]:
     """A stream for each folder or file that has the name of one."""
-    names = {name: [p for p in (place / name, *place.glob(f"{name}.*")) if p.exists()] for name in tags}
+    names = {name: [p for p in (place / name, *sorted(place.glob(f"{name}.*"))) if p.exists()] for name in tags}
     missing = [name for name, found in names.items() if not found]
     if missing:
         raise UsageError(
@@ -79,4 +80,11 @@ def _folder(place: Path, tags: Mapping[str, Tag]) -> list[Stream]:
             f"{place} has nothing for the stream{'s' if len(missing) > 1 else ''} {', '.join(missing)}",
             hint=f"it needs a folder {missing[0]}/ of Parquet or Arrow files, or a file {missing[0]}.parquet",
         )
+    for name, found in names.items():
+        if len(found) > 1:
+            raise UsageError(
+                "TWO_STREAM_FILES",
+                f"{place} has more than one thing for the stream {name}: {', '.join(path.name for path in found)}",
+                hint=f"leave one of them there; several files of a stream belong into a folder {name}/",
+            )
     return [Stream(name, tag, Parquet(names[name])) for name, tag in tags.items()]

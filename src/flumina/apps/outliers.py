@@ -20,7 +20,7 @@ import flumina as fl
 from flumina.apps.app import App, Opened
 from flumina.apps.reloaded import THRESHOLD, UNIT, Cell, Model, Summary, logarithmic, percentages
 from flumina.apps.text import LINE, TextFile
-from flumina.apps.workload import Columns, Flow, Steady, below, noise, parameter, share
+from flumina.apps.workload import Columns, Flow, Steady, below, noise, parameter, require, share
 from flumina.order import Ints
 
 COLUMNS = {
@@ -283,6 +283,7 @@ def read(path: Path, *, parts: int = 1, lenient: bool = False, every: int = 10_0
 
     It is read once here, for the number of its lines and for those that do not fit.
     """
+    require("a file for outliers", "every", every, every >= 1, "should be at least 1")
     types = {name: _TYPES[type_] for name, type_ in COLUMNS.items()}
     file = TextFile(path, "connections", {**types, LABEL: pa.string()}, lenient=lenient)
     last: list[int] = [-1]

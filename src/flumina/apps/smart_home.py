@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 import flumina as fl
 from flumina.apps.app import App, Opened
 from flumina.apps.text import TextFile, beginning
-from flumina.apps.workload import MICROSECONDS, Columns, Flow, Workload, below, noise, parameter
+from flumina.apps.workload import MICROSECONDS, Columns, Flow, Workload, below, noise, parameter, require
 from flumina.order import Ints
 
 AHEAD = 2
@@ -154,6 +154,7 @@ class SmartHomeByHand(fl.Program):
 
 
 SECONDS_PER_DAY = 86_400
+NO_SLICE = f"does not divide a day; it should be one of the numbers that do: 1, 2, ..., 3600, ..., {SECONDS_PER_DAY}"
 
 _BY_HOUR = np.array(
     [40, 35, 30, 30, 30, 40, 70, 110, 120, 100, 90, 90, 110, 100, 90, 90, 100, 130, 170, 190, 180, 150, 100, 60]
@@ -177,7 +178,7 @@ class Homes(Workload):
         """A house must not be on two parts, and slices not go over midnight."""
         super().__post_init__()
         self.require("houses", self.houses % self.parts == 0, f"is no multiple of parts={self.parts}")
-        self.require("slice_seconds", SECONDS_PER_DAY % self.slice_seconds == 0, "does not divide a day")
+        self.require("slice_seconds", SECONDS_PER_DAY % self.slice_seconds == 0, NO_SLICE)
 
     def flows(self) -> list[Flow]:
         """Ends of slices, before what happens at the same time, and readings."""
@@ -215,6 +216,10 @@ _COLUMNS = {
     "household": pa.int32(),
     "house": pa.int32(),
 }
+MOST_SLICES = 10_000_000
+"""More than that are no slices but a timestamp that is wrong; ends of slices are in memory."""
+_MOST_WATTS = 9e12
+"""A float tells whole milliwatts apart up to about here."""
 _LOAD = 1
 """The property of readings that are loads; the others are work, which query 1 does not need."""
 
@@ -240,12 +245,18 @@ def read(path: Path, *, parts: int = 1, lenient: bool = False, slice_seconds: in
 
     It is read once here, for its first and its last slice and for lines that do not fit.
     """
+    fine = slice_seconds >= 1 and SECONDS_PER_DAY % slice_seconds == 0
+    require("a file for smart-home", "slice_seconds", slice_seconds, fine, NO_SLICE)
     commas = b"," in beginning(path, "loads")
     columns = {"id": pa.int64(), **_COLUMNS} if commas else _COLUMNS
-    file = TextFile(path, "loads", columns, blanks=not commas, lenient=lenient)
+    file = TextFile(path, "loads", columns, blanks=not commas, lenient=lenient, limits={"value": _MOST_WATTS})
     times: list[int] = []
-    left_out = file.scan(lambda table: times.extend(table.column("ts").take([0, table.num_rows - 1]).to_pylist()))
-    slices = np.arange(times[0] // slice_seconds, times[-1] // slice_seconds) if times else np.arange(0)
+    left_out = file.scan(lambda table: times.extend(pc.min_max(table.column("ts")).as_py().values()))
+    first, last = (min(times) // slice_seconds, max(times) // slice_seconds) if times else (0, 0)
+    if last - first > MOST_SLICES:
+        message = f"{path}: from {min(times)} to {max(times)} there are more than {MOST_SLICES:,} slices"
+        raise fl.InputError("SLICES", message, stream="loads", hint="timestamps are seconds; are all of them right?")
+    slices = np.arange(first, last)
     per_day = np.full(len(slices), SECONDS_PER_DAY // slice_seconds)
     ends = {"ts": (slices + 1) * slice_seconds, "slice": slices, "per_day": per_day}
     loads = fl.Generated(Readings(file, parts), parts)

@@ -10,7 +10,7 @@ import io
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +37,7 @@ class TextFile:
     ``columns``  the names and types of its columns
     ``blanks``   columns are separated by blanks, any number of them, rather than by commas
     ``lenient``  leave out bad lines rather than raise an error
+    ``limits``   how far from 0 the values of a column may be; what is no number is beyond any limit
     """
 
     path: Path
@@ -44,6 +45,7 @@ class TextFile:
     columns: Mapping[str, pa.DataType]
     blanks: bool = False
     lenient: bool = False
+    limits: Mapping[str, float] = field(default_factory=dict)
 
     def tables(self, bad: OnBad | None = None) -> Iterator[pa.Table]:
         """The good rows, in the order of the file, with the number of their :data:`LINE`.
@@ -55,18 +57,27 @@ class TextFile:
         for lines in self._blocks(told):
             for at, table in self._parse(lines, first, told):
                 numbers = pa.array(np.arange(at, at + table.num_rows))
-                yield table.append_column(LINE, numbers)
+                fine = self._within(table.append_column(LINE, numbers), told)
+                if fine.num_rows:
+                    yield fine
             first += len(lines)
 
     def scan(self, look: Callable[[pa.Table], None]) -> tuple[str, ...]:
-        """Read the whole file to have a look at its rows; what is wrong with each line that is left out."""
+        """Read the whole file to have a look at its rows; what is wrong with each line that is left out.
+
+        A file without any line is an error: nobody means to give one.
+        """
         found: list[str] = []
+        empty = True
 
         def note(number: int, what: str) -> None:
             found.append(f"{self.path}:{number + 1}: {what}")
 
         for table in self.tables(note if self.lenient else None):
+            empty = False
             look(table)
+        if empty and not found:
+            raise InputError("NO_LINES", f"{self.path} has no lines", stream=self.stream, hint="is it the right file?")
         return tuple(found)
 
     def _blocks(self, bad: OnBad) -> Iterator[list[bytes]]:
@@ -99,6 +110,17 @@ class TextFile:
             yield from self._parse(lines[:middle], first, bad)
             yield from self._parse(lines[middle:], first + middle, bad)
 
+    def _within(self, table: pa.Table, bad: OnBad) -> pa.Table:
+        """The rows whose values are within the limits."""
+        for name, limit in self.limits.items():
+            fine = np.abs(table.column(name).to_numpy()) <= limit
+            if not fine.all():
+                beyond = table.filter(pa.array(~fine))
+                for line, value in zip(beyond.column(LINE).to_pylist(), beyond.column(name).to_pylist(), strict=True):
+                    bad(line, f"column {name!r}: {value!r} is not between {-limit:g} and {limit:g}")
+                table = table.filter(pa.array(fine))
+        return table
+
     def _read(self, text: bytes) -> pa.Table:
         return pc.read_csv(
             io.BytesIO(text + b"\n"),
@@ -125,7 +147,7 @@ class TextFile:
             f"{self.path}:{number + 1}: {what}",
             stream=self.stream,
             row=number,
-            hint="mend the file, or read it leniently: lines that do not fit are then left out and counted",
+            hint="mend the file, or read it with lenient=True: lines that do not fit are then left out and counted",
         )
 
 

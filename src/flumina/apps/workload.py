@@ -102,8 +102,7 @@ class Workload:
 
     def require(self, name: str, fine: bool, what: str) -> None:  # noqa: FBT001 -- it is the condition
         """Raise an error that names a parameter unless it is fine."""
-        if not fine:
-            raise UsageError("PARAMETER", f"{type(self).__name__}: {name}={getattr(self, name)!r} {what}")
+        require(type(self).__name__, name, getattr(self, name), fine, what)
 
     def flows(self) -> list[Flow]:
         """The streams; every workload has its own."""
@@ -146,6 +145,12 @@ class Workload:
         return cls(**arguments(cls.__name__, {name: types[name] for name in cls.parameters()}, given))
 
 
+def require(whose: str, name: str, value: object, fine: bool, what: str) -> None:  # noqa: FBT001 -- it is the condition
+    """Raise an error that names a parameter and its value unless it is fine."""
+    if not fine:
+        raise UsageError("PARAMETER", f"{whose}: {name}={value!r} {what}")
+
+
 def arguments(whose: str, types: Mapping[str, type], given: Mapping[str, object]) -> dict[str, Any]:
     """Arguments, some of them perhaps as text, as values of these types.
 
@@ -155,7 +160,8 @@ def arguments(whose: str, types: Mapping[str, type], given: Mapping[str, object]
     values: dict[str, Any] = {}
     for name, value in given.items():
         if name not in types:
-            raise UsageError("PARAMETER", f"{whose} has no {name!r}", hint=f"it has {', '.join(types) or 'nothing'}")
+            hint = f"it has {', '.join(types)}" if types else "leave it out: there is nothing to be set"
+            raise UsageError("PARAMETER", f"{whose} has no {name!r}", hint=hint)
         try:
             values[name] = types[name](value)
         except (TypeError, ValueError):
