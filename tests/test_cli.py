@@ -19,6 +19,16 @@ def test_a_lawful_program_exits_with_0(capsys: pytest.CaptureFixture[str]) -> No
     assert "ValueBarrier: all laws hold" in capsys.readouterr().out
 
 
+def test_check_leaves_nothing_where_one_is(tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    environment.pop("HYPOTHESIS_STORAGE_DIRECTORY", None)
+    command = [sys.executable, "-m", "flumina", "check", "flumina.apps:PageViews", "--examples", "60", "--law", "C1"]
+    subprocess.run(command, cwd=tmp_path / "here", env=environment, check=True, capture_output=True, timeout=60)
+    assert list((tmp_path / "here").iterdir()) == []
+    assert (tmp_path / "cache" / "flumina" / "hypothesis").is_dir()
+
+
 def test_a_broken_program_exits_with_1_and_shows_the_counterexample(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", f"{ROOT}/tests/check/broken.py:CountDuplicated", "--examples", "50", "--law", "C2"]) == 1
     shown = capsys.readouterr().out

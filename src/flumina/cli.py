@@ -180,6 +180,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _check(args: argparse.Namespace) -> int:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser(), "flumina", "hypothesis")
+    os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(cache))  # rather than the folder that the user is in
     report = check(
         load_program(args.program), examples=args.examples, seed=args.seed, tolerance=args.tolerance, laws=args.law
     )
