@@ -36,7 +36,10 @@ _MESSAGES = 3
 
 @dataclass(frozen=True)
 class CostModel:
-    """Seconds and bytes; the defaults are figures measured for batches of numbers on one machine."""
+    """Seconds and bytes; the defaults are figures measured for batches of numbers on one machine.
+
+    For programs without ``update_batch``, optimisers begin with :data:`ONE_BY_ONE` instead.
+    """
 
     event: float = 50e-9
     """Reading and handling one event."""

@@ -203,3 +203,29 @@ def test_trees_are_balanced(program: type[fl.Program], leaves: int) -> None:
     assert len(plan.leaves) == leaves
     assert plan.depth <= math.log2(leaves) + 1
     assert make_plan(program, streams, workers=leaves, optimiser="greedy").depth == math.log2(leaves)
+
+
+class Hits(fl.KeyedProgram):
+    """Written as most are: one event at a time."""
+
+    hit = fl.Tag(key="user long")
+    depends = fl.depends((hit, hit))
+    output = "user long, n long"
+    n = fl.Replicated("long", 0)
+
+    def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+        state.n += 1
+        emit(event.user, state.n)
+
+
+class HitsInBatches(Hits):
+    def update_batch(self, state: fl.State, batch: fl.Batch, emit: fl.Emit) -> None:
+        """Never called here."""
+
+
+@pytest.mark.parametrize("workers", [2, 8])
+def test_a_call_of_update_costs_more_than_moving_an_event(workers: int) -> None:
+    """So the keys of a program without update_batch are worth dividing, though events have to be moved for it."""
+    sources = [Source("hits", {"hit": 1e5}, 2)]
+    assert len(make_plan(Hits, sources, workers=workers).leaves) == workers
+    assert len(make_plan(HitsInBatches, sources, workers=workers).leaves) < workers
