@@ -79,19 +79,23 @@ def _trade_offs(systems: Results, scaling: Results | None) -> Table:
             f"scaling, 1 to {NODES}",
         ],
         rows,
-        f"s: simulated; k: no more than keys that have work; m: measured with {NODES} tasks, which sleep most of the "
-        "time. Batch is free of all this, but it begins when the input has ended. By hand, every synchronising event "
-        "costs a second of `allGather`, and the program has to know the number of tasks and which part each one reads.",
+        "PIP1 to PIP3 are the paper's questions: does the program stay as it is with another number of workers, with "
+        "input divided in another way, and within what the API promises? "
+        f"From 1 to {NODES}: of Flumina simulated; of streams, the number of keys that have work (where the second core "
+        f"also helps the JVM beside the key's task, 1 to 2 can be more); by hand measured with {NODES} tasks, which "
+        "sleep most of the time. Batch is free of all this, but it begins when the input has ended. By hand, every "
+        "synchronising event costs a second of `allGather`, and the program has to know the number of tasks and which "
+        "part each one reads.",
         origin(systems, systems.records),
     )
 
 
 def _at_twelve(program: str, form: str, one: float | None, many: float | None, simulated: float | None) -> str:
     if form == "Flumina":
-        return f"{simulated:.1f}x s" if simulated else ""
+        return f"{simulated:.1f}x" if simulated else ""
     if form == "Spark streaming":
-        return f"{KEYS[program]}x k"
-    return f"{many / one:.1f}x m" if one and many else "not known"
+        return f"at most {KEYS[program]}x"
+    return f"{many / one:.1f}x" if one and many else "not known"
 
 
 def _errors(sections: Sequence[Results]) -> Table | None:
