@@ -81,9 +81,8 @@ def _trade_offs(systems: Results, scaling: Results | None) -> Table:
         rows,
         "PIP1 to PIP3 are the paper's questions: does the program stay as it is with another number of workers, with "
         "input divided in another way, and within what the API promises? "
-        f"From 1 to {NODES}: of Flumina simulated; of streams, the number of keys that have work (where the second core "
-        f"also helps the JVM beside the key's task, 1 to 2 can be more); by hand measured with {NODES} tasks, which "
-        "sleep most of the time. Batch is free of all this, but it begins when the input has ended. By hand, every "
+        f"A stream has no work for more cores than keys, but for the JVM beside them; by hand, the {NODES} tasks that "
+        "were measured sleep most of the time. Batch is free of all this, but it begins when the input has ended. By hand, every "
         "synchronising event costs a second of `allGather`, and the program has to know the number of tasks and which "
         "part each one reads.",
         origin(systems, systems.records),
@@ -92,9 +91,9 @@ def _trade_offs(systems: Results, scaling: Results | None) -> Table:
 
 def _at_twelve(program: str, form: str, one: float | None, many: float | None, simulated: float | None) -> str:
     if form == "Flumina":
-        return f"{simulated:.1f}x" if simulated else ""
+        return f"{simulated:.1f}x simulated" if simulated else ""
     if form == "Spark streaming":
-        return f"at most {KEYS[program]}x"
+        return f"{KEYS[program]} key{'s' if KEYS[program] > 1 else ''}"
     return f"{many / one:.1f}x" if one and many else "not known"
 
 

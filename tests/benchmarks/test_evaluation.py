@@ -121,10 +121,10 @@ def test_table_1_has_a_row_for_each_form(tmp_path: Path) -> None:
     table = tables(made_up.write(tmp_path))["trade-offs"]
     rows = {(row[0], row[1]): row[2:] for row in table.rows}
     assert len(rows) == len(table.rows) == 12
-    assert rows["fraud", "Flumina"] == ["✓", "✓", "✓", "✓", "20 M", "2.0x", "9.4x s"]
+    assert rows["fraud", "Flumina"] == ["✓", "✓", "✓", "✓", "20 M", "2.0x", "9.4x simulated"]
     assert rows["fraud", "Spark batch"] == ["✓", "✓", "✓", "✗", "8 M", "2.0x", "not known"]
-    assert rows["page-views", "Spark streaming"][-1] == "2x k"
-    assert rows["fraud", "Spark by hand"] == ["✗", "✗", "✓", "✓", "20 k", "2.0x", "11.0x m"]
+    assert rows["page-views", "Spark streaming"][-1] == "2 keys"
+    assert rows["fraud", "Spark by hand"] == ["✗", "✗", "✓", "✓", "20 k", "2.0x", "11.0x"]
     assert {len(row) for row in table.rows} == {len(table.header)}
 
 
