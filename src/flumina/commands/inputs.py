@@ -20,7 +20,7 @@ from typing import Any, get_type_hints
 from flumina.apps.app import App
 from flumina.apps.registry import APPS, find_app
 from flumina.apps.workload import arguments
-from flumina.definition import user_error
+from flumina.definition import RAISED, user_error
 from flumina.errors import FluminaError, UsageError
 from flumina.events import Tag
 from flumina.files import Parquet
@@ -186,7 +186,7 @@ def _from_function(text: str, given: Mapping[str, str]) -> Sequence[Stream]:
         made = found(**taken)
     except FluminaError:
         raise
-    except Exception as error:
+    except RAISED as error:
         raise user_error(found, error) from error
     return list(made) if isinstance(made, list | tuple) else made  # what it is else, check_streams tells
 
