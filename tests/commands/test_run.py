@@ -49,7 +49,7 @@ def test_a_known_program_is_run_verified_and_shown(capsys: Output) -> None:
     assert "barrier ← barriers" in out
     assert "outputs: 20 rows\n" in out
     assert out.count(" barriers\n") == 1 + 5, "the plan, and five rows"
-    assert "verified: the sequential program gives the same 20 rows\n" in out
+    assert "verified: the sequential program gives the same 20 rows" in out
     assert "report" not in out
 
 
@@ -152,6 +152,8 @@ def test_parameters_of_a_function_are_listed(tmp_path: Path, capsys: Output) -> 
 def test_one_worker_verifies_neither_fork_nor_join(capsys: Output) -> None:
     out = run(capsys, *SMALL[1:], "--workers", 1, "--verify")[1]
     assert "gives the same 20 rows (the plan has one worker: fork and join were not used)\n" in out
+    out = run(capsys, *SMALL[1:], "--workers", 2, "--optimiser", "greedy", "--verify")[1]
+    assert "gives the same 20 rows\n" in out
 
 
 def test_input_of_ones_own_format(tmp_path: Path, capsys: Output) -> None:
