@@ -1,14 +1,17 @@
+import importlib
 import json
 import os
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from flumina import cli, errors
+from flumina.__main__ import main as entry_point
 from flumina.cli import in_options, main, parser
 
 ROOT = Path(__file__).parent.parent
@@ -200,6 +203,106 @@ def _flumina(*arguments: str, stdout: Any = subprocess.PIPE, **environment: str)
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(ROOT / "src"), **environment},
         check=False,
+    )
+
+
+PRINTS = """
+import sys
+import flumina as fl
+import pyarrow as pa
+print("at import")
+
+class Prints(fl.Program):
+    value = fl.Tag("v long NOT NULL")
+    ask = fl.Tag()
+    depends = fl.depends((ask, ask), (ask, value))
+    output = "total long"
+    total = fl.Sum("long")
+
+    def update(self, state, event, emit):
+        print("in update", flush=True)
+        if event.tag is self.ask:
+            emit(state.total)
+        else:
+            state.total += event.v
+
+def streams():
+    print("in streams")
+    values = [pa.table({"ts": list(range(1, 9)), "v": [1] * 8})] * 2
+    return [fl.Stream("values", Prints.value, values), fl.Stream("asks", Prints.ask, {"ts": [10]})]
+"""
+
+
+def test_what_a_program_prints_is_not_in_the_json(tmp_path: Path) -> None:
+    job = tmp_path / "printing_job.py"
+    job.write_text(PRINTS)
+    options = ("--streams", f"{job}:streams", "--workers", "2", "--optimiser", "greedy", "--verify")
+    shown = _flumina("run", f"{job}:Prints", *options, "--json")
+    assert shown.returncode == 0, shown.stderr
+    found = json.loads(shown.stdout)
+    assert found["verified"] is True
+    assert len(found["plan"]["workers"]) == 3
+    assert shown.stderr.count(b"in update") == 2 * 17, "of the workers, and of the sequential program"
+    assert b"at import" in shown.stderr
+    assert b"in streams" in shown.stderr
+    checked = _flumina("check", f"{job}:Prints", "--examples", "3", "--json")
+    assert json.loads(checked.stdout)["ok"] is True, checked.stderr
+    assert b"in update" in checked.stderr
+    assert b"in update" in _flumina("check", f"{job}:Prints", "--examples", "3").stdout, "elsewhere it may print"
+
+
+def test_a_program_that_exits_does_not_end_the_command_as_if_all_were_well(tmp_path: Path) -> None:
+    job = tmp_path / "leaving_job.py"
+    job.write_text("import sys\nsys.exit(0)\n")
+    shown = _flumina("run", f"{job}:Any", "--input", "a=b")
+    assert shown.returncode == 2
+    assert b"[BROKEN_MODULE]" in shown.stderr
+    job.write_text(PRINTS.replace('print("in update", flush=True)', "sys.exit(0)"))
+    options = ("--streams", f"{job}:streams", "--workers", "2", "--optimiser", "greedy")
+    shown = _flumina("run", f"{job}:Prints", *options)
+    assert shown.returncode == 1
+    assert b"[USER_CODE] Prints.update raised SystemExit: 0 on " in shown.stderr
+    assert b"leaving_job.py:15" in shown.stderr
+
+
+def test_who_interrupts_while_modules_are_imported_sees_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Interrupting:
+        @staticmethod
+        def find_spec(name: str, *_: object) -> None:
+            if name == "flumina.cli":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "flumina.cli")
+    monkeypatch.setattr(sys, "meta_path", [Interrupting, *sys.meta_path])
+    assert entry_point() == 130
+    assert capsys.readouterr().err == "flumina: interrupted\n"
+
+
+def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    package = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"flumina {package['version']}\n"
+    module, _, function = package["scripts"]["flumina"].partition(":")
+    assert getattr(importlib.import_module(module), function) is entry_point
+
+
+def test_what_a_terminal_would_obey_is_escaped(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        error = errors.UserCodeError("join", ValueError("nope\n\x1b[31mred"), where="job.py:3")
+        error.add_note("in worker \x07")
+        raise error
+
+    monkeypatch.setattr(cli, "check", fail)
+    assert main(["check", "flumina.apps:PageViews"]) == 1
+    shown = capsys.readouterr().err
+    assert shown == (
+        "flumina: [USER_CODE] join raised ValueError: nope\n\\x1b[31mred\n  at: job.py:3\n  in worker \\x07\n"
     )
 
 

@@ -1,4 +1,5 @@
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,25 @@ class Steps(fl.Program):
 
     def join(self, left: int, right: int) -> int:
         return left + right
+
+
+class Leaving(Steps):
+    """Ends the process wherever it can."""
+
+    def init(self) -> int:
+        sys.exit("init")
+
+    def update(self, state: int, event: fl.Event, emit: fl.Emit) -> int | None:
+        sys.exit(3)  #: update leaves
+
+    def update_batch(self, state: int, batch: fl.Batch, emit: fl.Emit) -> int | None:
+        sys.exit()
+
+    def fork(self, state: int, left: fl.TagSet, right: fl.TagSet) -> tuple[int, int]:
+        sys.exit("fork")
+
+    def join(self, left: int, right: int) -> int:
+        sys.exit("join")
 
 
 def helper(value: int) -> int:
@@ -165,3 +185,44 @@ def test_interrupts_are_not_caught() -> None:
     definition = define(Interrupted)
     with pytest.raises(KeyboardInterrupt):
         fold(definition.kinds["State"], 0, events(1), emitter(definition))
+
+
+def test_sys_exit_is_an_exception_of_the_user() -> None:
+    definition = define(Leaving)
+    kind, everything = definition.kinds["State"], definition.everything
+    with pytest.raises(UserCodeError, match=r"Leaving\.update raised SystemExit: 3 on add") as caught:
+        fold(kind, 0, events(5), emitter(definition))
+    assert caught.value.where.endswith(f"test_definition.py:{line_of('#: update leaves')}")
+    with pytest.raises(UserCodeError, match=r"update_batch raised SystemExit"):
+        fold_batch(kind, 0, Batch.of_events(events(5)), emitter(definition))
+    with pytest.raises(UserCodeError, match="init raised SystemExit: init"):
+        initial_state(definition)
+    with pytest.raises(UserCodeError, match="fork raised SystemExit: fork"):
+        definition.forks[0].split(0, everything, everything)
+    with pytest.raises(UserCodeError, match="join raised SystemExit: join"):
+        definition.joins[0].unite(0, 0)
+
+
+def test_an_interrupt_is_none() -> None:
+    class Interrupted(Steps):
+        def update(self, state: int, event: fl.Event, emit: fl.Emit) -> int | None:
+            raise KeyboardInterrupt
+
+    definition = define(Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fold(definition.kinds["State"], 0, events(5), emitter(definition))
+
+
+@pytest.mark.parametrize(
+    ("returned", "told"), [(7, "7"), ((1, 2, 3), r"\(1, 2, 3\)"), (None, "None"), ([0] * 1000, r"\[0, .*\.\.\.\]")]
+)
+def test_a_fork_that_returns_no_two_states(returned: object, told: str) -> None:
+    class Odd(Steps):
+        def fork(self, state: int, left: fl.TagSet, right: fl.TagSet) -> Any:  #: the odd fork
+            return returned
+
+    definition = define(Odd)
+    with pytest.raises(UserCodeError, match=rf"Odd\.fork returned {told}: a fork has to return two states") as caught:
+        definition.forks[0].split(0, definition.everything, definition.everything)
+    assert caught.value.where == f"tests/test_definition.py:{line_of('#: the odd fork')}"
+    assert len(str(caught.value)) < 400

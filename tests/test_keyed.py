@@ -296,3 +296,30 @@ def test_keys_that_are_only_looked_at_cost_no_memory() -> None:
         definition.kinds["States"], definition.init(), Batch.of_events(events), Emit(definition.outputs)
     )
     assert not dict.keys(states)
+
+
+def test_a_one_key_fork_that_returns_no_two_states() -> None:
+    class Odd(fl.KeyedProgram):
+        seen = fl.Tag(key="k long")
+        asked = fl.Tag(key="k long")
+        depends = fl.depends((asked, asked), (asked, seen))
+        output = "n long"
+
+        def init(self) -> int:
+            return 0
+
+        def update(self, state: int, event: fl.Event, emit: fl.Emit) -> int:
+            return state + 1
+
+        def fork(self, state: int, left: TagSet, right: TagSet) -> Any:
+            return state
+
+        def join(self, left: int, right: int) -> int:
+            return left + right
+
+    definition = fl.define(Odd)
+    states, everything = definition.init(), definition.everything
+    states[3] = 5
+    with pytest.raises(UserCodeError, match=r"Odd\.fork returned 5: a fork has to return two[\s\S]*test_keyed.py:"):
+        definition.forks[0].split(states, everything, everything)
+    assert "Odd.fork returned" in str(fl.check(Odd, examples=50))

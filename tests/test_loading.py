@@ -58,6 +58,40 @@ def test_a_module_that_fails_to_load_says_why(tmp_path: Path) -> None:
         load_program(f"{path}:Program")
 
 
+@pytest.mark.parametrize("code", ["0", "3", "'why'"])
+def test_a_module_that_exits_is_broken(tmp_path: Path, code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "exiting_job.py").write_text(f"import sys\nsys.exit({code})\n")
+    monkeypatch.chdir(tmp_path)
+    for place in ("exiting_job.py", "exiting_job.py", "exiting_job"):
+        with pytest.raises(UsageError, match=r"\[BROKEN_MODULE\] exiting_job.* SystemExit: [\s\S]*__main__"):
+            load_program(f"{place}:Program")
+
+
+@pytest.mark.parametrize("other", ["flumina.py", "flumina/__init__.py"])
+def test_a_file_that_hides_the_library_is_told(tmp_path: Path, other: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / other).parent.mkdir(exist_ok=True)
+    (tmp_path / other).write_text(JOB)
+    (tmp_path / "beside_it_job.py").write_text(JOB)
+    monkeypatch.chdir(tmp_path)
+    before = sys.path[:]
+    for place in ("beside_it_job.py", "beside_it_job", *([other] if "/" not in other else [])):
+        with pytest.raises(UsageError, match=rf"\[HIDDEN\] .*{other} hides the library[\s\S]*another name"):
+            load_program(f"{place}:Ticks")
+    assert sys.path == before
+    assert sys.modules["flumina"].__file__ != str(tmp_path / other)
+
+
+def test_a_file_that_fails_leaves_no_half_of_a_module(tmp_path: Path) -> None:
+    path = tmp_path / "halfway_job.py"
+    path.write_text("there = 1\n1 / 0\n")
+    with pytest.raises(UsageError, match="ZeroDivisionError"):
+        load_program(f"{path}:Program")
+    assert "halfway_job" not in sys.modules
+    path.write_text("raise KeyboardInterrupt\n")
+    with pytest.raises(KeyboardInterrupt):
+        load_program(f"{path}:Program")
+
+
 @pytest.mark.parametrize("text", ["", ":", "a:", ":b", "flumina.apps"])
 def test_text_that_names_nothing(text: str) -> None:
     with pytest.raises(UsageError, match="names no program"):

@@ -1,3 +1,4 @@
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -112,6 +113,8 @@ class TestGenerated:
 
         with pytest.raises(UserCodeError, match=r"fails raised ValueError: no more on part 0 of .*'clicks'\n.*test_so"):
             source(fl.Generated(fails)).read(0)
+        with pytest.raises(UserCodeError, match="raised SystemExit: no rows today"):
+            source(fl.Generated(lambda _: sys.exit("no rows today"))).read(0)
         with pytest.raises(UserCodeError, match="TypeError"):
             source(fl.Generated(lambda _: None)).read(0)  # type: ignore[arg-type, return-value]
 

@@ -73,3 +73,39 @@ def test_as_many_lines_as_there_are_differences() -> None:
         assert_same_outputs(pa.table({"x": [1]}), pa.table({"x": [*range(1, 13), 1]}))
     assert str(caught.value).splitlines()[1:4] == ["  (x)", "  missing | surplus", "  (1,)    |"]
     assert str(caught.value).splitlines()[-1] == "  ... and 2 more"
+
+
+def test_maps_are_compared_whatever_they_hold() -> None:
+    nan = float("nan")
+    kind = pa.map_(pa.string(), pa.list_(pa.struct([("x", pa.float64()), ("deep", pa.map_(pa.int64(), pa.float64()))])))
+
+    def maps(*values: float) -> pa.Table:
+        return pa.table({"m": pa.array([{"a": [{"x": v, "deep": [(1, v), (2, nan)]}]} for v in values], kind)})
+
+    assert_same_outputs(maps(1.0, nan, 2.0), maps(2.0, 1.0, nan))
+    missing, surplus = difference(maps(1.0, nan), maps(1.0, 3.0))
+    assert "3.0" in repr(missing)
+    assert "('x', nan)" in repr(surplus)
+    near = maps(0.1 + 0.2, nan)
+    assert len(difference(near, maps(nan, 0.3))[0]) == 1
+    assert_same_outputs(near, maps(nan, 0.3), tolerance=1e-9)
+    assert len(difference(near, maps(nan, 0.4), tolerance=1e-9)[0]) == 1
+    assert len(difference(near, maps(nan, nan), tolerance=1e-9)[0]) == 1
+
+
+def test_a_nan_among_the_keys_of_a_map_is_a_nan() -> None:
+    kind = pa.map_(pa.float64(), pa.int64())
+    one, other = (pa.table({"m": pa.array([[(float("nan"), 1)]], kind)}) for _ in range(2))
+    assert_same_outputs(one, other)
+
+
+def test_a_mismatch_is_in_the_order_of_events() -> None:
+    columns = ["value", "event_ts", "event_stream"]
+    wanted = [(5, 9, "a"), (5, 10, "b"), (6, 10, "a"), (1, 100, "a")]
+    got = [(7, 9, "a"), (0, 10, "b"), (9, 10, "a"), (2, 100, "a")]
+    missing, surplus = difference(*(pa.table(list(zip(*rows, strict=True)), columns) for rows in (got, wanted)))
+    events = [(9, "a"), (10, "a"), (10, "b"), (100, "a")]
+    assert [row[1:] for row in missing] == events
+    assert [row[1:] for row in surplus] == events
+    nulls = pa.table({"event_ts": [3, None, 1]})
+    assert difference(nulls.slice(0, 0), nulls)[0] == [(None,), (1,), (3,)]

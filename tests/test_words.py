@@ -1,6 +1,6 @@
 import pytest
 
-from flumina.words import duration, size, table, width
+from flumina.words import duration, printable, size, table, width
 
 
 @pytest.mark.parametrize(
@@ -26,3 +26,8 @@ def test_columns_of_a_table_are_as_wide_as_they_look() -> None:
 
 def test_no_line_ends_in_blanks() -> None:
     assert table([["a", "long"], ["b", ""]]) == "a  long\nb"
+
+
+def test_what_a_terminal_would_obey_is_escaped() -> None:
+    assert printable("a ≠ b → Zürich\n東京") == "a ≠ b → Zürich\n東京"
+    assert printable("\x1b[31m\r\x00\t\x9b\u202e") == r"\x1b[31m\r\x00\t\x9b\u202e"

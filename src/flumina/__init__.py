@@ -45,6 +45,8 @@ from flumina.streaming.frontier import BoundedDelay, ClosedBatches, Heartbeats, 
 from flumina.streams import Stream
 from flumina.tagsets import KeySet, TagSet
 
+__version__ = "0.1.0"
+
 __all__ = [
     "NOWHERE",
     "Atom",

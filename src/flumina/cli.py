@@ -18,9 +18,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from flumina import __version__
 from flumina.check import check
 from flumina.commands import demo as demonstrating
 from flumina.commands import run as running
+from flumina.commands.document import document
 from flumina.engine.checkpoint import command as checkpoints
 from flumina.errors import (
     CalledOffError,
@@ -40,6 +42,7 @@ from flumina.errors import (
 from flumina.loading import load_program
 from flumina.plan import command as planning
 from flumina.sim import command as simulating
+from flumina.words import printable
 
 _EPILOG = """examples:
   flumina demo --verify
@@ -92,7 +95,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code: int = args.run(args)
         sys.stdout.flush()  # what can't be written is to be known now
     except FluminaError as error:
-        print(f"flumina: {in_options(error)}", *getattr(error, "__notes__", ()), sep="\n  ", file=sys.stderr)
+        told = "\n  ".join([f"flumina: {in_options(error)}", *getattr(error, "__notes__", ())])
+        print(printable(told), file=sys.stderr)
         return 1 if _failed(error) else 2
     except KeyboardInterrupt:
         print("flumina: interrupted", file=sys.stderr)
@@ -156,6 +160,7 @@ def parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    whole.add_argument("--version", action="version", version=f"flumina {__version__}")
     commands = whole.add_subparsers(title="commands", required=True, metavar="COMMAND")
     running.add_parser(commands)
     demonstrating.add_parser(commands)
@@ -182,8 +187,10 @@ def parser() -> argparse.ArgumentParser:
 def _check(args: argparse.Namespace) -> int:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser(), "flumina", "hypothesis")
     os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(cache))  # rather than the folder that the user is in
-    report = check(
-        load_program(args.program), examples=args.examples, seed=args.seed, tolerance=args.tolerance, laws=args.law
-    )
-    print(json.dumps(asdict(report) | {"ok": report.ok, "broken": report.broken}, indent=1) if args.json else report)
+    with document(alone=args.json) as shown:
+        report = check(
+            load_program(args.program), examples=args.examples, seed=args.seed, tolerance=args.tolerance, laws=args.law
+        )
+        found = asdict(report) | {"ok": report.ok, "broken": report.broken}
+        print(json.dumps(found, indent=1) if args.json else printable(str(report)), file=shown)
     return 0 if report.ok else 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import reprlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 State = Any
 Update = Callable[[State, "Event", "Emit"], State | None]
 UpdateBatch = Callable[[State, "Batch", "Emit"], State | None]
+
+RAISED = (Exception, SystemExit)
+"""What users' functions raise; among it sys.exit, which would end a worker's process and leave nobody to say why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +53,24 @@ class Fork:
     def split(self, state: State, left: TagSet, right: TagSet) -> tuple[State, State]:
         """The halves; the user's function may fail."""
         try:
-            one, other = self.function(state, left, right)
+            return _two(self.function, self.function(state, left, right))
         except FluminaError:
             raise
-        except Exception as error:
+        except RAISED as error:
             raise user_error(self.function, error) from error
-        return one, other
+
+
+def _two(function: Callable[..., object], halves: Any) -> tuple[State, State]:  # noqa: ANN401 -- whatever fork returned
+    try:
+        one, other = halves
+    except (TypeError, ValueError):
+        code = getattr(inspect.unwrap(function), "__code__", None)
+        raise UserCodeError(
+            getattr(function, "__qualname__", repr(function)),
+            f"returned {reprlib.repr(halves)}: a fork has to return two states, the left one and the right one",
+            where="?" if code is None else location(code.co_filename, code.co_firstlineno),
+        ) from None
+    return one, other
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +88,7 @@ class Join:
             return self.function(left, right)
         except FluminaError:
             raise
-        except Exception as error:
+        except RAISED as error:
             raise user_error(self.function, error) from error
 
 
@@ -114,7 +131,7 @@ def initial_state(definition: Definition) -> State:
         return definition.init()
     except FluminaError:
         raise
-    except Exception as error:
+    except RAISED as error:
         raise user_error(definition.init, error) from error
 
 
@@ -133,7 +150,7 @@ def fold(kind: StateKind, state: State, events: Iterable[Event], emit: Emit) -> 
         if event is not None:
             error.add_note(f"while processing {event!r}")
         raise
-    except Exception as error:
+    except RAISED as error:
         raise user_error(update, error, event) from error
     finally:
         emit.event = None
@@ -151,7 +168,7 @@ def fold_batch(kind: StateKind, state: State, batch: Batch, emit: Emit) -> State
                 result = kind.update_batch(state, run, emit)
         except FluminaError:
             raise
-        except Exception as error:
+        except RAISED as error:
             raise user_error(kind.update_batch, error, f"a batch of {len(run)} {run.tag.name} events") from error
         finally:
             emit.batch = None

@@ -170,12 +170,16 @@ class InputError(FluminaError):
 
 
 class UserCodeError(FluminaError):
-    """The user's function raised; the original exception is ``__cause__``."""
+    """The user's function raised; the original exception is ``__cause__``.
 
-    def __init__(self, function: str, cause: BaseException, *, where: str, event: str | None = None) -> None:
+    Where it did something else that it must not, ``cause`` says what, and there is no ``__cause__``.
+    """
+
+    def __init__(self, function: str, cause: BaseException | str, *, where: str, event: str | None = None) -> None:
         self.function, self.where, self.event = function, where, event
         on = "" if event is None else f" on {event}"
-        super().__init__("USER_CODE", f"{function} raised {type(cause).__name__}: {cause}{on}\n  at: {where}")
+        did = cause if isinstance(cause, str) else f"raised {type(cause).__name__}: {cause}"
+        super().__init__("USER_CODE", f"{function} {did}{on}\n  at: {where}")
 
 
 class LawError(FluminaError):

@@ -162,7 +162,7 @@ class Lifted:
     def fork(self, states: KeyMap, left: TagSet, right: TagSet) -> tuple[KeyMap, KeyMap]:
         """Each key to the side that has its events; divided by the one-key fork where both have."""
         halves = KeyMap(self), KeyMap(self)
-        divide = self.one.forks[0].function
+        divide = self.one.forks[0].split
         for key, state in states.items():
             of_left, of_right = left.at(key), right.at(key)
             if of_right.is_empty():

@@ -12,6 +12,7 @@ from typing import Any, TypeGuard
 
 import cloudpickle
 
+from flumina.definition import RAISED
 from flumina.errors import FluminaError, UsageError
 from flumina.program import Program
 
@@ -54,9 +55,7 @@ def load_object(text: str, kind: str, wanted: Callable[[object], bool]) -> Any: 
 
 
 def _load_module(name: str) -> ModuleType:
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    _make_importable(Path.cwd())
     try:
         return importlib.import_module(name)
     except FluminaError:
@@ -65,7 +64,7 @@ def _load_module(name: str) -> ModuleType:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise UsageError("NO_MODULE", f"there is no module {name!r}", hint="is its folder on PYTHONPATH?") from None
         raise _broken(name, error) from error
-    except Exception as error:
+    except RAISED as error:
         raise _broken(name, error) from error
 
 
@@ -81,20 +80,39 @@ def _load_file(path: Path) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    _make_importable(where.parent)  # as for a script: what lies beside it can be imported
+    before = sys.modules.get(path.stem)
     sys.modules[path.stem] = module
-    folder = str(where.parent)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)  # as for a script: what lies beside it can be imported
     try:
         spec.loader.exec_module(module)
-    except FluminaError:
-        raise
-    except Exception as error:
+    except BaseException as error:
+        sys.modules.pop(path.stem, None)  # nobody is to find half of it
+        if before is not None:
+            sys.modules[path.stem] = before
+        if isinstance(error, FluminaError) or not isinstance(error, RAISED):
+            raise
         raise _broken(str(path), error) from error
     cloudpickle.register_pickle_by_value(module)
     _LOADED[version] = module
     return module
 
 
-def _broken(name: str, error: Exception) -> UsageError:
-    return UsageError("BROKEN_MODULE", f"{name} can't be loaded: {type(error).__name__}: {error}")
+def _make_importable(folder: Path) -> None:
+    """Put a folder on the path, unless processes that have it there would take something in it for this library."""
+    ours = Path(__file__).resolve().parent
+    for name in ("flumina.py", "flumina/__init__.py"):
+        found = folder / name
+        if found.exists() and found.resolve().parent != ours:
+            what = f"{found} hides the library: Python imports it wherever a program says import flumina"
+            raise UsageError("HIDDEN", what, hint="give it another name")
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+
+def _broken(name: str, error: BaseException) -> UsageError:
+    script = 'what a script does belongs under if __name__ == "__main__":'
+    return UsageError(
+        "BROKEN_MODULE",
+        f"{name} can't be loaded: {type(error).__name__}: {error}",
+        hint=script if isinstance(error, SystemExit) else None,
+    )

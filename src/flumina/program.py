@@ -17,7 +17,7 @@ from contextvars import ContextVar
 from typing import Any, ClassVar
 
 from flumina.declared import DeclaredState
-from flumina.definition import Definition, Fork, Join, StateKind, user_error
+from flumina.definition import RAISED, Definition, Fork, Join, StateKind, user_error
 from flumina.depends import Declaration, Dependence, FunctionDependence, RuleDependence
 from flumina.emit import ONLY_OUTPUT
 from flumina.errors import DefinitionError, FluminaError, UsageError
@@ -94,7 +94,7 @@ class Program:
         function = declared.__func__ if isinstance(declared, staticmethod) else declared
         try:
             return FunctionDependence(function, list(cls._tags.values()))
-        except Exception as error:
+        except RAISED as error:
             raise user_error(function, error) from error
 
     @classmethod
@@ -190,7 +190,7 @@ def _instance(cls: type[Program]) -> Program:
         return cls()
     except FluminaError:
         raise
-    except Exception as error:
+    except RAISED as error:
         raise user_error(cls, error) from error
 
 

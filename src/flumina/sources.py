@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from flumina.convert import Converter
-from flumina.definition import user_error
+from flumina.definition import RAISED, user_error
 from flumina.errors import FluminaError, InputError, UsageError
 from flumina.order import Ints
 
@@ -214,7 +214,7 @@ class Generator:
                 yield given
         except FluminaError:
             raise
-        except Exception as error:
+        except RAISED as error:
             raise user_error(function, error, f"part {part} of stream {self.convert.stream!r}") from error
 
     def _table(self, part: int, row: int, given: object) -> pa.Table:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import date
 from itertools import zip_longest
 from typing import Any, TypeAlias
 
@@ -24,6 +25,9 @@ Tables: TypeAlias = pa.Table | Mapping[str, pa.Table]
 
 _TELLING = ("event_ts",)
 """Columns that tell most rows apart, so that sorting by them first is fast."""
+
+_EVENT = ("event_ts", "event_stream")
+"""Columns that say of which event a row is: differing rows of the same event are to stand side by side."""
 
 
 def assert_lawful(program: AnyProgram, *, examples: int = 200, seed: int = 0, tolerance: float | None = None) -> None:
@@ -60,7 +64,12 @@ def difference(actual: pa.Table, expected: pa.Table, *, tolerance: float = 0.0) 
     missing, surplus = list((wanted - found).elements()), list((found - wanted).elements())
     if tolerance:
         missing, surplus = _without_alike(missing, surplus, tolerance)
-    return sorted(missing, key=repr), sorted(surplus, key=repr)
+    places = [expected.column_names.index(name) for name in _EVENT if name in expected.column_names]
+
+    def by_event(row: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (*(_sortable(row[place]) for place in places), repr(row))
+
+    return sorted(missing, key=by_event), sorted(surplus, key=by_event)
 
 
 def _equal_once_sorted(actual: pa.Table, expected: pa.Table) -> bool:
@@ -92,12 +101,16 @@ def _without_alike(missing: list[Any], surplus: list[Any], tolerance: float) -> 
     return lacking, [row for rows in waiting.values() for row in rows]
 
 
-def _floats(row: tuple[Any, ...]) -> list[float]:
-    return [value for value in row if isinstance(value, float)]
+def _floats(value: Any) -> list[float]:  # noqa: ANN401
+    if isinstance(value, tuple):
+        return [number for one in value for number in _floats(one)]
+    return [value] if isinstance(value, float) else []
 
 
-def _but_floats(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(None if isinstance(value, float) or value == _NAN else value for value in row)
+def _but_floats(value: Any) -> Any:  # noqa: ANN401
+    if isinstance(value, tuple):
+        return tuple(_but_floats(one) for one in value)
+    return None if isinstance(value, float) or value is _NAN else value
 
 
 def _named(tables: Tables) -> Mapping[str, pa.Table]:
@@ -110,11 +123,17 @@ def _rows(table: pa.Table) -> list[tuple[Any, ...]]:
 
 
 def _hashable(value: Any) -> Any:  # noqa: ANN401
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):  # a map is a list of pairs
         return tuple(_hashable(v) for v in value)
     if isinstance(value, dict):
         return tuple((k, _hashable(v)) for k, v in value.items())
     return _NAN if value != value else value  # noqa: PLR0124 -- that is what tells it
+
+
+def _sortable(value: Any) -> tuple[bool, Any]:  # noqa: ANN401
+    """In the order of the column's type where that has one; what is null or of another type comes first, as text."""
+    ordered = isinstance(value, int | float | str | date)
+    return (ordered, value if ordered else repr(value))
 
 
 class _NotANumber:

@@ -58,3 +58,13 @@ def width(text: str) -> int:
 def _padded(text: str, wide: int, *, right: bool) -> str:
     room = " " * (wide - width(text))
     return room + text if right else text + room
+
+
+def printable(text: str) -> str:
+    r"""What would move the cursor of a terminal, or worse, as escapes; lines stay lines.
+
+    >>> print(printable("one\n\x1b[31mred\r"))
+    one
+    \x1b[31mred\r
+    """
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)

@@ -165,7 +165,8 @@ def test_a_known_program_reads_one_path(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("nope", "page-views"), ("my/job.py", "my/job.py:NAME"), ("a.b", "a.b:NAME")]
+    ("text", "said"),
+    [("nope", r"page-views.*module:Program.*file\.py:Program"), ("my/job.py", "my/job.py:NAME"), ("a.b", "a.b:NAME")],
 )
 def test_names_of_nothing(text: str, said: str) -> None:
     with pytest.raises(fl.UsageError, match=said):

@@ -135,6 +135,27 @@ def test_parameters_are_listed(capsys: Output) -> None:
     assert "every" in out, "the option of its files"
 
 
+def test_parameters_of_a_function_are_listed(tmp_path: Path, capsys: Output) -> None:
+    job = write(tmp_path, "listed_job.py", ORDERS)
+    code, out, _ = run(capsys, f"{job}:Orders", "--streams", f"{job}:streams", "--set", "?=?")
+    assert code == 0
+    listed = [line.split() for line in out.splitlines()]
+    assert listed == [["count", "100", "int"], ["scale", "1.0", "float"], ["word", "'x'", "str"], ["parts", "2", "int"]]
+    assert run(capsys, f"{job}:Orders", "--streams", f"{job}:needy", "--set", "day=?")[1].split() == ["day", "str"]
+    assert run(capsys, "value-barrier", "--streams", f"{job}:needy", "--set", "?=?")[1].split() == ["day", "str"]
+    code, _, err = run(capsys, f"{job}:Orders", "--streams", f"{job}:ready", "--set", "?=?")
+    assert code == 2
+    assert "is a list" in err
+    assert "--streams" in run(capsys, f"{job}:Orders", "--set", "?=?")[2]
+
+
+def test_one_worker_verifies_neither_fork_nor_join(capsys: Output) -> None:
+    out = run(capsys, *SMALL[1:], "--workers", 1, "--verify")[1]
+    assert "gives the same 20 rows (the plan has one worker: fork and join were not used)\n" in out
+    out = run(capsys, *SMALL[1:], "--workers", 2, "--optimiser", "greedy", "--verify")[1]
+    assert "gives the same 20 rows\n" in out
+
+
 def test_input_of_ones_own_format(tmp_path: Path, capsys: Output) -> None:
     lines = [f"{1377986400 + n} {20 + n}.5 1 {n % 3} 0 {n % 2}" for n in range(60)]
     file = tmp_path / "plugs.txt"
@@ -195,6 +216,7 @@ def test_other_outputs_than_the_oracle_are_shown_side_by_side(tmp_path: Path, ca
     assert "WRONG: the sequential program gives other rows" in out
     assert "output 'output': 1 rows missing, 1 surplus" in out
     assert "  missing         | surplus\n  (6, 10, 'asks') | (3, 10, 'asks')\n" in out
+    assert f"\n  hint: flumina check {job}:Forgetful says whether" in out
     assert "other outputs than the sequential program" in page.read_text()
     found = run_json(capsys, *arguments, "--verify", code=1)
     assert found["verified"] is False

@@ -17,7 +17,7 @@ from typing import Any
 from flumina.batch import Batch
 from flumina.check.report import Counterexample
 from flumina.check.scenario import REST, Scenario, Wire
-from flumina.definition import fold
+from flumina.definition import RAISED, fold
 from flumina.emit import Emit, Row, rows, table
 from flumina.errors import FluminaError
 from flumina.state import copied, rearranged, same
@@ -159,7 +159,7 @@ def _batch(scenario: Scenario, law: Law, wire: Wire) -> bool | None:
         at_once = rows(emit.drain())
     except FluminaError as error:
         result, at_once = f"raised {error}", []
-    except Exception as error:  # noqa: BLE001 -- whatever the user's code raises is a finding
+    except RAISED as error:  # whatever the user's code raises is a finding
         result, at_once = f"raised {type(error).__name__}: {error}", []
     sides: Sides = [
         ("state", before if result is None else result, folded),

@@ -15,7 +15,7 @@ from typing import Any
 from flumina.check.choices import Choices
 from flumina.check.constants import constants
 from flumina.check.values import KEYS, value
-from flumina.definition import Definition, Fork, StateKind, fold
+from flumina.definition import RAISED, Definition, Fork, StateKind, fold
 from flumina.depends import FunctionDependence
 from flumina.emit import Emit, Row, rows
 from flumina.errors import UserCodeError
@@ -215,7 +215,9 @@ class Scenario:
     def _call(self, name: str, trace: tuple[object, ...], function: Any, *args: Any) -> Any:  # noqa: ANN401
         try:
             return function(*args)
-        except Exception as error:
+        except UserCodeError as error:
+            raise Undefined(error.message, trace) from error
+        except RAISED as error:
             raise Undefined(f"{name} raised {type(error).__name__}: {error}", trace) from error
 
     def evolve(self, wire: Wire, steps: int, depth: int = 1) -> Wire:

@@ -20,7 +20,7 @@ from typing import Any, get_type_hints
 from flumina.apps.app import App
 from flumina.apps.registry import APPS, find_app
 from flumina.apps.workload import arguments
-from flumina.definition import user_error
+from flumina.definition import RAISED, user_error
 from flumina.errors import FluminaError, UsageError
 from flumina.events import Tag
 from flumina.files import Parquet
@@ -76,7 +76,11 @@ class Named:
         if ":" not in text:
             if text not in APPS and (text.endswith(".py") or "." in text or "/" in text):
                 raise UsageError("PROGRAM_NAME", f"{text!r} names no program", hint=f"write {text}:NAME_OF_THE_CLASS")
-            app = find_app(text)
+            try:
+                app = find_app(text)
+            except UsageError as error:
+                hint = f"{error.hint}; your own is called module:Program or path/to/file.py:Program"
+                raise UsageError(error.condition, error.message, hint=hint) from None
             return Named(app.program, app)
         found = load_object(text, "program", lambda it: is_program(it) or isinstance(it, App))
         if isinstance(found, App):
@@ -169,9 +173,26 @@ def _there(path: str) -> str:
     return path
 
 
+def function_parameters(text: str) -> dict[str, tuple[str, str]]:
+    """The parameters of a function of ``--streams``: for each, its default and what its text becomes."""
+    found = _function(text)
+    if _is_streams(found):
+        raise UsageError("SET", f"{text} is a list, and so has no parameters")
+    signature = inspect.signature(found)
+    types, given = _types(found, signature), signature.parameters
+    return {
+        name: ("" if given[name].default is inspect.Parameter.empty else repr(given[name].default), kind.__name__)
+        for name, kind in types.items()
+    }
+
+
+def _function(text: str) -> Any:  # noqa: ANN401 -- a function, or a list of streams
+    return load_object(text, "function", lambda it: inspect.isroutine(it) or _is_streams(it))
+
+
 def _from_function(text: str, given: Mapping[str, str]) -> Sequence[Stream]:
     """The streams that a user's function gives, called with ``--set`` as far as its annotations say."""
-    found = load_object(text, "function", lambda it: inspect.isroutine(it) or _is_streams(it))
+    found = _function(text)
     if _is_streams(found):
         if given:
             raise UsageError("SET", f"{text} is a list and takes no --set {next(iter(given))}")
@@ -186,7 +207,7 @@ def _from_function(text: str, given: Mapping[str, str]) -> Sequence[Stream]:
         made = found(**taken)
     except FluminaError:
         raise
-    except Exception as error:
+    except RAISED as error:
         raise user_error(found, error) from error
     return list(made) if isinstance(made, list | tuple) else made  # what it is else, check_streams tells
 

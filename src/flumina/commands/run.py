@@ -10,10 +10,11 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
+from flumina.commands.document import document
 from flumina.commands.engines import Engine, engine
-from flumina.commands.inputs import Named, Wanted, Work
+from flumina.commands.inputs import Named, Wanted, Work, function_parameters
 from flumina.commands.showing import samples, shown_outputs
 from flumina.commands.verdict import Verdict, judge
 from flumina.engine.driver import RunResult
@@ -118,10 +119,15 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
 def run(args: argparse.Namespace) -> int:
     """Do what the command line asks; 1 if the oracle disagrees."""
     _check(args)
+    with document(alone=args.json) as shown:
+        return _run(args, shown)
+
+
+def _run(args: argparse.Namespace, shown: TextIO) -> int:
     named = Named.find(args.program)
     wanted = _wanted(args)
     if "?" in wanted.set.values():
-        return _list_parameters(named)
+        return _list_parameters(named, wanted.streams, shown)
     work = named.work(wanted) if wanted.streams is None else None
     title = define(named.program).name
     with (
@@ -137,7 +143,7 @@ def run(args: argparse.Namespace) -> int:
         result = where.run(work.program, work.streams, out=out, **_options(args))
         verdict = _judged(work, result) if args.verify else None
         report = _report(args, where, result, verdict) if args.report is not None else None
-        _show(args, where, work, result, verdict, report)
+        _show(args, where, work, result, verdict, report, shown)
     return 1 if verdict is not None and not verdict.right else 0
 
 
@@ -190,13 +196,18 @@ def _pairs(option: str, given: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _list_parameters(named: Named) -> int:
-    if named.app is None:
-        raise UsageError("SET", f"{define(named.program).name} has no made-up input, and so no parameters")
-    for name, (default, about) in named.app.workload.parameters().items():
-        print(f"  {name:<14} {default!s:>10}  {about}")
-    for name in named.app.options:
-        print(f"  {name:<14} {'':>10}  for --input PATH, in the program's own format")
+def _list_parameters(named: Named, function: str | None, shown: TextIO) -> int:
+    if function is None and named.app is None:
+        what = f"{define(named.program).name} has no made-up input, and so no parameters"
+        raise UsageError("SET", what, hint="with --streams module:function, those of the function are listed")
+    known: Mapping[str, tuple[object, str]] = {}
+    if function is not None:
+        known = function_parameters(function)
+    elif named.app is not None:
+        known = named.app.workload.parameters()
+        known |= dict.fromkeys(named.app.options, ("", "for --input PATH, in the program's own format"))
+    for name, (default, about) in known.items():
+        print(f"  {name:<14} {default!s:>10}  {about}", file=shown)
     return 0
 
 
@@ -297,17 +308,28 @@ def _show(
     result: RunResult,
     verdict: Verdict | None,
     report: Path | None,
+    shown: TextIO,
 ) -> None:
     if args.json:
-        print(json.dumps(_as_json(where, work, result, verdict, report, kept=args.out is not None), indent=1))
+        found = _as_json(where, work, result, verdict, report, kept=args.out is not None)
+        print(json.dumps(found, indent=1), file=shown)
         return
     print(f"{result.plan.program} on {where.place}: {result.stats}\n")
     print(f"{result.plan.explain()}\n")
     print(shown_outputs(result, args.rows, place=args.out))
     if verdict is not None:
-        print(f"\n{verdict}")
+        print(f"\n{verdict}{_about(verdict, args.program, work, result.plan)}")
     if report is not None:
         print(f"\nreport: {report}")
+
+
+def _about(verdict: Verdict, program: str, work: Work, plan: Plan) -> str:
+    """What a verdict leaves open, and who can tell."""
+    if verdict.right:
+        return " (the plan has one worker: fork and join were not used)" if len(plan) == 1 else ""
+    cls = work.program if isinstance(work.program, type) else type(work.program)
+    name = program if ":" in program else f"{cls.__module__}:{cls.__qualname__}"
+    return f"\n  hint: flumina check {name} says whether the program breaks a law, and on which events"
 
 
 def _as_json(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pyarrow as pa
 
 from flumina.emit import ONLY_OUTPUT
 from flumina.engine.driver import RunResult
-from flumina.words import table
+from flumina.words import printable, table
 
 _WIDEST = 40
 """Characters of a value before it is cut."""
@@ -48,10 +46,5 @@ def rows_text(rows: pa.Table) -> str:
 
 
 def _cell(value: object) -> str:
-    text = "null" if value is None else "".join(_printable(str(value)))
+    text = "null" if value is None else printable(str(value)).replace("\n", "\\n")
     return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
-
-
-def _printable(text: str) -> Iterator[str]:
-    """What would move the cursor, or worse, is shown as an escape."""
-    return (c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

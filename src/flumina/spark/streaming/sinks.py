@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from flumina.definition import Definition, user_error
+from flumina.definition import RAISED, Definition, user_error
 from flumina.emit import EVENT_COLUMNS, ONLY_OUTPUT
 from flumina.engine.publish import Result
 from flumina.spark.results import DataFrames
@@ -47,7 +47,7 @@ class FunctionSink:
         only = tuple(self.definition.outputs) == (ONLY_OUTPUT,)
         try:
             self.function(frames[ONLY_OUTPUT] if only else frames, batch)
-        except Exception as error:
+        except RAISED as error:
             raise user_error(self.function, error) from error
         for name in self.folder.names():
             if name.startswith(f"{batch}-"):
