@@ -30,12 +30,13 @@ def records(effort: Effort, data: Path) -> Iterator[Record]:
     """By workers and ratio, then by heartbeats and ratio."""
     session(max(*MEASURED, WORKERS))
     model = prices.load(data / "prices" / "prices.json", "value-barrier")
-    for ratio in RATIOS:
+    ratios = effort.of(RATIOS, RATIOS[::2])
+    for ratio in ratios:
         for workers in effort.of(MEASURED, MEASURED[:2]):
             yield _measured(effort, "latency workers", workers, Case("value-barrier", workers, ratio, RATE), USUAL)
         for workers in SIMULATED:
             yield _simulated("latency workers", workers, Case("value-barrier", workers, ratio, RATE), USUAL, model)
-    for ratio in RATIOS:
+    for ratio in effort.of(RATIOS, RATIOS[:1]):
         case = Case("value-barrier", WORKERS, ratio, RATE)
         for beats in effort.of(HEARTBEATS, HEARTBEATS[::4]):
             yield _measured(effort, "latency heartbeats", beats, case, beats)

@@ -33,7 +33,8 @@ def records(effort: Effort, data: Path) -> Iterator[Record]:
         seen.append(observed)
         yield record
     effort.say("fitting prices")
-    start = {name: measure(APPS[name].program, Case(name, 2).workload(100_000).streams()) for name in PROGRAMS}
+    rows = effort.of(100_000, 20_000)
+    start = {name: measure(APPS[name].program, Case(name, 2).workload(rows).streams()) for name in PROGRAMS}
     models = fit([one for one in seen if one.case.ratio != RATIO], start)
     prices.save(data / "prices" / "prices.json", models)
     for one in seen:
