@@ -287,6 +287,13 @@ def test_what_is_behind_a_cut_is_forgotten_and_own_events_are_given_back(pipelin
     assert not effects.outputs
 
 
+def test_a_parent_that_is_at_the_very_point_is_not_waited_for() -> None:
+    made = middle()
+    made.handle("root", Request((), at(5), END))
+    own(made, 5, frontier=9)
+    assert str(made.stall()).startswith("middle waits for the states of its children")
+
+
 def test_who_is_cut_off_tells_at_once_how_far_the_children_may_go() -> None:
     """Its own events end at the cut, and nothing else may come to it for a while; after the stop nobody is told."""
     for stopped in (False, True):

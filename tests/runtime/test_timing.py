@@ -35,11 +35,11 @@ def test_a_leaf_tells_what_it_waited_for_and_how_long_events_waited() -> None:
     made.measure = lambda state: len(pickle.dumps(state))
     entries = [one_event(definition, plan, "value", ts, v=1) for ts in (1, 2)]
     run = Run([point for point, _ in entries], [event for _, event in entries])
-    made.handle(("value", 0), Data(("value", 0), run, Point(2, 0, 0)), now=10.0)  # no state yet
-    made.handle("root", Handback(0, START), now=12.0)  # now the parent's word is missing
+    made.handle(("value", 0), Data(("value", 0), run, Point(2, 0, 0)), now=3.0)  # no state yet
+    made.handle("root", Handback(0, START), now=5.0)  # now the parent's word is missing
     barrier = Item(Point(1, 1, 0), ("root", "barrier"))
-    made.handle("root", Request((barrier,), Point(3, 1, 0), END), now=15.0)  # value@1, answer: the state is away
-    made.handle("root", Handback(0, barrier.point), now=16.0)  # value@2
+    made.handle("root", Request((barrier,), Point(3, 1, 0), END), now=8.0)  # value@1, answer: the state is away
+    made.handle("root", Handback(0, barrier.point), now=9.0)  # value@2
     stats = made.stats
     assert (stats.waited_for_state, stats.waited_for_parent) == (2.0 + 1.0, 3.0)
     assert stats.waited_for_children == stats.waited_for_events == 0
