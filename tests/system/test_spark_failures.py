@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import flumina as fl
+from flumina import local
 from flumina.apps.value_barrier import ValueBarrier
 from flumina.engine.driver import RunResult
 from flumina.engine.job import Settings
@@ -173,3 +174,16 @@ def test_what_does_not_fit_into_the_driver_says_what_to_do() -> None:
     assert "bigger than spark.driver.maxResultSize (1024.0 KiB)" in told
     assert "maxFilesPerTrigger" in told
     assert "DAGScheduler" not in told
+
+
+def test_what_a_frame_is_read_from_is_not_overwritten(spark: SparkSession, tmp_path: Path) -> None:
+    from flumina import spark as engine  # noqa: PLC0415 -- only where it is needed
+
+    values = fl.Stream("values", ValueBarrier.value, pa.table({"ts": [1, 2], "v": [1, 2]}))
+    barriers = fl.Stream("barriers", ValueBarrier.barrier, pa.table({"ts": [3]}))
+    local.run(ValueBarrier, [values, barriers], out=tmp_path / "a folder")
+    frame = spark.read.parquet(str(tmp_path / "a folder"))
+    again = fl.Stream("values", ValueBarrier.value, frame, ts="event_ts", rename={"v": "total"})
+    with pytest.raises(UsageError, match=r"OUT_IS_INPUT.*'values' reads"):
+        engine.run(ValueBarrier, [again, barriers], out=tmp_path / "a folder", overwrite=True)
+    assert frame.count() == 1
