@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import os
 from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
+os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", ".hypothesis")  # `flumina check` would choose a place for users
 # No deadline: a busy machine is no bug. What fails is found again by its seed, which Hypothesis prints.
 settings.register_profile("flumina", deadline=None, print_blob=True)
 settings.load_profile("flumina")

@@ -13,6 +13,7 @@ import pytest
 from flumina import cli, errors
 from flumina.__main__ import main as entry_point
 from flumina.cli import in_options, main, parser
+from tests.commands.jobs import ORDERS
 
 ROOT = Path(__file__).parent.parent
 
@@ -206,49 +207,27 @@ def _flumina(*arguments: str, stdout: Any = subprocess.PIPE, **environment: str)
     )
 
 
-PRINTS = """
-import sys
-import flumina as fl
-import pyarrow as pa
-print("at import")
-
-class Prints(fl.Program):
-    value = fl.Tag("v long NOT NULL")
-    ask = fl.Tag()
-    depends = fl.depends((ask, ask), (ask, value))
-    output = "total long"
-    total = fl.Sum("long")
-
-    def update(self, state, event, emit):
-        print("in update", flush=True)
-        if event.tag is self.ask:
-            emit(state.total)
-        else:
-            state.total += event.v
-
-def streams():
-    print("in streams")
-    values = [pa.table({"ts": list(range(1, 9)), "v": [1] * 8})] * 2
-    return [fl.Stream("values", Prints.value, values), fl.Stream("asks", Prints.ask, {"ts": [10]})]
-"""
+PRINTS = "import sys\nprint('at import')" + ORDERS.replace(
+    "emit):\n", "emit):\n        print('in update', flush=True)\n"
+).replace("ts = list", "print('in streams'); ts = list")
 
 
 def test_what_a_program_prints_is_not_in_the_json(tmp_path: Path) -> None:
     job = tmp_path / "printing_job.py"
     job.write_text(PRINTS)
     options = ("--streams", f"{job}:streams", "--workers", "2", "--optimiser", "greedy", "--verify")
-    shown = _flumina("run", f"{job}:Prints", *options, "--json")
+    shown = _flumina("run", f"{job}:Orders", *options, "--json")
     assert shown.returncode == 0, shown.stderr
     found = json.loads(shown.stdout)
     assert found["verified"] is True
     assert len(found["plan"]["workers"]) == 3
-    assert shown.stderr.count(b"in update") == 2 * 17, "of the workers, and of the sequential program"
+    assert shown.stderr.count(b"in update") == 2 * 102, "of the workers, and of the sequential program"
     assert b"at import" in shown.stderr
     assert b"in streams" in shown.stderr
-    checked = _flumina("check", f"{job}:Prints", "--examples", "3", "--json")
+    checked = _flumina("check", f"{job}:Orders", "--examples", "3", "--json")
     assert json.loads(checked.stdout)["ok"] is True, checked.stderr
     assert b"in update" in checked.stderr
-    assert b"in update" in _flumina("check", f"{job}:Prints", "--examples", "3").stdout, "elsewhere it may print"
+    assert b"in update" in _flumina("check", f"{job}:Orders", "--examples", "3").stdout, "elsewhere it may print"
 
 
 def test_a_program_that_exits_does_not_end_the_command_as_if_all_were_well(tmp_path: Path) -> None:
@@ -257,12 +236,12 @@ def test_a_program_that_exits_does_not_end_the_command_as_if_all_were_well(tmp_p
     shown = _flumina("run", f"{job}:Any", "--input", "a=b")
     assert shown.returncode == 2
     assert b"[BROKEN_MODULE]" in shown.stderr
-    job.write_text(PRINTS.replace('print("in update", flush=True)', "sys.exit(0)"))
+    job.write_text(PRINTS.replace("print('in update', flush=True)", "sys.exit(0)"))
     options = ("--streams", f"{job}:streams", "--workers", "2", "--optimiser", "greedy")
-    shown = _flumina("run", f"{job}:Prints", *options)
+    shown = _flumina("run", f"{job}:Orders", *options)
     assert shown.returncode == 1
-    assert b"[USER_CODE] Prints.update raised SystemExit: 0 on " in shown.stderr
-    assert b"leaving_job.py:15" in shown.stderr
+    assert b"[USER_CODE] Orders.update raised SystemExit: 0 on " in shown.stderr
+    assert b"leaving_job.py:14" in shown.stderr
 
 
 def test_who_interrupts_while_modules_are_imported_sees_no_traceback(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import reprlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from flumina.decimals import exact_decimals
-from flumina.errors import FluminaError, UserCodeError, location
+from flumina.errors import FluminaError, UserCodeError, location, location_of
 from flumina.tagsets import TagSet
 
 if TYPE_CHECKING:
@@ -64,12 +63,8 @@ def _two(function: Callable[..., object], halves: Any) -> tuple[State, State]:  
     try:
         one, other = halves
     except (TypeError, ValueError):
-        code = getattr(inspect.unwrap(function), "__code__", None)
-        raise UserCodeError(
-            getattr(function, "__qualname__", repr(function)),
-            f"returned {reprlib.repr(halves)}: a fork has to return two states, the left one and the right one",
-            where="?" if code is None else location(code.co_filename, code.co_firstlineno),
-        ) from None
+        what = f"returned {reprlib.repr(halves)}: a fork has to return two states, the left one and the right one"
+        raise UserCodeError(function.__qualname__, what, where=location_of(function)) from None
     return one, other
 
 

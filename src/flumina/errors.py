@@ -28,12 +28,13 @@ and a hint that says what to do.
 
 from __future__ import annotations
 
+import inspect
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
 def location(filename: str, line: int) -> str:
@@ -43,6 +44,12 @@ def location(filename: str, line: int) -> str:
     except ValueError:  # another drive
         relative = filename
     return f"{filename if relative.startswith('..') else relative}:{line}"
+
+
+def location_of(function: Callable[..., Any]) -> str:
+    """``file:line`` where a function begins."""
+    code = inspect.unwrap(function).__code__
+    return location(code.co_filename, code.co_firstlineno)
 
 
 class FluminaError(Exception):

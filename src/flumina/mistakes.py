@@ -5,12 +5,12 @@ from __future__ import annotations
 import inspect
 import keyword
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, ClassVar, Protocol
 
 from flumina.depends import Declaration
 from flumina.emit import EVENT_COLUMNS
-from flumina.errors import Problem, SchemaError, location
+from flumina.errors import Problem, SchemaError, location_of
 from flumina.events import Tag
 from flumina.fields import Field
 from flumina.hidden import hidden_state
@@ -47,12 +47,6 @@ def find(cls: type[_ProgramClass], members: Members, where: str) -> list[Problem
         *_checking(cls, where),
     ]
     return list(dict.fromkeys(found))
-
-
-def place(function: Callable[..., Any]) -> str:
-    """``file:line`` of a function."""
-    code = inspect.unwrap(function).__code__
-    return location(code.co_filename, code.co_firstlineno)
 
 
 def _checking(cls: type[_ProgramClass], where: str) -> Iterator[Problem]:
@@ -118,7 +112,7 @@ def _depends(cls: type[_ProgramClass], members: Members, where: str) -> Iterator
     elif inspect.isfunction(declared):
         if len(inspect.signature(declared).parameters) != 2:
             yield Problem(
-                "BAD_SIGNATURE", "depends takes two arguments (a, b), each with .tag and .key", place(declared)
+                "BAD_SIGNATURE", "depends takes two arguments (a, b), each with .tag and .key", location_of(declared)
             )
         for tag in cls._tags.values():
             if tag.key is not None and tag.finite_keys is None:
@@ -188,14 +182,14 @@ def _signatures(members: Members, where: str) -> Iterator[Problem]:
         if flags & (_ASYNC | inspect.CO_GENERATOR):
             what = "async def" if flags & _ASYNC else "a generator (it has yield)"
             message = f"{method.__name__} as {role} must be a plain function, but is {what}"
-            yield Problem("BAD_SIGNATURE", message, place(method))
+            yield Problem("BAD_SIGNATURE", message, location_of(method))
             continue
         try:
             inspect.signature(method).bind(*parameters)
         except TypeError as error:
             shape = f"def {method.__name__}({', '.join(parameters)})"
             message = f"{method.__name__} as {role} must take {shape}: {error}"
-            yield Problem("BAD_SIGNATURE", message, place(method))
+            yield Problem("BAD_SIGNATURE", message, location_of(method))
             continue
         yield from hidden_state(role, method)
 
@@ -256,7 +250,7 @@ def _typed(cls: type[_ProgramClass], members: Members, types: Mapping[str, State
         for t in mark.types:
             if t not in types.values():
                 yield Problem(
-                    "UNDECLARED_TYPE", f"{name} is marked for a state type of another class", place(members[name])
+                    "UNDECLARED_TYPE", f"{name} is marked for a state type of another class", location_of(members[name])
                 )
     for t in types.values():
         updates = [name for name, mark in marked if mark.role == "update" and t in mark.types]
@@ -288,7 +282,7 @@ def _wiring(members: Members, types: Mapping[str, StateType], marked: list[tuple
         if (left, right, source) not in joins:
             wanted = f"@fl.join(({left.name}, {right.name}), {source.name})"
             yield Problem(
-                "NO_JOIN", f"{name} has no join that undoes it", place(members[name]), f"mark one with {wanted}"
+                "NO_JOIN", f"{name} has no join that undoes it", location_of(members[name]), f"mark one with {wanted}"
             )
     if not forks:
         first = next(iter(types.values()))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Literal, NamedTuple
 
-from flumina.errors import location
+from flumina.errors import location, location_of
 from flumina.events import Tag
 from flumina.fields import READ, SET, Field, PerKey
 
@@ -41,7 +41,7 @@ class Source:
     @staticmethod
     def of(function: FunctionType) -> Source:
         """Read a function's own file."""
-        where = location(function.__code__.co_filename, function.__code__.co_firstlineno)
+        where = location_of(function)
         try:
             lines, first = inspect.getsourcelines(function)
             tree = ast.parse(textwrap.dedent("".join(lines))).body[0]

@@ -163,6 +163,13 @@ def test_a_stream_that_lags_behind_is_told(tmp_path: Path, caplog: pytest.LogCap
         query.feed(2, batch(values(4, 5), barriers()))
 
 
+def test_how_late_a_row_is_and_what_to_do_is_told(tmp_path: Path) -> None:
+    query = Query(tmp_path, ValueBarrier, streams())
+    query.feed(0, LATE[0])
+    with pytest.raises(fl.InputError, match=r"LATE.*before 5,.*lie up to 1 before it(.|\n)*in a new checkpoint"):
+        query.feed(1, LATE[1])
+
+
 LATE = [batch(values(1, 5), barriers(5)), batch(values(4, 6, 5, 7), barriers(8))]
 
 

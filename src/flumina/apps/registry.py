@@ -18,5 +18,6 @@ def find_app(name: str) -> App:
     'Fraud'
     """
     if name not in APPS:
-        raise UsageError("NO_APP", f"there is no program called {name!r}", hint=f"there are {', '.join(APPS)}")
+        own = "your own is called module:Program or path/to/file.py:Program"
+        raise UsageError("NO_APP", f"there is no program called {name!r}", hint=f"there are {', '.join(APPS)}; {own}")
     return APPS[name]

@@ -76,11 +76,7 @@ class Named:
         if ":" not in text:
             if text not in APPS and (text.endswith(".py") or "." in text or "/" in text):
                 raise UsageError("PROGRAM_NAME", f"{text!r} names no program", hint=f"write {text}:NAME_OF_THE_CLASS")
-            try:
-                app = find_app(text)
-            except UsageError as error:
-                hint = f"{error.hint}; your own is called module:Program or path/to/file.py:Program"
-                raise UsageError(error.condition, error.message, hint=hint) from None
+            app = find_app(text)
             return Named(app.program, app)
         found = load_object(text, "program", lambda it: is_program(it) or isinstance(it, App))
         if isinstance(found, App):

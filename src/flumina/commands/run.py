@@ -204,8 +204,8 @@ def _list_parameters(named: Named, function: str | None, shown: TextIO) -> int:
     if function is not None:
         known = function_parameters(function)
     elif named.app is not None:
-        known = named.app.workload.parameters()
-        known |= dict.fromkeys(named.app.options, ("", "for --input PATH, in the program's own format"))
+        own = dict.fromkeys(named.app.options, ("", "for --input PATH, in the program's own format"))
+        known = {**named.app.workload.parameters(), **own}
     for name, (default, about) in known.items():
         print(f"  {name:<14} {default!s:>10}  {about}", file=shown)
     return 0

@@ -2,6 +2,7 @@ import json
 import linecache
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -39,6 +40,14 @@ class Rules(fl.Program):
             if event.v > self.limit:
                 emit.flagged(event.v, state.model)
 """
+
+
+@dataclass(frozen=True)
+class Picky:
+    letters: frozenset[str]
+
+    def __call__(self, part: int) -> list[Any]:
+        return []
 
 
 @pytest.fixture
@@ -233,6 +242,7 @@ def test_input_is_told_apart_as_far_as_that_costs_nothing(tmp_path: Path) -> Non
     few, more = (Connections(events=events, parts=1).streams()[0].data for events in (100, 200))
     assert of(few) == of(Connections(events=100, parts=1).streams()[0].data) != of(more)
     assert of(fl.Generated(lambda part: [], parts=2)) == {"parts": 2, "generator": None}
+    assert of(fl.Generated(Picky(frozenset("ab")))) == {"parts": 1, "generator": None}, "in any order"
 
 
 def test_other_input_is_refused_unless_that_is_wanted(tmp_path: Path) -> None:

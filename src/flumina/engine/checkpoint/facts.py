@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import hashlib
 import inspect
+import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, groupby
+from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +28,9 @@ from flumina.sources import Generated
 from flumina.streams import Stream
 
 Facts = dict[str, Any]
+
+_VARIES = re.compile(r" at 0x|\{")
+"""Addresses, and sets, whose order differs from process to process: a run that was killed must find what it was."""
 
 _PLAIN = (bool, int, float, str, bytes, type(None))
 
@@ -60,13 +65,18 @@ def input_facts(streams: Iterable[Stream]) -> Facts:
 def _input(data: object) -> Facts:
     if isinstance(data, Parquet):
         try:
-            infos = [file.system.get_file_info(file.path) for file in data.files]
+            infos = [
+                info
+                for system, files in groupby(data.files, key=attrgetter("system"))
+                for info in system.get_file_info([file.path for file in files])
+            ]
         except OSError:
             return {}  # told by who reads it
         return {"files": len(infos), "bytes": sum(info.size for info in infos)}
     if isinstance(data, Generated):
-        made = repr(data.function) if is_dataclass(data.function) else ""  # else it may be another in every process
-        return {"parts": data.parts, "generator": _digest(made) if made and " at 0x" not in made else None}
+        made = repr(data.function)
+        told = is_dataclass(data.function) and not _VARIES.search(made)
+        return {"parts": data.parts, "generator": _digest(made) if told else None}
     tables = [data] if isinstance(data, pa.Table) else data
     if isinstance(tables, list | tuple) and all(isinstance(table, pa.Table) for table in tables):
         return {"parts": len(tables), "rows": sum(table.num_rows for table in tables)}
