@@ -30,8 +30,7 @@ def records(effort: Effort, data: Path) -> Iterator[Record]:
     """By workers and ratio, then by heartbeats and ratio."""
     session(max(*MEASURED, WORKERS))
     model = prices.load(data / "prices" / "prices.json", "value-barrier")
-    ratios = effort.of(RATIOS, RATIOS[::2])
-    for ratio in ratios:
+    for ratio in effort.of(RATIOS, RATIOS[::2]):
         for workers in effort.of(MEASURED, MEASURED[:2]):
             yield _measured(effort, "latency workers", workers, Case("value-barrier", workers, ratio, RATE), USUAL)
         for workers in SIMULATED:
