@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import combinations
 
 from flumina.plan.atoms import Graph
 from flumina.plan.costs import Cost
@@ -30,6 +31,13 @@ class Tree:
     def leaves(self) -> int:
         """How many leaves it has."""
         return 1 if self.sides is None else self.sides[0].leaves() + self.sides[1].leaves()
+
+    def ordered(self) -> Tree:
+        """The same tree, or its mirror image, with the side of the lower first atom on the left everywhere."""
+        if self.sides is None:
+            return self
+        left, right = sorted((side.ordered() for side in self.sides), key=lambda side: first(side.all()))
+        return Tree(self.own, (left, right))
 
     def walk(self) -> Iterator[Tree]:
         """This one and all below."""
@@ -54,10 +62,15 @@ def neighbours(graph: Graph) -> list[int]:
     return masks
 
 
+def first(mask: int) -> int:
+    """The lowest bit that is set."""
+    return mask & -mask
+
+
 def ones(mask: int) -> Iterator[int]:
     """The numbers of the bits that are set."""
     while mask:
-        low = mask & -mask
+        low = first(mask)
         yield low.bit_length() - 1
         mask ^= low
 
@@ -74,7 +87,7 @@ def connected(mask: int, links: list[int]) -> list[int]:
     """The connected components of these atoms."""
     found = []
     while mask:
-        component = mask & -mask
+        component = first(mask)
         while True:
             grown = component | (reach(component, links) & mask)
             if grown == component:
@@ -98,7 +111,8 @@ def polished(graph: Graph, node: Node, judge: Callable[[Node], Cost], leaves: in
     links = neighbours(graph)
     tree, best = _tree(node), judge(node)
     for _ in range(_MAX_STEPS):
-        candidates = {t for t in _steps(tree, links) if t.leaves() <= leaves and is_valid(t, links)}
+        steps = (step.ordered() for step in _steps(tree, links) if step.leaves() <= leaves and is_valid(step, links))
+        candidates = dict.fromkeys(steps)  # not a set: the first of equals is to be the same in every process
         judged = [(judge(_node(candidate)), candidate) for candidate in candidates]
         if not judged:
             break
@@ -112,7 +126,9 @@ def polished(graph: Graph, node: Node, judge: Callable[[Node], Cost], leaves: in
 def _steps(tree: Tree, links: list[int]) -> Iterator[Tree]:
     """All trees that are one step away; some are not valid."""
     nodes = list(tree.walk())
-    units = {unit for node in nodes for unit in (*connected(node.own, links), *(1 << n for n in ones(node.own)))}
+    units = sorted(
+        {unit for node in nodes for unit in (*connected(node.own, links), *(1 << n for n in ones(node.own)))}
+    )
     for unit in units:
         without = _without(tree, unit)
         if without is not None:
@@ -126,10 +142,9 @@ def _steps(tree: Tree, links: list[int]) -> Iterator[Tree]:
             yield _replaced(tree, node, Tree(node.all()))
         else:
             yield from (_replaced(tree, node, Tree(0, sides)) for sides in _divided(node.own, links))
-    for one in units:
-        for other in units:
-            if one < other and not one & other:
-                yield _swapped(tree, one, other)
+    for one, other in combinations(units, 2):
+        if not one & other:
+            yield _swapped(tree, one, other)
 
 
 def _divided(mask: int, links: list[int]) -> Iterator[tuple[Tree, Tree]]:
