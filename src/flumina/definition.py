@@ -52,7 +52,8 @@ class Fork:
     def split(self, state: State, left: TagSet, right: TagSet) -> tuple[State, State]:
         """The halves; the user's function may fail."""
         try:
-            return _two(self.function, self.function(state, left, right))
+            with exact_decimals():
+                return _two(self.function, self.function(state, left, right))
         except FluminaError:
             raise
         except RAISED as error:
@@ -80,7 +81,8 @@ class Join:
     def unite(self, left: State, right: State) -> State:
         """The whole; the user's function may fail."""
         try:
-            return self.function(left, right)
+            with exact_decimals():
+                return self.function(left, right)
         except FluminaError:
             raise
         except RAISED as error:

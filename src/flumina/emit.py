@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from flumina.errors import OutputError
+from flumina.keymap import in_order
 from flumina.order import Ints
 from flumina.schema import BadValueError, Schema, column, same_kind, type_name
 
@@ -143,17 +144,20 @@ class Channel:
 
 
 def _frozen(value: object) -> object:
-    """A value that does not change with the one it was made from; a set as a list, in an order that is always the same.
+    """A value that does not change with the one it was made from; sets as lists, in an order that is always the same.
 
-    >>> _frozen({3, 1})
-    [1, 3]
+    >>> _frozen({3, 1}), _frozen({"a": {3, 1}})
+    ([1, 3], {'a': [1, 3]})
     """
+    if type(value) in _ATOMIC:
+        return value
     if isinstance(value, set | frozenset):
-        try:
-            return sorted(value)
-        except TypeError:
-            return sorted(value, key=repr)
-    return value if type(value) in _ATOMIC else copy.deepcopy(value)
+        return [_frozen(one) for one in in_order(value)]
+    if isinstance(value, dict):
+        return {key: _frozen(entry) for key, entry in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(map(_frozen, value))  # type: ignore[call-overload, call-arg]
+    return copy.deepcopy(value)
 
 
 def _whole_column(given: object, type_: pa.DataType) -> pa.Array:

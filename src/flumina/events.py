@@ -102,6 +102,10 @@ class Tag:
         """The class of this tag's events is made anew wherever the tag arrives."""
         return {name: value for name, value in self.__dict__.items() if name not in ("event_class", "owner")}
 
+    def __deepcopy__(self, memo: dict[int, object]) -> Tag:
+        """Tags never change, and events that a state keeps are compared with them by ``is``."""
+        return self
+
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
         self.owner = None

@@ -30,6 +30,7 @@ PerKey         as the field inside it, for  ``state.f[event.key] += x``     deci
 from __future__ import annotations
 
 import copy
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from decimal import Decimal
@@ -40,9 +41,9 @@ import pyarrow as pa
 from flumina.decimals import exact_decimals
 from flumina.errors import SchemaError
 from flumina.events import Tag, user_line
-from flumina.keymap import KeyMap, ValueSet, merge
+from flumina.keymap import FloatSet, KeyMap, ValueSet, merge
 from flumina.schema import Schema
-from flumina.state import same
+from flumina.state import identical
 from flumina.tagsets import Key
 
 Value = Any
@@ -64,23 +65,47 @@ Ordered = TypeVar("Ordered", bound=_Ordered)
 def greatest(*values: Ordered | None) -> Ordered | None:
     """The largest value that is not None; None if there is none (Spark's ``greatest``: NaN is the largest).
 
-    >>> greatest(None, 3, 5)
-    5
+    >>> greatest(None, 3, 5), greatest(0.0, -0.0), greatest(-0.0, 0.0)
+    (5, 0.0, 0.0)
     """
     best = None
     for value in values:
-        if value is not None and (best is None or best < value or value != value):  # noqa: PLR0124 -- it is NaN
+        if value is not None and (
+            best is None or best < value or value != value or (best == value and _looks_less(best, value))  # noqa: PLR0124 -- it is NaN
+        ):
             best = value
     return best
 
 
 def least(*values: Ordered | None) -> Ordered | None:
-    """The smallest value that is not None; None if there is none (Spark's ``least``: NaN is the largest)."""
+    """The smallest value that is not None; None if there is none (Spark's ``least``: NaN is the largest).
+
+    >>> least(0.0, -0.0), least(-0.0, 0.0)
+    (-0.0, -0.0)
+    """
     best = None
     for value in values:
-        if value is not None and (best is None or value < best or best != best):  # noqa: PLR0124 -- it is NaN
+        if value is not None and (
+            best is None or value < best or best != best or (best == value and _looks_less(value, best))  # noqa: PLR0124 -- it is NaN
+        ):
             best = value
     return best
+
+
+_ALIKE = frozenset({int, str, bytes, bool})
+"""Types whose equal values nobody can tell apart."""
+
+
+def _looks_less(one: object, other: object) -> bool:
+    """Decides between equal values, such as 0.0 and -0.0, so that it does not matter which of them came first."""
+    if type(one) is type(other) and type(one) in _ALIKE:
+        return False
+
+    def looks(value: object) -> tuple[float, str, str]:
+        sign = math.copysign(1.0, value) if isinstance(value, float) else 0.0
+        return sign, type(value).__name__, repr(value)
+
+    return looks(one) < looks(other)
 
 
 def _holds_nested(type_: pa.DataType) -> bool:
@@ -145,8 +170,8 @@ class Field(ABC):
         return value
 
     def is_identity(self, value: Value) -> bool:
-        """Whether a value is the identity, so that it need not be kept."""
-        return bool(value == self.identity())
+        """Whether nobody can tell a value from the identity, so that it need not be kept."""
+        return identical(value, self.identity())
 
     def _type(self, ddl: str) -> pa.DataType:
         """The Arrow type of a one-column DDL type; mistakes are kept for the class to report."""
@@ -189,6 +214,9 @@ class Sum(Field):
         if pa.types.is_floating(self.type):
             return 0.0
         return Decimal(0) if pa.types.is_decimal(self.type) else 0
+
+    def is_identity(self, value: Value) -> bool:
+        return not value and super().is_identity(value)  # asked of every key, most of which have something
 
     def join(self, left: Value, right: Value) -> Value:
         with exact_decimals():
@@ -248,15 +276,19 @@ class Set(Field):
         self.type = self._type(type_)
 
     def identity(self) -> Value:
-        return ValueSet()
+        return self._made(())
 
     def join(self, left: Value, right: Value) -> Value:
         small, large = (left, right) if len(left) < len(right) else (right, left)
+        large = large if isinstance(large, ValueSet) else self._made(large)
         large |= small
-        return large if isinstance(large, ValueSet) else ValueSet(large)
+        return large
 
     def copy(self, value: Value) -> Value:
-        return ValueSet(value)
+        return self._made(value)
+
+    def _made(self, values: Iterable[Value]) -> ValueSet:
+        return FloatSet(values) if pa.types.is_floating(self.type) else ValueSet(values)
 
 
 class Replicated(Field):
@@ -284,7 +316,7 @@ class Replicated(Field):
         return right if self.is_identity(left) else left
 
     def is_identity(self, value: Value) -> bool:
-        return same(value, self.initial)  # == does not do for NaN and arrays
+        return identical(value, self.initial)
 
     def copy(self, value: Value) -> Value:
         return copy.deepcopy(value) if self.mutable else value

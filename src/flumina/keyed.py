@@ -21,7 +21,7 @@ import numpy as np
 from flumina.definition import Definition, Fork, Join, StateKind, fold
 from flumina.keymap import KeyMap, merge
 from flumina.program import Program
-from flumina.state import same
+from flumina.state import identical
 from flumina.tagsets import TagSet
 
 if TYPE_CHECKING:
@@ -86,8 +86,8 @@ class Lifted:
         return self.one.init()
 
     def is_identity(self, state: State) -> bool:
-        """Whether a key's state is the initial one, so that it need not be kept."""
-        return same(state, self.one.init(), self.one.tolerance)
+        """Whether nobody can tell a key's state from the initial one, so that it need not be kept."""
+        return identical(state, self.one.init())
 
     @property
     def kind(self) -> StateKind:

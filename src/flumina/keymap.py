@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
-from typing import Any, Protocol
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any, Protocol, Self
 
 from flumina.tagsets import Key
 
@@ -60,6 +62,9 @@ class KeyMap(dict[Key, Value]):
 
     def __iter__(self) -> Iterator[Key]:
         return iter(self.in_order())
+
+    def __reversed__(self) -> Iterator[Key]:
+        return reversed(self.in_order())
 
     def __len__(self) -> int:
         return len(self.pruned())
@@ -133,17 +138,84 @@ class ValueSet(set[Any]):
         return f"{{{', '.join(map(repr, self))}}}" if self else "set()"
 
 
-def in_order(values: Iterable[Any]) -> list[Any]:
-    """Values sorted; those that can't be compared by type and text.
+_NAN = float("nan")
 
-    >>> in_order({"b", "a"}), in_order([2, "b", 1])
-    (['a', 'b'], [1, 2, 'b'])
+
+class FloatSet(ValueSet):
+    """A set of floats that holds NaN once, as SQL does: for Python, every NaN that was read or copied is another one.
+
+    >>> seen = FloatSet([float("nan")])
+    >>> seen.add(float("nan"))
+    >>> len(seen | {float("nan"), 1.0}), float("nan") in seen
+    (2, True)
+    """
+
+    def __init__(self, values: Iterable[Any] = ()) -> None:
+        super().__init__(map(_one_nan, values))
+
+    def add(self, value: Any) -> None:  # noqa: ANN401
+        super().add(_one_nan(value))
+
+    def update(self, *others: Iterable[Any]) -> None:
+        for values in others:
+            super().update(map(_one_nan, values))
+
+    def discard(self, value: Any) -> None:  # noqa: ANN401
+        super().discard(_one_nan(value))
+
+    def remove(self, value: Any) -> None:  # noqa: ANN401
+        super().remove(_one_nan(value))
+
+    def __contains__(self, value: object) -> bool:
+        return super().__contains__(_one_nan(value))
+
+    def __ior__(self, other: Any) -> Self:  # noqa: ANN401
+        self.update(other)
+        return self
+
+    def union(self, *others: Iterable[Any]) -> FloatSet:
+        made = FloatSet(self)
+        made.update(*others)
+        return made
+
+    def __or__(self, other: Any) -> FloatSet:  # noqa: ANN401
+        return self.union(other) if isinstance(other, set | frozenset) else NotImplemented
+
+
+def _one_nan(value: Any) -> Any:  # noqa: ANN401
+    return value if value == value else _NAN  # noqa: PLR0124 -- not true of NaN
+
+
+def in_order(values: Iterable[Any]) -> list[Any]:
+    """Values sorted; those of several types, or that have no order of their own, by type and by what is in them.
+
+    >>> in_order({"b", "a"}), in_order([2, "b", 1]), in_order([{2, 1}, {3}, {1}])
+    (['a', 'b'], [1, 2, 'b'], [{1}, {1, 2}, {3}])
     """
     listed = list(values)
-    try:
+    if len(kinds := set(map(type, listed))) == 1 and kinds <= _TOTAL:
         return sorted(listed)
-    except TypeError:
-        return sorted(listed, key=lambda value: (type(value).__name__, repr(value)))
+    return sorted(listed, key=_rank)
+
+
+_TOTAL: frozenset[type] = frozenset({int, str, bytes, bool, date})
+"""Types of which any two values can be compared."""
+
+
+def _rank(value: Any) -> tuple[Any, ...]:  # noqa: ANN401
+    """Compares like the values of one type, where they have an order, and with those of other types by its name."""
+    kind = type(value).__name__
+    if value != value:  # noqa: PLR0124 -- it is NaN
+        return kind, 1
+    if isinstance(value, set | frozenset):
+        return kind, 0, tuple(sorted(map(_rank, value)))
+    if isinstance(value, list | tuple):
+        return kind, 0, tuple(map(_rank, value))
+    if isinstance(value, dict):
+        return kind, 0, tuple(sorted((_rank(key), _rank(entry)) for key, entry in value.items()))
+    if isinstance(value, datetime):
+        return kind, 0, value.isoformat()  # some have a zone and some do not
+    return kind, 0, value if type(value) in _TOTAL | {float, Decimal} else repr(value)
 
 
 def merge(left: KeyMap, right: KeyMap, join: Callable[[Value, Value], Value]) -> KeyMap:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import fields as dataclass_fields
 from dataclasses import is_dataclass
 from decimal import Decimal
+from enum import Enum
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,30 +53,107 @@ class _Backwards(set[Any]):
         return iter(list(set.__iter__(self))[::-1])
 
 
-def rearranged(state: Any) -> Any:  # noqa: ANN401
+class _FrozenBackwards(frozenset[Any]):
+    def __iter__(self) -> Iterator[Any]:
+        return iter(list(frozenset.__iter__(self))[::-1])
+
+
+def rearranged(state: Any, seen: set[int] | None = None) -> Any:  # noqa: ANN401
     """An equal state whose dicts and plain sets are iterated over in another order; may consume the one given.
 
     >>> list(rearranged({"a": 1, "b": [{"x": 1, "y": 2}]}))
     ['b', 'a']
     """
+    seen = set() if seen is None else seen
     if type(state) is set:
         return _Backwards(state)
+    if type(state) is frozenset:
+        return _FrozenBackwards(state)
+    if type(state) in _PLAIN or isinstance(state, type | Enum) or id(state) in seen:
+        return state
+    seen.add(id(state))
     if isinstance(state, dict):
-        entries = [(key, rearranged(value)) for key, value in reversed(list(dict.items(state)))]
+        entries = [(key, rearranged(value, seen)) for key, value in reversed(list(dict.items(state)))]
         state.clear()
         for key, value in entries:
             state[key] = value
     elif isinstance(state, list):
-        state[:] = [rearranged(value) for value in state]
-    elif type(state) is tuple:
-        return tuple(rearranged(value) for value in state)
-    elif isinstance(state, Record) or (is_dataclass(state) and not isinstance(state, type)):
-        for name, value in list(vars(state).items()) if hasattr(state, "__dict__") else ():
-            state.__dict__[name] = rearranged(value)
+        state[:] = [rearranged(value, seen) for value in state]
+    elif isinstance(state, tuple) and (type(state) is tuple or hasattr(state, "_make")):
+        values = [rearranged(value, seen) for value in state]
+        return tuple(values) if type(state) is tuple else state._make(values)  # type: ignore[attr-defined]
+    else:
+        for name, value in _attributes(state).items():
+            object.__setattr__(state, name, rearranged(value, seen))
     return state
 
 
+def _attributes(value: Any) -> dict[str, Any]:  # noqa: ANN401
+    """What an object holds in its own dict and slots; what it has merely computed from that does not count."""
+    kind: type = type(value)
+    found = {name: getattr(value, name) for name in _slots(kind) if hasattr(value, name)}
+    own = getattr(value, "__dict__", {})
+    return found | {name: held for name, held in own.items() if not isinstance(vars(kind).get(name), cached_property)}
+
+
+@lru_cache(maxsize=1024)
+def _slots(kind: type) -> tuple[str, ...]:
+    found = []
+    for one in kind.__mro__:
+        named = vars(one).get("__slots__", ())
+        for name in (named,) if isinstance(named, str) else named:
+            hidden = name.startswith("__") and not name.endswith("__")
+            found.append(f"_{one.__name__.lstrip('_')}{name}" if hidden else name)
+    return tuple(name for name in found if name not in ("__dict__", "__weakref__"))
+
+
+@lru_cache(maxsize=1024)
+def _has_equality(kind: type) -> bool:
+    """Whether a class says itself which of its objects are equal; a dataclass only says that its fields count."""
+    return not is_dataclass(kind) and any("__eq__" in vars(one) for one in kind.__mro__[:-1])
+
+
 _PLAIN = frozenset({int, str, bytes, bool, type(None)})
+
+
+def identical(left: Any, right: Any) -> bool:  # noqa: ANN401
+    """Whether two states can't be told apart: types, signs of zero and digits behind the point included.
+
+    >>> identical(0.0, -0.0), identical(Decimal("0"), Decimal("0.00")), identical([0, None], [0, None])
+    (False, False, True)
+    """
+    kind = type(left)
+    if kind is not type(right):
+        return False
+    if kind in _PLAIN:
+        return bool(left == right)
+    if isinstance(left, float):
+        return bool(left.hex() == right.hex())
+    if kind is Decimal:
+        return bool(left.as_tuple() == right.as_tuple())
+    if isinstance(left, np.ndarray | np.generic):
+        if left.dtype != right.dtype or left.shape != right.shape:
+            return False
+        if left.dtype.kind == "O":
+            return all(map(identical, left.ravel().tolist(), right.ravel().tolist()))
+        return bool(left.tobytes() == right.tobytes())
+    if isinstance(left, Record):
+        return identical(left.__dict__, right.__dict__)
+    if isinstance(left, dict):
+        if hasattr(left, "pruned"):
+            left, right = left.pruned(), right.pruned()
+        alike = left.keys() == right.keys() and all(identical(value, right[key]) for key, value in left.items())
+        return alike and (kind is dict or identical(_attributes(left), _attributes(right)))
+    if isinstance(left, list | tuple):
+        alike = len(left) == len(right) and all(map(identical, left, right))
+        return alike and (kind in (list, tuple) or identical(_attributes(left), _attributes(right)))
+    return same(left, right) if _is_opaque(left) else identical(_attributes(left), _attributes(right))
+
+
+def _is_opaque(value: Any) -> bool:  # noqa: ANN401
+    """Whether only an object itself can say to what it is equal."""
+    kind: type = type(value)
+    return _has_equality(kind) or not (hasattr(value, "__dict__") or _slots(kind))
 
 
 def same(left: Any, right: Any, tolerance: float = 0.0) -> bool:  # noqa: ANN401
@@ -100,16 +178,30 @@ def same(left: Any, right: Any, tolerance: float = 0.0) -> bool:  # noqa: ANN401
     if isinstance(left, Record):
         left, right = left.__dict__, right.__dict__
     if isinstance(left, dict):
-        if hasattr(left, "pruned"):  # a KeyMap: entries equal to the identity do not count
-            left, right = left.pruned(), right.pruned()
-        return left.keys() == right.keys() and all(same(v, right[k], tolerance) for k, v in left.items())
+        if hasattr(left, "pruned"):  # a KeyMap: a key that is not there has the identity
+            return _same_entries(left, right, tolerance)
+        alike = left.keys() == right.keys() and all(same(v, right[k], tolerance) for k, v in left.items())
+        return alike and (type(left) is dict or same(_attributes(left), _attributes(right), tolerance))
     if isinstance(left, list | tuple):
-        return len(left) == len(right) and all(same(a, b, tolerance) for a, b in zip(left, right, strict=True))
-    if is_dataclass(left):
-        return all(same(getattr(left, f.name), getattr(right, f.name), tolerance) for f in dataclass_fields(left))
-    if "__eq__" not in {name for c in type(left).__mro__[:-1] for name in vars(c)}:
-        return left is right or (hasattr(left, "__dict__") and same(vars(left), vars(right), tolerance))
-    return bool(left == right)
+        alike = len(left) == len(right) and all(same(a, b, tolerance) for a, b in zip(left, right, strict=True))
+        return alike and (type(left) in (list, tuple) or same(_attributes(left), _attributes(right), tolerance))
+    if _is_opaque(left):
+        return bool(left == right)
+    return left is right or same(_attributes(left), _attributes(right), tolerance)
+
+
+def _same_entries(left: Any, right: Any, tolerance: float) -> bool:  # noqa: ANN401 -- two KeyMaps
+    """Whether two maps have the same for every key that one of them has."""
+    ours, theirs = left.pruned(), right.pruned()
+    missing: Any = object()
+    return all(
+        same(
+            left.field.identity() if (a := ours.get(key, missing)) is missing else a,
+            left.field.identity() if (b := theirs.get(key, missing)) is missing else b,
+            tolerance,
+        )
+        for key in ours.keys() | theirs.keys()
+    )
 
 
 def _same_array(left: npt.NDArray[Any], right: npt.NDArray[Any], tolerance: float) -> bool:

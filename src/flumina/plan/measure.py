@@ -100,9 +100,9 @@ def _timed(fork: Fork, join: Join, sides: tuple[TagSet, TagSet], state: Any) -> 
     while forking + joining < _SECONDS and rounds < _ROUNDS:
         rounds += 1
         start = time.perf_counter()
-        halves = fork.function(state, *sides)
+        halves = fork.split(state, *sides)
         middle = time.perf_counter()
-        state = join.function(*halves)
+        state = join.unite(*halves)
         forking += middle - start
         joining += time.perf_counter() - middle
     return forking / rounds, joining / rounds

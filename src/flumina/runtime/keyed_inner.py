@@ -288,9 +288,8 @@ class KeyedInner(Worker):
 
     def contribute(self, key: Key, busy: Busy, side: int, response: Response) -> None:
         """Add what a child that hands over has contributed to what is kept for it."""
-        join = self.lifted.one.joins[0].function
         kept = self.kept[side]
-        kept[key] = join(kept.take_out(key), response.state)
+        kept[key] = self.lifted.one.joins[0].unite(kept.take_out(key), response.state)
         busy.answered[side] = response.point
         busy.expected -= 1
 
