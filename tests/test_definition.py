@@ -1,5 +1,6 @@
 import re
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from flumina.definition import Definition, fold, fold_batch, initial_state
 from flumina.emit import Emit, rows
 from flumina.errors import UserCodeError
 from flumina.program import define
+from flumina.tagsets import UNKEYED
 
 
 class Steps(fl.Program):
@@ -226,3 +228,34 @@ def test_a_fork_that_returns_no_two_states(returned: object, told: str) -> None:
         definition.forks[0].split(0, definition.everything, definition.everything)
     assert caught.value.where == f"tests/test_definition.py:{line_of('#: the odd fork')}"
     assert len(str(caught.value)) < 400
+
+
+class Exact(fl.Program):
+    """Sums of decimals with a fork and a join of its own."""
+
+    add = fl.Tag("v decimal(38,10) NOT NULL")
+    show = fl.Tag()
+    depends = fl.depends((add, show), (show, show))
+    output = "v decimal(38,10)"
+
+    def init(self) -> Decimal:
+        return Decimal(0)
+
+    def update(self, state: Decimal, event: fl.Event, emit: fl.Emit) -> Decimal:
+        if event.tag is self.add:
+            return state + Decimal(event.v)
+        emit(state)
+        return state
+
+    def fork(self, state: Decimal, left: fl.TagSet, right: fl.TagSet) -> tuple[Decimal, Decimal]:
+        return (state + 0, Decimal(0)) if not right.has_any(self.show) else (Decimal(0), state + 0)
+
+    def join(self, left: Decimal, right: Decimal) -> Decimal:
+        return left + right
+
+
+def test_decimals_are_exact_in_forks_and_joins_too() -> None:
+    definition, large = define(Exact), Decimal("1234567890123456789012345.1234567892")
+    left, right = definition.forks[0].split(large, fl.TagSet({"show": UNKEYED}), fl.TagSet({"add": UNKEYED}))
+    assert (left, right) == (large, 0)
+    assert definition.joins[0].unite(left, Decimal("1e-10")) == Decimal("1234567890123456789012345.1234567893")

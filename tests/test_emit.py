@@ -296,3 +296,12 @@ class TestColumns:
 def test_no_outputs_make_an_empty_table() -> None:
     made = emitting.table(Schema.parse("n long"), [])
     assert (made.num_rows, made.column_names) == (0, ["n", "event_ts", "event_stream"])
+
+
+def test_sets_within_values_are_in_an_order_that_is_always_the_same() -> None:
+    emit = Emit({"output": Schema.parse("m map<string, array<string>>, s array<array<long>>")})
+    emit.event = view()
+    letters = [chr(ord("a") + n) for n in range(20)]
+    emit({"x": set(letters)}, [frozenset({3, 1}), {2}])
+    (row,) = emitting.rows(emit.drain())
+    assert row.values == ({"x": letters}, [[1, 3], [2]])

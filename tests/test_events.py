@@ -1,3 +1,4 @@
+import copy
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -127,3 +128,9 @@ def test_schema_types() -> None:
 
 def test_a_column_may_be_called_self() -> None:
     assert Tag("self long").event(self=3)["self"] == 3
+
+
+def test_copies_of_events_have_the_same_tag() -> None:
+    copied = copy.deepcopy([VIEW])
+    assert copied == [VIEW]
+    assert copied[0].tag is Tags.view

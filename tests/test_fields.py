@@ -1,7 +1,8 @@
 import copy
 import math
+import pickle
 from decimal import Decimal
-from itertools import product
+from itertools import permutations, product
 from typing import Any
 
 import pytest
@@ -261,3 +262,39 @@ def test_where_it_was_made() -> None:
         assert field.where.partition(":")[0] == user_line(0).partition(":")[0], field
     field, here = PerKey(Count()), user_line(0)
     assert field.where == here
+
+
+def test_equal_values_that_look_different_are_chosen_whatever_their_order() -> None:
+    several: list[list[Any]] = [[0.0, -0.0], [Decimal("1.0"), Decimal("1.00")], [1, 1.0, True]]
+    for values in several:
+        assert len({repr(greatest(*order)) for order in permutations(values)}) == 1
+        assert len({repr(least(*order)) for order in permutations(values)}) == 1
+
+
+def test_a_sum_of_nothing_that_has_digits_is_not_dropped() -> None:
+    totals = PerKey(Sum("decimal(18,2)"))
+    value = totals.identity()
+    value["a"] += Decimal("0.00")
+    left, right = totals.fork(value, lambda _: True, lambda _: False)
+    assert str(totals.join(left, right)["a"]) == "0.00"
+    assert "b" not in value
+
+
+def test_nan_is_in_a_set_once() -> None:
+    field = Set("double")
+    value = field.identity()
+    value.add(float("nan"))
+    value.update([float("nan"), 1.0])
+    assert len(value) == 2
+    copies = [
+        pickle.loads(pickle.dumps(side))  # noqa: S301 -- our own
+        for side in field.fork(value, lambda _: True, lambda _: True)
+    ]
+    joined = field.join(*copies)
+    assert len(joined) == 2
+    assert math.nan in joined  # noqa: PLW0177 -- it is what a FloatSet can
+    joined |= {float("nan")}
+    assert len(joined.union([float("nan")], {2.0})) == 3
+    joined.remove(float("nan"))
+    joined.discard(float("nan"))
+    assert joined == {1.0}

@@ -1,3 +1,4 @@
+import pickle
 import random
 from typing import Any
 
@@ -9,6 +10,8 @@ from flumina.definition import fold, fold_batch
 from flumina.emit import Emit, rows
 from flumina.errors import UserCodeError
 from flumina.keymap import KeyMap
+from flumina.program import define
+from flumina.state import copied
 from flumina.tagsets import UNKEYED, KeySet, TagSet
 
 
@@ -323,3 +326,32 @@ def test_a_one_key_fork_that_returns_no_two_states() -> None:
     with pytest.raises(UserCodeError, match=r"Odd\.fork returned 5: a fork has to return two[\s\S]*test_keyed.py:"):
         definition.forks[0].split(states, everything, everything)
     assert "Odd.fork returned" in str(fl.check(Odd, examples=50))
+
+
+class Fees(fl.KeyedProgram):
+    fee = fl.Tag("amount double NOT NULL", key="user string")
+    show = fl.Tag(key="user string")
+    depends = fl.depends((show, show), (show, fee))
+    output = "user string, total double"
+    tolerance = 0.01
+    total = fl.Sum("double")
+
+    def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+        if event.tag is self.fee:
+            state.total += event.amount
+        else:
+            emit(event.user, state.total)
+
+
+def test_small_amounts_are_not_lost_whatever_the_tolerance() -> None:
+    definition = define(Fees)
+    states = definition.init()
+    sides = TagSet({"fee": KeySet.everything()}), TagSet({"show": KeySet.everything()})
+    for _ in range(1000):
+        states["a"].total += 0.008
+        states = pickle.loads(pickle.dumps(copied(states)))  # noqa: S301 -- our own
+        left, right = definition.forks[0].split(states, *sides)
+        left["a"].total += 0.008
+        states = definition.joins[0].unite(left, right)
+    assert states["a"].total == pytest.approx(16.0)
+    assert list(states) == ["a"]

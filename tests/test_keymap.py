@@ -116,3 +116,16 @@ def test_sets_are_iterated_over_in_the_order_of_their_values() -> None:
 
 def test_values_that_can_not_be_compared_have_an_order_too() -> None:
     assert in_order([b"x", 2, "a", 1]) == [b"x", 1, 2, "a"]
+
+
+def test_backwards() -> None:
+    counts = KeyMap(Count(), {"b": 1, "z": 0, "a": 2})
+    assert list(reversed(counts)) == ["b", "a"]
+
+
+@given(st.lists(st.one_of(st.frozensets(st.integers(0, 3)), st.floats(), st.tuples(st.integers(0, 2), st.none()))))
+def test_values_without_an_order_of_their_own_have_one(values: list[Any]) -> None:
+    for one, other in ((values, values[::-1]), (values, sorted(values, key=repr))):
+        assert [repr(sorted(v) if isinstance(v, frozenset) else abs(v) if v == 0 else v) for v in in_order(one)] == [
+            repr(sorted(v) if isinstance(v, frozenset) else abs(v) if v == 0 else v) for v in in_order(other)
+        ]

@@ -3,15 +3,17 @@ import math
 import pickle
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from enum import Enum
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from flumina.fields import Count
+from flumina.fields import Count, Sum
 from flumina.keymap import KeyMap
-from flumina.state import Record, copied, same
+from flumina.state import Record, copied, identical, rearranged, same
 
 
 class TestRecord:
@@ -113,3 +115,112 @@ def test_tolerance_is_for_floats_only_and_relative() -> None:
     assert same(np.array([1e-12]), np.array([0.0]), 1e-9)
     assert same(Record({"a": 0.1 + 0.2}), Record({"a": 0.3}), 1e-12)
     assert not same(10**9, 10**9 + 1, 1e-3)
+
+
+@dataclass
+class Base:
+    total: int = 0
+
+
+class Extended(Base):
+    """Has an attribute that is no field."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fees = 0
+
+
+class Slotted:
+    __slots__ = ("__seen", "total")
+
+    def __init__(self, total: int = 0, seen: int = 0) -> None:
+        self.total, self.__seen = total, seen
+
+
+class Labelled(list[int]):
+    label = ""
+
+
+class Pair(NamedTuple):
+    left: frozenset[str]
+    right: dict[str, int]
+
+
+class Looped:
+    def __init__(self) -> None:
+        self.seen = {"a": 1, "b": 2}
+        self.me = self
+
+
+def test_all_that_an_object_holds_counts() -> None:
+    one, other = Extended(), Extended()
+    assert same(one, other)
+    other.fees = 3
+    assert not same(one, other)
+    assert not identical(one, other)
+    assert same(Slotted(1, 2), Slotted(1, 2))
+    assert not same(Slotted(1, 2), Slotted(1, 3))
+    labelled = Labelled([1])
+    labelled.label = "x"
+    assert not same(labelled, Labelled([1]))
+    assert not identical(labelled, Labelled([1]))
+
+
+def test_what_was_computed_from_the_rest_does_not_count() -> None:
+    class Sized:
+        def __init__(self) -> None:
+            self.seen = [1]
+
+        @cached_property
+        def size(self) -> int:
+            return len(self.seen)
+
+    one, other = Sized(), Sized()
+    assert one.size == 1
+    assert same(one, other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (0.0, -0.0),
+        (0, False),
+        (0, 0.0),
+        (Decimal(0), Decimal("0.00")),
+        ([0.0], [-0.0]),
+        (np.float64(0.0), np.float64(-0.0)),
+        (np.array([0.0]), np.array([-0.0])),
+        (np.array([1, "a"], object), np.array([1, "b"], object)),
+        (Record({"x": 0}), Record({"x": 0.0})),
+        ((0.0, 1e-12), (0.0, 0.0)),
+    ],
+)
+def test_states_that_can_be_told_apart(one: object, other: object) -> None:
+    assert not identical(one, other)
+    assert identical(one, copy.deepcopy(one))
+
+
+def test_nan_is_identical_to_nan() -> None:
+    assert identical(math.nan, float("nan"))
+    assert identical(Decimal("nan"), Decimal("nan"))
+
+
+def test_maps_are_compared_with_what_missing_keys_have() -> None:
+    assert same(KeyMap(Sum("double"), {"a": 1e-17, "b": 1.0}), KeyMap(Sum("double"), {"b": 1.0}), 1e-9)
+    assert not same(KeyMap(Sum("double"), {"a": 1e-3}), KeyMap(Sum("double")), 1e-9)
+
+
+def test_everything_with_an_order_is_rearranged() -> None:
+    state = Looped()
+    assert list(rearranged(state).seen) == ["b", "a"]  # and the reference to itself does no harm
+    letters = frozenset("abcdefgh")
+    pair = rearranged(Pair(letters, {"a": 1, "b": 2}))
+    assert isinstance(pair, Pair)
+    assert pair.left == letters
+    assert list(pair.left) == list(letters)[::-1]
+    assert list(pair.right) == ["b", "a"]
+    assert rearranged(Color.RED) is Color.RED
+
+
+class Color(Enum):
+    RED = frozenset({1, 2})

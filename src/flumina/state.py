@@ -123,8 +123,8 @@ def identical(left: Any, right: Any) -> bool:  # noqa: ANN401
     (False, False, True)
     """
     kind = type(left)
-    if kind is not type(right):
-        return False
+    if kind is not type(right):  # a set that a program has put in the place of ours does as well
+        return isinstance(left, set) and isinstance(right, set) and left == right
     if kind in _PLAIN:
         return bool(left == right)
     if isinstance(left, float):
