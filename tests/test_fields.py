@@ -246,6 +246,7 @@ class Tags:
         (PerKey(Replicated("long"), added_by=[Tags.view]), ["REPLICATED_ADD"]),
         (Tuple(Sum(), Replicated("long"), added_by=[Tags.view]), ["REPLICATED_ADD"]),
         (PerKey(PerKey(Sum())), ["BAD_FIELD"]),
+        (Replicated("long", []), ["BAD_FIELD"]),
         (PerKey("long"), ["BAD_FIELD"]),  # type: ignore[arg-type]
         (Tuple("long", Sum("x")), ["BAD_FIELD", "BAD_SCHEMA"]),  # type: ignore[arg-type]
         (PerKey(Sum(read_by=[Tags.view])), ["BAD_FIELD"]),
