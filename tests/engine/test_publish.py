@@ -54,6 +54,22 @@ def test_what_tasks_emit_is_published(tmp_path: Path, *, ordered: bool, inline: 
         assert_same(results[name].dataset().to_table(), wanted, ordered=ordered)
 
 
+@pytest.mark.parametrize("ordered", [False, True])
+def test_what_is_prepared_twice_lies_in_other_files(tmp_path: Path, *, ordered: bool) -> None:
+    """So that a driver which was replaced can't write into what its successor is about to publish."""
+    outputs = make(tmp_path / "out", ordered=ordered)
+    outputs.prepare()
+    items = emitted(0) if ordered else []
+    manifest = run_task(outputs, 0, items)
+    first, second = (publishing.prepare(outputs, [manifest]) for _ in range(2))
+    late, wanted = (list(prepared.files["output"].values()) for prepared in (first, second))
+    assert len(late) == len(wanted) == 1
+    assert late != wanted
+    Path(late[0]).write_bytes(b"half of a file")
+    second.make_visible()
+    assert_same(second.results()["output"].table(), expected(items), ordered=ordered)
+
+
 def test_named_outputs_have_folders_and_the_only_one_has_none(tmp_path: Path) -> None:
     for schemas, place in ((TWO, "two"), (ONE, "one")):
         outputs = make(tmp_path / place, schemas)

@@ -15,12 +15,14 @@ import pytest
 import flumina as fl
 from flumina import local
 from flumina.apps import Fraud, KeyCounter, PageViews, ValueBarrier
+from flumina.engine import publish as publishing
 from flumina.engine.checkpoint import Checkpoints, Snapshot
 from flumina.engine.codec import Codec
 from flumina.engine.driver import RunResult
 from flumina.engine.location import Location
+from flumina.engine.publish import Publication
 from flumina.engine.recorder import Recorder
-from flumina.errors import CheckpointError, TaskLostError, UsageError
+from flumina.errors import CheckpointError, OutputError, TaskLostError, UsageError
 from flumina.order import LAST, Point
 from flumina.program import define
 from flumina.state import same
@@ -310,6 +312,57 @@ def test_files_moved_one_by_one_before_the_driver_died(tmp_path: Path, monkeypat
     assert len(moved) == 2
     monkeypatch.undo()
     assert_agrees("page-views", run("page-views", tmp_path))
+
+
+def test_a_replaced_driver_spoils_nothing_that_its_successor_publishes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first stands still before it merges; the second does all the work, and is about to rename its files."""
+    merge, make_visible = publishing._merge, Publication.make_visible
+    late: list[Any] = []
+    results: list[RunResult] = []
+
+    def stands_still(*arguments: Any) -> list[str]:
+        if not late:
+            late.append(arguments)
+            results.append(run("value-barrier", tmp_path, order=True))
+        return merge(*arguments)
+
+    def is_overtaken(self: Publication) -> None:
+        for path in merge(*late[0]):
+            Path(path).write_bytes(b"half of a file")
+        make_visible(self)
+
+    monkeypatch.setattr(publishing, "_merge", stands_still)
+    monkeypatch.setattr(Publication, "make_visible", is_overtaken)
+    with pytest.raises((CheckpointError, OutputError)):
+        run("value-barrier", tmp_path, order=True)
+    expected = fl.spec(ValueBarrier, value_barrier()).output.to_pylist()
+    assert results[0].output.to_pylist() == expected
+    assert run("value-barrier", tmp_path, order=True).output.to_pylist() == expected
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "out"]
+
+
+def test_a_replaced_driver_that_notices_in_time_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish, prepare = Recorder.publish, publishing.prepare
+    results: list[RunResult] = []
+    prepared: list[Any] = []
+
+    def replaced(self: Recorder, *arguments: Any) -> Any:
+        monkeypatch.setattr(Recorder, "publish", publish)
+        results.append(run("fraud", tmp_path, order=True))
+        return publish(self, *arguments)
+
+    def counted(*given: Any) -> Publication:
+        prepared.append(given)
+        return prepare(*given)
+
+    monkeypatch.setattr(Recorder, "publish", replaced)
+    monkeypatch.setattr("flumina.engine.recorder.prepare", counted)
+    with pytest.raises(CheckpointError, match="CHECKPOINT_IN_USE"):
+        run("fraud", tmp_path, order=True)
+    assert len(prepared) == 1, "by the driver that was there last"
+    assert_agrees("fraud", results[0])
 
 
 def test_a_changed_program_is_refused(tmp_path: Path) -> None:
