@@ -1,11 +1,14 @@
 import json
 import linecache
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -184,12 +187,54 @@ def test_arguments_of_a_program_count() -> None:
         seen = fl.Count()
 
         def __init__(self, limit: int) -> None:
-            self.limit, self.table = limit, {"not": "plain"}
+            self.limit, self.lock = limit, threading.Lock()
 
         def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
             state.seen += 1
 
     assert differences(program_facts(Limited(3)), program_facts(Limited(4))) == ["parameter 'limit': 3 -> 4"]
+
+
+class Charged(fl.Program):
+    tick = fl.Tag("v long")
+    depends = fl.depends()
+    output = "v long"
+    seen = fl.Count()
+    tiers: ClassVar = {"a": {1, 2}}
+
+    def __init__(self, fee: object) -> None:
+        self.fee, self._cache = fee, {"of": fee}
+
+    def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+        state.seen += 1
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "said"),
+    [
+        (Decimal("0.01"), Decimal("0.99"), "Decimal('0.01') -> Decimal('0.99')"),
+        ({"a": 1}, {"a": [1]}, "{'a': 1} -> {'a': [1]}"),
+        (3, Decimal(3), "3 -> Decimal('3')"),
+        (date(2024, 1, 1), date(2024, 1, 2), "datetime.date(2024, 1, 1) -> datetime.date(2024, 1, 2)"),
+        (("b", {"a"}), ("b", {"c"}), "('b', {'a'}) -> ('b', {'c'})"),
+    ],
+)
+def test_arguments_of_any_kind_count(before: object, now: object, said: str) -> None:
+    old, new = (json.loads(json.dumps(program_facts(Charged(fee)))) for fee in (before, now))
+    assert differences(old, new) == [f"parameter 'fee': {said}"]
+    with pytest.raises(CheckpointError, match="changed=True"):
+        check_program(old, new, changed=False, where="here")
+    check_program(old, new, changed=True, where="here")
+    assert old["objects"]["tiers"] == "{'a': {1, 2}}"
+    assert set(old["objects"]) | set(old["parameters"]) == {"fee", "tiers"}, "neither declarations nor what is private"
+
+
+def test_snapshots_that_say_nothing_of_such_arguments_are_accepted() -> None:
+    old, new = program_facts(Charged({"a": 1})), program_facts(Charged({"a": 2}))
+    del old["objects"]
+    check_program(old, new, changed=False, where="here")
+    gone = {**old, "parameters": {"limit": "3"}}
+    assert differences(gone, new) == ["parameter 'limit' is gone"]
 
 
 def test_programs_of_several_state_types_and_functions() -> None:
