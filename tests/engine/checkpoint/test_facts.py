@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -283,7 +284,14 @@ def test_input_is_told_apart_as_far_as_that_costs_nothing(tmp_path: Path) -> Non
     assert of(fl.Parquet(tmp_path / "none.parquet")) == {}, "told by who reads it"
     assert of(table) == {"parts": 1, "rows": 2}
     assert of([table, table.slice(1)]) == {"parts": 2, "rows": 3}
-    assert of({"ts": [1], "v": [1]}) == {}
+    assert of(table.to_batches()[0]) == of(table.to_batches()) == of(table)
+    assert of({"ts": [1, 2], "v": (3, 4)}) == of({"ts": np.arange(2), "v": np.arange(2)}) == of(table)
+    assert of(table.to_pylist()) == of(table.to_pandas()) == of(table)
+    assert of([table.to_pandas(), table.slice(1).to_pandas()]) == {"parts": 2, "rows": 3}
+    assert of([*table.to_batches(), *table.to_batches()]) == {"parts": 2, "rows": 4}
+    assert of([]) == {"parts": 0, "rows": 0}
+    assert of({}) == {"parts": 1, "rows": 0}
+    assert of(object()) == of([object()]) == {}, "a DataFrame of Spark, say"
     few, more = (Connections(events=events, parts=1).streams()[0].data for events in (100, 200))
     assert of(few) == of(Connections(events=100, parts=1).streams()[0].data) != of(more)
     assert of(fl.Generated(lambda part: [], parts=2)) == {"parts": 2, "generator": None}
@@ -298,6 +306,16 @@ def test_other_input_is_refused_unless_that_is_wanted(tmp_path: Path) -> None:
         store.claim(resumes=snapshot, facts=other)
     assert "changed=True" in str(caught.value)
     store.claim(resumes=snapshot, facts=other, changed=True)
+
+
+@pytest.mark.parametrize("rows", [[], [{"ts": 1}], [{"ts": 1}, {"ts": 2}]])
+def test_snapshots_that_say_nothing_of_an_input_are_accepted(rows: list[dict[str, int]]) -> None:
+    facts = program_facts(ValueBarrier)
+    new = {**facts, "input": input_facts([fl.Stream("barriers", ValueBarrier.barrier, rows)])}
+    assert new["input"]["barriers"]["rows"] == len(rows)
+    check_program({**facts, "input": {"barriers": {}}}, new, changed=False, where="here")
+    assert differences({**facts, "input": {}}, new) == ["input 'barriers' is new"]
+    assert differences(new, {**facts, "input": {"barriers": {}}}) != []
 
 
 def test_another_program_can_not_claim(tmp_path: Any) -> None:

@@ -56,6 +56,8 @@ def _lines(group: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterat
         yield from _outputs(before or {}, now or {})
     elif group == "state":
         yield from _state(before or {}, now or {})
+    elif group == "input":
+        yield from _things(_THINGS[group], *_known(before or {}, now or {}))
     elif group in _THINGS:
         yield from _things(_THINGS[group], before or {}, now or {})
     else:
@@ -73,6 +75,12 @@ def _things(kind: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterat
             yield from (f"{kind} {name!r}: {line}" for line in _members(old[name], new[name]))
         elif old[name] != new[name]:
             yield f"{kind} {name!r}: {_show(old[name])} -> {_show(new[name])}"
+
+
+def _known(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Both without what the older one does not say of a thing that it has: nobody had looked."""
+    known = {name: {f: v for f, v in facts.items() if f in old.get(name, facts)} for name, facts in new.items()}
+    return old, known
 
 
 def _members(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:

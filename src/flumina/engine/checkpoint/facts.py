@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from flumina.convert import is_pandas
 from flumina.declared import DeclaredState
 from flumina.definition import Definition
 from flumina.depends import FunctionDependence
@@ -61,7 +62,7 @@ def input_facts(streams: Iterable[Stream]) -> Facts:
     return {stream.name: _input(stream.data) for stream in streams}
 
 
-def _input(data: object) -> Facts:
+def _input(data: Any) -> Facts:  # noqa: ANN401 -- whatever stands in Stream(data=...)
     if isinstance(data, Parquet):
         try:
             infos = [
@@ -76,10 +77,19 @@ def _input(data: object) -> Facts:
         made = repr(data.function)
         told = is_dataclass(data.function) and not _VARIES.search(made)
         return {"parts": data.parts, "generator": _digest(made) if told else None}
-    tables = [data] if isinstance(data, pa.Table) else data
-    if isinstance(tables, list | tuple) and all(isinstance(table, pa.Table) for table in tables):
-        return {"parts": len(tables), "rows": sum(table.num_rows for table in tables)}
-    return {}
+    in_parts = isinstance(data, Sequence) and not (data and all(isinstance(row, Mapping) for row in data))
+    rows = [_rows(part) for part in (data if in_parts else [data])]
+    known = [count for count in rows if count is not None]
+    return {"parts": len(rows), "rows": sum(known)} if len(known) == len(rows) else {}
+
+
+def _rows(part: Any) -> int | None:  # noqa: ANN401 -- whatever stands in Stream(data=...)
+    """How many rows a part has that lies in memory: a table, rows, columns or a DataFrame of pandas."""
+    if isinstance(part, pa.Table | pa.RecordBatch):
+        return int(part.num_rows)
+    if isinstance(part, Mapping):
+        return max((len(column) for column in part.values() if hasattr(column, "__len__")), default=0)
+    return len(part) if isinstance(part, Sequence) or is_pandas(part) else None
 
 
 def code_hash(function: Callable[..., Any]) -> str | None:
