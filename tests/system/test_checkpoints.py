@@ -21,7 +21,7 @@ from flumina.engine.codec import Codec
 from flumina.engine.driver import RunResult
 from flumina.engine.location import Location
 from flumina.engine.publish import Publication
-from flumina.engine.recorder import Recorder
+from flumina.engine.recorder import FILES, Recorder
 from flumina.errors import CheckpointError, OutputError, TaskLostError, UsageError
 from flumina.order import LAST, Point
 from flumina.program import define
@@ -363,6 +363,68 @@ def test_a_replaced_driver_that_notices_in_time_writes_nothing(tmp_path: Path, m
         run("fraud", tmp_path, order=True)
     assert len(prepared) == 1, "by the driver that was there last"
     assert_agrees("fraud", results[0])
+
+
+RECORDED = """
+import os
+
+fsync = os.fsync
+
+def settled(descriptor):
+    fsync(descriptor)
+    with open(os.environ["LOG"], "a") as log:
+        print("settled", os.readlink(f"/proc/self/fd/{descriptor}"), file=log)
+
+os.fsync = settled
+"""
+
+RECORDED_DRIVER = """
+import os, sys
+from pathlib import Path
+from flumina.engine.checkpoint.folder import Folder
+from tests.system import test_checkpoints as t
+
+def vouched(self, name, data, epoch, write=Folder.write):
+    with open(os.environ["LOG"], "a") as log:
+        print("vouched", name, file=log)
+    write(self, name, data, epoch)
+
+Folder.write = vouched
+t.run("fraud", Path(sys.argv[1]), order=sys.argv[2] == "True")
+"""
+
+
+@pytest.mark.parametrize("order", [False, True])
+def test_outputs_are_on_the_disk_before_a_snapshot_vouches_for_them(tmp_path: Path, *, order: bool) -> None:
+    """What all processes force to the disk and what the driver commits, in one log."""
+    log, place, root = tmp_path / "log", tmp_path / "data", Path(__file__).parents[2]
+    place.mkdir()
+    (tmp_path / "sitecustomize.py").write_text(RECORDED)
+    paths = os.pathsep.join(map(str, [tmp_path, root, root / "src"]))
+    command = [sys.executable, "-c", RECORDED_DRIVER, str(place), str(order)]
+    subprocess.run(command, env={**os.environ, "PYTHONPATH": paths, "LOG": str(log)}, timeout=60, check=True)
+    lines = log.read_text().splitlines()
+    taken = Checkpoints(place / "kept").all()
+    staging = Path(str(taken[0].manifest.folder))
+    for snapshot in taken:
+        known = set(lines[: lines.index(f"vouched {snapshot.manifest.place.manifest}")])
+        files = [staging / file.path for file in snapshot.manifest.outputs]
+        files += [Path(path) for named in snapshot.manifest.extra.get(FILES, {}).values() for path in named.values()]
+        for file in files:
+            wanted = [file, *(folder for folder in file.parents if folder.is_relative_to(place))]
+            assert [path for path in wanted if f"settled {path}" not in known] == []
+    assert len(taken) >= 4
+    assert taken[-1].manifest.finished
+    last = lines[lines.index(f"vouched {taken[-2].manifest.place.marker}") :]
+    ready = f"settled {staging}/ready"
+    published = [f"{ready}/_SUCCESS", ready, *(f"{ready}/{name}" for name in Fraud.output), f"settled {place}/out"]
+    end = last.index(f"vouched {taken[-1].manifest.place.manifest}")
+    assert [line for line in [*published, f"settled {place}"] if line not in last[:end]] == []
+
+
+def test_plain_runs_do_not_wait_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", None)
+    local.run(Fraud, fraud(), out=tmp_path / "out", order=True, progress=False)
 
 
 def test_a_changed_program_is_refused(tmp_path: Path) -> None:

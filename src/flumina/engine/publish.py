@@ -163,6 +163,7 @@ def _empty(outputs: Outputs, location: Location, name: str, made: str) -> list[s
     file = ParquetFile(location.filesystem, f"{made}-{name}.parquet", final, final, outputs.compression)
     file.write(final.empty_table())
     file.close()
+    location.settle(file.path)
     return [file.path]
 
 
@@ -189,6 +190,7 @@ def _merge(outputs: Outputs, location: Location, name: str, manifests: Sequence[
             written[-1].write(_encoded(outputs, name, table))
         if written:
             written[-1].close()
+        location.settle(*(file.path for file in written))
     return [file.path for file in written]
 
 
