@@ -153,6 +153,39 @@ def test_a_failure_while_publishing_leaves_nothing_visible(
     assert not list(tmp_path.rglob("_SUCCESS"))
 
 
+@pytest.mark.parametrize("schemas", [ONE, TWO], ids=["one", "two"])
+@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("inside", [False, True], ids=["rename", "moves"])
+def test_publishing_is_tried_again_after_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, inside: bool, killed: bool, schemas: Any
+) -> None:
+    """A run that keeps snapshots has no other copy of what was moved before the failure."""
+    outputs = make(place(tmp_path, inside=inside), schemas)
+    outputs.prepare()
+    items = all_items(schemas)
+    publication = publishing.prepare(outputs, [run_task(outputs, task, mine) for task, mine in enumerate(items)])
+    location = outputs.location
+    assert location is not None
+    files = [item for named in publication.files.values() for item in named.items()]
+    with monkeypatch.context() as patch:
+        original = Location._move_all
+
+        def breaks(self: Location, files: dict[str, str], folder: str) -> None:
+            original(self, dict(list(files.items())[:2]), folder)
+            raise OSError(28, "No space left on device")
+
+        patch.setattr(Location, "_move_all", breaks)
+        if killed:  # nobody cleans up
+            folder = location.path if inside else f"{location.staging}/ready"
+            original(location, dict(files[:2]), folder)
+        else:
+            with pytest.raises(OutputError, match="make room"):
+                publication.make_visible()
+    publication.make_visible()
+    for name, result in publication.results().items():
+        assert_same(result.table(), expected((item for mine in items for item in mine), name))
+
+
 def place(tmp_path: Path, *, inside: bool, overwrite: bool = False) -> Location:
     out = tmp_path / "out"
     return without_renames(out, overwrite=overwrite) if inside else Location.of(out, "run1", overwrite=overwrite)

@@ -227,9 +227,9 @@ class Location:
         try:
             self._move_all(files, self.path)
         except BaseException:
-            for name in files:
+            for name, staged in files.items():
                 with suppress(OSError, pa.ArrowException):
-                    self.filesystem.delete_file(join(self.path, name))
+                    self.filesystem.move(join(self.path, name), staged)  # whoever tries again finds it there
             if before is not None:
                 self._mark(self.path, before)
             raise
@@ -273,14 +273,22 @@ class Location:
         return text.decode(errors="replace").strip()
 
     def _entries(self) -> list[fs.FileInfo] | None:
-        """What lies in the folder (None if there is no folder), but for what runs have staged there."""
+        """What lies in the folder (None if there is no folder), but for what runs staged and this one moved."""
         kind = self.filesystem.get_file_info(self.path).type if self.path else fs.FileType.Directory
         if kind == fs.FileType.NotFound:
             return None
         if kind != fs.FileType.Directory:
             raise OutputError("OUT_EXISTS", f"{self.path} is a file", hint="out= names a folder: choose another name")
         inside = self.filesystem.get_file_info(fs.FileSelector(self.path))
-        return [info for info in inside if not info.base_name.startswith("_flumina-")]
+        return [info for info in inside if not info.base_name.startswith("_flumina-") and not self._was_moved(info)]
+
+    def _was_moved(self, info: fs.FileInfo) -> bool:
+        """Whether this is what an attempt to publish, moving files one by one, has left here when it failed."""
+        if self.renames:
+            return False
+        below = fs.FileSelector(info.path, recursive=True)
+        files = [info] if info.type == fs.FileType.File else self.filesystem.get_file_info(below)
+        return all(f.type == fs.FileType.Directory or f.base_name.endswith(f"-{self.run}.parquet") for f in files)
 
     def _check_free(self) -> None:
         """The folder is not there, or empty, or may be replaced and holds nothing that no run would have written."""
