@@ -2,13 +2,14 @@
 
 import os
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from pyarrow import fs
 
-from flumina.engine.location import Location
+from flumina.engine.location import Location, settle
 from flumina.errors import OutputError, UsageError
 from tests.engine.writing import visible, without_renames
 
@@ -70,6 +71,62 @@ def test_overwriting_spares_what_no_run_would_have_written(tmp_path: Path) -> No
     with pytest.raises(OutputError, match=r"OUT_FOREIGN.*thesis\.tex"):
         Location.of(tmp_path / "out", "r", overwrite=True).prepare()
     assert thesis.exists()
+
+
+@pytest.fixture
+def settled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths of what has been forced to the disk, in this order."""
+    paths: list[str] = []
+    fsync = os.fsync
+
+    def recorded(descriptor: int) -> None:
+        fsync(descriptor)
+        paths.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
+
+    monkeypatch.setattr(os, "fsync", recorded)
+    return paths
+
+
+@pytest.mark.parametrize("renames", [False, True])
+@pytest.mark.parametrize("lasting", [False, True])
+def test_what_lasts_is_on_the_disk_before_it_is_visible(
+    tmp_path: Path, settled: list[str], monkeypatch: pytest.MonkeyPatch, *, renames: bool, lasting: bool
+) -> None:
+    location = Location.of(tmp_path / "new" / "out", "r", lasting=lasting)
+    if not renames:
+        location = replace(location, renames=False, staging=f"{location.path}/_flumina-r")
+    location.prepare()
+    assert settled == ([str(tmp_path)] if lasting else [])
+    file = Path(location.task_folder(0, "a")) / "x.parquet"
+    file.write_text("x")
+    location.settle(str(file))
+    up = [str(file), *(str(folder) for folder in file.parents if folder.is_relative_to(tmp_path / "new"))]
+    assert settled[1:] == (up if lasting else [])
+    settled.clear()
+    seen: list[str] = []
+    mark = Location._mark
+
+    def marked(self: Location, folder: str, run: str) -> None:
+        seen.extend(settled)
+        mark(self, folder, run)
+
+    monkeypatch.setattr(Location, "_mark", marked)
+    location.commit({"below/part.parquet": str(file)})
+    assert (tmp_path / "new" / "out" / "below" / "part.parquet").read_text() == "x"
+    if not lasting:
+        assert settled == []
+        return
+    made = Path(location.staging if renames else location.path) / ("ready" if renames else "")
+    assert {str(made / "_SUCCESS"), str(made), str(made / "below")} <= set(settled)
+    assert renames or str(made / "below") in seen, "files are moved one by one, and the marker vouches for them"
+    assert settled[-2:] == [location.path, str(tmp_path / "new")], "and so is the name of the results"
+
+
+def test_folders_inside_other_file_systems_are_settled_too(tmp_path: Path, settled: list[str]) -> None:
+    (tmp_path / "a").mkdir()
+    settle(fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), "a")
+    settle(fs._MockFileSystem(), "a")
+    assert settled == [str(tmp_path / "a")]
 
 
 @pytest.mark.parametrize("overwrite", [False, True])

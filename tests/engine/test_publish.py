@@ -54,6 +54,22 @@ def test_what_tasks_emit_is_published(tmp_path: Path, *, ordered: bool, inline: 
         assert_same(results[name].dataset().to_table(), wanted, ordered=ordered)
 
 
+@pytest.mark.parametrize("ordered", [False, True])
+def test_what_is_prepared_twice_lies_in_other_files(tmp_path: Path, *, ordered: bool) -> None:
+    """So that a driver which was replaced can't write into what its successor is about to publish."""
+    outputs = make(tmp_path / "out", ordered=ordered)
+    outputs.prepare()
+    items = emitted(0) if ordered else []
+    manifest = run_task(outputs, 0, items)
+    first, second = (publishing.prepare(outputs, [manifest]) for _ in range(2))
+    late, wanted = (list(prepared.files["output"].values()) for prepared in (first, second))
+    assert len(late) == len(wanted) == 1
+    assert late != wanted
+    Path(late[0]).write_bytes(b"half of a file")
+    second.make_visible()
+    assert_same(second.results()["output"].table(), expected(items), ordered=ordered)
+
+
 def test_named_outputs_have_folders_and_the_only_one_has_none(tmp_path: Path) -> None:
     for schemas, place in ((TWO, "two"), (ONE, "one")):
         outputs = make(tmp_path / place, schemas)
@@ -135,6 +151,39 @@ def test_a_failure_while_publishing_leaves_nothing_visible(
     outputs.discard()
     assert not list(tmp_path.rglob("*.parquet"))
     assert not list(tmp_path.rglob("_SUCCESS"))
+
+
+@pytest.mark.parametrize("schemas", [ONE, TWO], ids=["one", "two"])
+@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("inside", [False, True], ids=["rename", "moves"])
+def test_publishing_is_tried_again_after_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, inside: bool, killed: bool, schemas: Any
+) -> None:
+    """A run that keeps snapshots has no other copy of what was moved before the failure."""
+    outputs = make(place(tmp_path, inside=inside), schemas)
+    outputs.prepare()
+    items = all_items(schemas)
+    publication = publishing.prepare(outputs, [run_task(outputs, task, mine) for task, mine in enumerate(items)])
+    location = outputs.location
+    assert location is not None
+    files = [item for named in publication.files.values() for item in named.items()]
+    with monkeypatch.context() as patch:
+        original = Location._move_all
+
+        def breaks(self: Location, files: dict[str, str], folder: str) -> None:
+            original(self, dict(list(files.items())[:2]), folder)
+            raise OSError(28, "No space left on device")
+
+        patch.setattr(Location, "_move_all", breaks)
+        if killed:  # nobody cleans up
+            folder = location.path if inside else f"{location.staging}/ready"
+            original(location, dict(files[:2]), folder)
+        else:
+            with pytest.raises(OutputError, match="make room"):
+                publication.make_visible()
+    publication.make_visible()
+    for name, result in publication.results().items():
+        assert_same(result.table(), expected((item for mine in items for item in mine), name))
 
 
 def place(tmp_path: Path, *, inside: bool, overwrite: bool = False) -> Location:

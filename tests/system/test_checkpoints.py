@@ -15,12 +15,14 @@ import pytest
 import flumina as fl
 from flumina import local
 from flumina.apps import Fraud, KeyCounter, PageViews, ValueBarrier
+from flumina.engine import publish as publishing
 from flumina.engine.checkpoint import Checkpoints, Snapshot
 from flumina.engine.codec import Codec
 from flumina.engine.driver import RunResult
 from flumina.engine.location import Location
-from flumina.engine.recorder import Recorder
-from flumina.errors import CheckpointError, TaskLostError, UsageError
+from flumina.engine.publish import Publication
+from flumina.engine.recorder import FILES, Recorder
+from flumina.errors import CheckpointError, OutputError, TaskLostError, UsageError
 from flumina.order import LAST, Point
 from flumina.program import define
 from flumina.state import same
@@ -310,6 +312,119 @@ def test_files_moved_one_by_one_before_the_driver_died(tmp_path: Path, monkeypat
     assert len(moved) == 2
     monkeypatch.undo()
     assert_agrees("page-views", run("page-views", tmp_path))
+
+
+def test_a_replaced_driver_spoils_nothing_that_its_successor_publishes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first stands still before it merges; the second does all the work, and is about to rename its files."""
+    merge, make_visible = publishing._merge, Publication.make_visible
+    late: list[Any] = []
+    results: list[RunResult] = []
+
+    def stands_still(*arguments: Any) -> list[str]:
+        if not late:
+            late.append(arguments)
+            results.append(run("value-barrier", tmp_path, order=True))
+        return merge(*arguments)
+
+    def is_overtaken(self: Publication) -> None:
+        for path in merge(*late[0]):
+            Path(path).write_bytes(b"half of a file")
+        make_visible(self)
+
+    monkeypatch.setattr(publishing, "_merge", stands_still)
+    monkeypatch.setattr(Publication, "make_visible", is_overtaken)
+    with pytest.raises((CheckpointError, OutputError)):
+        run("value-barrier", tmp_path, order=True)
+    expected = fl.spec(ValueBarrier, value_barrier()).output.to_pylist()
+    assert results[0].output.to_pylist() == expected
+    assert run("value-barrier", tmp_path, order=True).output.to_pylist() == expected
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "out"]
+
+
+def test_a_replaced_driver_that_notices_in_time_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish, prepare = Recorder.publish, publishing.prepare
+    results: list[RunResult] = []
+    prepared: list[Any] = []
+
+    def replaced(self: Recorder, *arguments: Any) -> Any:
+        monkeypatch.setattr(Recorder, "publish", publish)
+        results.append(run("fraud", tmp_path, order=True))
+        return publish(self, *arguments)
+
+    def counted(*given: Any) -> Publication:
+        prepared.append(given)
+        return prepare(*given)
+
+    monkeypatch.setattr(Recorder, "publish", replaced)
+    monkeypatch.setattr("flumina.engine.recorder.prepare", counted)
+    with pytest.raises(CheckpointError, match="CHECKPOINT_IN_USE"):
+        run("fraud", tmp_path, order=True)
+    assert len(prepared) == 1, "by the driver that was there last"
+    assert_agrees("fraud", results[0])
+
+
+RECORDED = """
+import os
+
+fsync = os.fsync
+
+def settled(descriptor):
+    fsync(descriptor)
+    with open(os.environ["LOG"], "a") as log:
+        print("settled", os.readlink(f"/proc/self/fd/{descriptor}"), file=log)
+
+os.fsync = settled
+"""
+
+RECORDED_DRIVER = """
+import os, sys
+from pathlib import Path
+from flumina.engine.checkpoint.folder import Folder
+from tests.system import test_checkpoints as t
+
+def vouched(self, name, data, epoch, write=Folder.write):
+    with open(os.environ["LOG"], "a") as log:
+        print("vouched", name, file=log)
+    write(self, name, data, epoch)
+
+Folder.write = vouched
+t.run("fraud", Path(sys.argv[1]), order=sys.argv[2] == "True")
+"""
+
+
+@pytest.mark.parametrize("order", [False, True])
+def test_outputs_are_on_the_disk_before_a_snapshot_vouches_for_them(tmp_path: Path, *, order: bool) -> None:
+    """What all processes force to the disk and what the driver commits, in one log."""
+    log, place, root = tmp_path / "log", tmp_path / "data", Path(__file__).parents[2]
+    place.mkdir()
+    (tmp_path / "sitecustomize.py").write_text(RECORDED)
+    paths = os.pathsep.join(map(str, [tmp_path, root, root / "src"]))
+    command = [sys.executable, "-c", RECORDED_DRIVER, str(place), str(order)]
+    subprocess.run(command, env={**os.environ, "PYTHONPATH": paths, "LOG": str(log)}, timeout=60, check=True)
+    lines = log.read_text().splitlines()
+    taken = Checkpoints(place / "kept").all()
+    staging = Path(str(taken[0].manifest.folder))
+    for snapshot in taken:
+        known = set(lines[: lines.index(f"vouched {snapshot.manifest.place.manifest}")])
+        files = [staging / file.path for file in snapshot.manifest.outputs]
+        files += [Path(path) for named in snapshot.manifest.extra.get(FILES, {}).values() for path in named.values()]
+        for file in files:
+            wanted = [file, *(folder for folder in file.parents if folder.is_relative_to(place))]
+            assert [path for path in wanted if f"settled {path}" not in known] == []
+    assert len(taken) >= 4
+    assert taken[-1].manifest.finished
+    last = lines[lines.index(f"vouched {taken[-2].manifest.place.marker}") :]
+    ready = f"settled {staging}/ready"
+    published = [f"{ready}/_SUCCESS", ready, *(f"{ready}/{name}" for name in Fraud.output), f"settled {place}/out"]
+    end = last.index(f"vouched {taken[-1].manifest.place.manifest}")
+    assert [line for line in [*published, f"settled {place}"] if line not in last[:end]] == []
+
+
+def test_plain_runs_do_not_wait_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", None)
+    local.run(Fraud, fraud(), out=tmp_path / "out", order=True, progress=False)
 
 
 def test_a_changed_program_is_refused(tmp_path: Path) -> None:

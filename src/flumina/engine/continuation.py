@@ -69,6 +69,7 @@ class Continuation:
         if outputs.location is not None:
             if not outputs.location.is_published:
                 publication.make_visible()
+            outputs.location.settle_published()
             outputs.location.discard()
         if not manifest.finished:
             commit(self.claim, Progress.of(self.latest), manifest.extra, outputs, manifest.plan, finished=True)

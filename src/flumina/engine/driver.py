@@ -117,7 +117,13 @@ def make_job(
     if wishes.out is not None and wishes.out is not NOWHERE:
         if not isinstance(wishes.out, str | os.PathLike):
             raise UsageError("OUT", f"out= is the path of a folder, got {wishes.out!r}")
-        location = Location.of(os.fspath(wishes.out), run, filesystem=wishes.filesystem, overwrite=wishes.overwrite)
+        location = Location.of(
+            os.fspath(wishes.out),
+            run,
+            filesystem=wishes.filesystem,
+            overwrite=wishes.overwrite,
+            lasting=kept is not None,
+        )
         for stream in streams:
             for file in stream.data.files if isinstance(stream.data, Parquet) else ():
                 check_is_no_input(location, stream.name, file.system, file.path)

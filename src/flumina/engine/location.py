@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -71,10 +71,17 @@ class Location:
     staging: str
     renames: bool
     overwrite: bool = False
+    lasting: bool = False
+    """Whether records that outlive a loss of power vouch for files here, which then have to do so as well."""
 
     @staticmethod
     def of(
-        path: str | os.PathLike[str], run: str, *, filesystem: fs.FileSystem | None = None, overwrite: bool = False
+        path: str | os.PathLike[str],
+        run: str,
+        *,
+        filesystem: fs.FileSystem | None = None,
+        overwrite: bool = False,
+        lasting: bool = False,
     ) -> Location:
         """Find the file system of a path or URI; to be called by the driver, since paths may be relative."""
         found, inside = resolve(path, filesystem)
@@ -87,7 +94,7 @@ class Location:
         else:
             inside = inside.rstrip("/")
             staging = f"{inside.removesuffix(name)}_{name}.flumina-{run}"
-        return Location(found, inside, run, staging, renames, overwrite)
+        return Location(found, inside, run, staging, renames, overwrite, lasting)
 
     def holds(self, filesystem: fs.FileSystem, path: str) -> bool:
         """Whether a file lies here, so that it would be lost if this folder were overwritten."""
@@ -102,11 +109,22 @@ class Location:
         """Check before anything runs that results can go here, and make the folder for what is staged."""
         with telling("write to", self.path):
             self._check_free()
-            self.filesystem.create_dir(self.staging, recursive=True)
+            self._make_staging()
             probe = join(self.staging, "probe")
             with self.filesystem.open_output_stream(probe) as stream:
                 stream.write(b"flumina")
             self.filesystem.delete_file(probe)
+
+    def _make_staging(self) -> None:
+        above: list[str] = []
+        parent = self.path.rpartition("/")[0]
+        while self.lasting and parent and self.filesystem.get_file_info(parent).type == fs.FileType.NotFound:
+            parent = parent.rpartition("/")[0]
+            above.append(parent)
+        self.filesystem.create_dir(self.staging, recursive=True)
+        for folder in above:
+            with suppress(PermissionError):
+                settle(self.filesystem, folder)
 
     def task_folder(self, task: int, attempt: str) -> str:
         """A new folder for what one attempt of a task stages; fails where nothing is staged any more."""
@@ -114,6 +132,27 @@ class Location:
         with telling("write to", folder):
             self.filesystem.create_dir(folder, recursive=False)
         return folder
+
+    def settle(self, *files: str) -> None:
+        """Before anybody vouches for files: have them on the disk, and all names on the way to them."""
+        if self.lasting:
+            for file in files:
+                settle(self.filesystem, file)
+            self._settle_names(files)
+
+    def _settle_names(self, files: Iterable[str]) -> None:
+        if not self.lasting:
+            return
+        outermost = self.path.rpartition("/")[0]
+        folders: set[str] = set()
+        for file in files:
+            folder = file.rpartition("/")[0]
+            while folder not in folders and len(folder) >= len(outermost):
+                folders.add(folder)
+                folder = folder.rpartition("/")[0]
+        for folder in sorted(folders, reverse=True):
+            with suppress(PermissionError):  # a folder that may be written to, but not read
+                settle(self.filesystem, folder)
 
     def remove(self, folder: str) -> None:
         """Delete a folder with everything in it, as far as that can be done."""
@@ -129,6 +168,11 @@ class Location:
         """Whether the results of this run are where they belong."""
         with telling("read", join(self.path, MARKER)):
             return self._marked() == self.run
+
+    def settle_published(self) -> None:
+        """Have the results, which some driver has made visible, stay so: before it is said that the run is over."""
+        with telling("publish results in", self.path):
+            self.settle(join(self.path, MARKER))
 
     def check_unpublished(self) -> None:
         """Refuse to publish a run twice."""
@@ -161,6 +205,7 @@ class Location:
         ready, replaced = join(self.staging, "ready"), join(self.staging, "replaced")
         self._move_all(files, ready)
         self._mark(ready, self.run)
+        self._settle_names([*(join(ready, name) for name in files), join(ready, MARKER)])
         there = self._entries()
         if there:
             self.filesystem.move(self.path, replaced)
@@ -172,6 +217,7 @@ class Location:
             if there:
                 self.filesystem.move(replaced, self.path)
             raise
+        self.settle_published()
 
     def _move_in(self, files: Mapping[str, str]) -> None:
         """Names hold the run's id, so that old and new files can lie beside each other for a moment."""
@@ -181,14 +227,16 @@ class Location:
         try:
             self._move_all(files, self.path)
         except BaseException:
-            for name in files:
+            for name, staged in files.items():
                 with suppress(OSError, pa.ArrowException):
-                    self.filesystem.delete_file(join(self.path, name))
+                    self.filesystem.move(join(self.path, name), staged)  # whoever tries again finds it there
             if before is not None:
                 self._mark(self.path, before)
             raise
+        self._settle_names(join(self.path, name) for name in files)
         self._delete_old(files)
         self._mark(self.path, self.run)
+        self.settle_published()
 
     def _delete_old(self, files: Mapping[str, str]) -> None:
         new = {join(self.path, name) for name in files}
@@ -212,6 +260,8 @@ class Location:
     def _mark(self, folder: str, run: str) -> None:
         with self.filesystem.open_output_stream(join(folder, MARKER)) as stream:
             stream.write(f"{run}\n".encode())
+        if self.lasting:
+            settle(self.filesystem, join(folder, MARKER))
 
     def _marked(self) -> str | None:
         """The run whose results lie in the folder, if the marker is there."""
@@ -223,14 +273,22 @@ class Location:
         return text.decode(errors="replace").strip()
 
     def _entries(self) -> list[fs.FileInfo] | None:
-        """What lies in the folder (None if there is no folder), but for what runs have staged there."""
+        """What lies in the folder (None if there is no folder), but for what runs staged and this one moved."""
         kind = self.filesystem.get_file_info(self.path).type if self.path else fs.FileType.Directory
         if kind == fs.FileType.NotFound:
             return None
         if kind != fs.FileType.Directory:
             raise OutputError("OUT_EXISTS", f"{self.path} is a file", hint="out= names a folder: choose another name")
         inside = self.filesystem.get_file_info(fs.FileSelector(self.path))
-        return [info for info in inside if not info.base_name.startswith("_flumina-")]
+        return [info for info in inside if not info.base_name.startswith("_flumina-") and not self._was_moved(info)]
+
+    def _was_moved(self, info: fs.FileInfo) -> bool:
+        """Whether this is what an attempt to publish, moving files one by one, has left here when it failed."""
+        if self.renames:
+            return False
+        below = fs.FileSelector(info.path, recursive=True)
+        files = [info] if info.type == fs.FileType.File else self.filesystem.get_file_info(below)
+        return all(f.type == fs.FileType.Directory or f.base_name.endswith(f"-{self.run}.parquet") for f in files)
 
     def _check_free(self) -> None:
         """The folder is not there, or empty, or may be replaced and holds nothing that no run would have written."""
@@ -257,6 +315,18 @@ class Location:
                     f"{self.path} can't be overwritten: {info.path} is no result of a run",
                     hint="overwrite=True replaces the whole folder: choose one that holds nothing else",
                 )
+
+
+def settle(filesystem: fs.FileSystem, path: str) -> None:
+    """Have a file, or the names in a folder, on the disk, even if the power fails; where there is a disk of our own."""
+    while isinstance(filesystem, fs.SubTreeFileSystem):
+        filesystem, path = filesystem.base_fs, join(filesystem.base_path, path)
+    if isinstance(filesystem, fs.LocalFileSystem):
+        descriptor = os.open(path or "/", os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def can_rename(filesystem: fs.FileSystem) -> bool:

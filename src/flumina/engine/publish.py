@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -108,18 +109,20 @@ def prepare(outputs: Outputs, manifests: Sequence[Manifest]) -> Publication:
     """What these attempts wrote, perhaps in several segments, as results that nobody sees yet.
 
     Ordered files are merged here, in the driver, from the sorted runs of the tasks, with bounded memory. Ordered inline
-    results are sorted in memory.
+    results are sorted in memory. What is written here has names that no other call gives: a driver that was replaced,
+    and does not know it yet, writes beside the files of its successor, not into them.
     """
     _check(outputs, manifests)
     rows = {name: sum(manifest.rows[name] for manifest in manifests) for name in outputs.schemas}
     files: dict[str, dict[str, str]] = {}
     location = outputs.location
     if location is not None:
+        made = join(location.staging, uuid.uuid4().hex[:12])
         for name in outputs.schemas:
             staged = _files(location, name, manifests)
             if outputs.ordered:
-                staged = _merge(outputs, location, name, manifests)
-            staged = staged or _empty(outputs, location, name)
+                staged = _merge(outputs, location, name, manifests, made)
+            staged = staged or _empty(outputs, location, name, made)
             folder = outputs.folder(name)
             files[name] = {f"{folder}part-{n:05d}-{outputs.run}.parquet": path for n, path in enumerate(staged)}
     return Publication(outputs, rows, files)
@@ -154,18 +157,17 @@ def _files(location: Location, name: str, manifests: Sequence[Manifest]) -> list
     return [file.path for file in files]
 
 
-def _empty(outputs: Outputs, location: Location, name: str) -> list[str]:
-    """A file without rows, which still says what the columns are."""
+def _empty(outputs: Outputs, location: Location, name: str, made: str) -> list[str]:
+    """A file without rows, which still says what the columns are; ``made`` is how its path begins."""
     final = outputs.final(name)
-    file = ParquetFile(
-        location.filesystem, join(location.staging, f"{name}.parquet"), final, final, outputs.compression
-    )
+    file = ParquetFile(location.filesystem, f"{made}-{name}.parquet", final, final, outputs.compression)
     file.write(final.empty_table())
     file.close()
+    location.settle(file.path)
     return [file.path]
 
 
-def _merge(outputs: Outputs, location: Location, name: str, manifests: Sequence[Manifest]) -> list[str]:
+def _merge(outputs: Outputs, location: Location, name: str, manifests: Sequence[Manifest], made: str) -> list[str]:
     runs: list[Run] = []
     for number, manifest in enumerate(manifests):
         if name in manifest.files:
@@ -181,13 +183,14 @@ def _merge(outputs: Outputs, location: Location, name: str, manifests: Sequence[
             if not written or written[-1].rows >= FILE_ROWS:
                 if written:
                     written[-1].close()
-                path = join(location.staging, f"{name}-{len(written):05d}.parquet")
+                path = f"{made}-{name}-{len(written):05d}.parquet"
                 written.append(
                     ParquetFile(location.filesystem, path, outputs.encoded(name), final, outputs.compression)
                 )
             written[-1].write(_encoded(outputs, name, table))
         if written:
             written[-1].close()
+        location.settle(*(file.path for file in written))
     return [file.path for file in written]
 
 

@@ -63,6 +63,7 @@ class Recorder:
 
     def publish(self, last: Sequence[Manifest], events: int) -> dict[str, Result]:
         """The run is over: make its outputs visible, once, whatever happens in between."""
+        self.claim.check()  # before anything is merged: who was replaced need not begin
         outputs = self.job.outputs
         done = self._committed.plus(outputs, last, after=None, events=self._gang_began.events + events)
         publication = prepare(outputs, done.manifests(outputs))

@@ -17,6 +17,7 @@ from operator import itemgetter
 import pyarrow as pa
 
 from flumina.emit import Chunk, Row
+from flumina.engine.location import telling
 from flumina.engine.outputs import Manifest, Outputs, SortedRun, StagedFile
 from flumina.engine.parquet import ParquetFile
 from flumina.engine.pieces import ROWS_AT_ONCE, Pieces, in_order
@@ -178,11 +179,16 @@ class _Writer(threading.Thread):
             if not self._stopped.is_set():
                 for file in self._files.values():
                     file.close()
+                self._settle()
                 return
         except BaseException as error:  # noqa: BLE001 -- told to the task's loop, at its next call
             self._error = error
         for file in self._files.values():
             file.abandon()
+
+    def _settle(self) -> None:
+        with telling("write", self._folder):
+            self._location.settle(*(file.path for file in self._files.values()))
 
     def _write(self, name: str, table: pa.Table) -> None:
         file = self._files.get(name)

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from flumina.engine.checkpoint import Checkpoints, Claim, Snapshot
-from flumina.engine.checkpoint.folder import Folder
 from flumina.errors import CheckpointError
 from tests.engine.checkpoint.support import Dying, Player, PowerFailure, digest, fill, names, play
 
@@ -95,7 +94,7 @@ def test_a_checkpoint_that_is_deleted_under_a_driver_is_noticed(tmp_path: Path) 
 @pytest.fixture
 def no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Thousands of files that need not survive a power failure."""
-    monkeypatch.setattr(Folder, "_settle", lambda self, path: None)
+    monkeypatch.setattr("flumina.engine.checkpoint.folder.settle", lambda filesystem, path: None)
 
 
 def schedules(steps: tuple[int, int], at_most: int = 400) -> list[list[int]]:

@@ -1,12 +1,16 @@
 import json
 import linecache
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -184,12 +188,54 @@ def test_arguments_of_a_program_count() -> None:
         seen = fl.Count()
 
         def __init__(self, limit: int) -> None:
-            self.limit, self.table = limit, {"not": "plain"}
+            self.limit, self.lock = limit, threading.Lock()
 
         def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
             state.seen += 1
 
     assert differences(program_facts(Limited(3)), program_facts(Limited(4))) == ["parameter 'limit': 3 -> 4"]
+
+
+class Charged(fl.Program):
+    tick = fl.Tag("v long")
+    depends = fl.depends()
+    output = "v long"
+    seen = fl.Count()
+    tiers: ClassVar = {"a": {1, 2}}
+
+    def __init__(self, fee: object) -> None:
+        self.fee, self._cache = fee, {"of": fee}
+
+    def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+        state.seen += 1
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "said"),
+    [
+        (Decimal("0.01"), Decimal("0.99"), "Decimal('0.01') -> Decimal('0.99')"),
+        ({"a": 1}, {"a": [1]}, "{'a': 1} -> {'a': [1]}"),
+        (3, Decimal(3), "3 -> Decimal('3')"),
+        (date(2024, 1, 1), date(2024, 1, 2), "datetime.date(2024, 1, 1) -> datetime.date(2024, 1, 2)"),
+        (("b", {"a"}), ("b", {"c"}), "('b', {'a'}) -> ('b', {'c'})"),
+    ],
+)
+def test_arguments_of_any_kind_count(before: object, now: object, said: str) -> None:
+    old, new = (json.loads(json.dumps(program_facts(Charged(fee)))) for fee in (before, now))
+    assert differences(old, new) == [f"parameter 'fee': {said}"]
+    with pytest.raises(CheckpointError, match="changed=True"):
+        check_program(old, new, changed=False, where="here")
+    check_program(old, new, changed=True, where="here")
+    assert old["objects"]["tiers"] == "{'a': {1, 2}}"
+    assert set(old["objects"]) | set(old["parameters"]) == {"fee", "tiers"}, "neither declarations nor what is private"
+
+
+def test_snapshots_that_say_nothing_of_such_arguments_are_accepted() -> None:
+    old, new = program_facts(Charged({"a": 1})), program_facts(Charged({"a": 2}))
+    del old["objects"]
+    check_program(old, new, changed=False, where="here")
+    gone = {**old, "parameters": {"limit": "3"}}
+    assert differences(gone, new) == ["parameter 'limit' is gone"]
 
 
 def test_programs_of_several_state_types_and_functions() -> None:
@@ -238,7 +284,14 @@ def test_input_is_told_apart_as_far_as_that_costs_nothing(tmp_path: Path) -> Non
     assert of(fl.Parquet(tmp_path / "none.parquet")) == {}, "told by who reads it"
     assert of(table) == {"parts": 1, "rows": 2}
     assert of([table, table.slice(1)]) == {"parts": 2, "rows": 3}
-    assert of({"ts": [1], "v": [1]}) == {}
+    assert of(table.to_batches()[0]) == of(table.to_batches()) == of(table)
+    assert of({"ts": [1, 2], "v": (3, 4)}) == of({"ts": np.arange(2), "v": np.arange(2)}) == of(table)
+    assert of(table.to_pylist()) == of(table.to_pandas()) == of(table)
+    assert of([table.to_pandas(), table.slice(1).to_pandas()]) == {"parts": 2, "rows": 3}
+    assert of([*table.to_batches(), *table.to_batches()]) == {"parts": 2, "rows": 4}
+    assert of([]) == {"parts": 0, "rows": 0}
+    assert of({}) == {"parts": 1, "rows": 0}
+    assert of(object()) == of([object()]) == {}, "a DataFrame of Spark, say"
     few, more = (Connections(events=events, parts=1).streams()[0].data for events in (100, 200))
     assert of(few) == of(Connections(events=100, parts=1).streams()[0].data) != of(more)
     assert of(fl.Generated(lambda part: [], parts=2)) == {"parts": 2, "generator": None}
@@ -253,6 +306,16 @@ def test_other_input_is_refused_unless_that_is_wanted(tmp_path: Path) -> None:
         store.claim(resumes=snapshot, facts=other)
     assert "changed=True" in str(caught.value)
     store.claim(resumes=snapshot, facts=other, changed=True)
+
+
+@pytest.mark.parametrize("rows", [[], [{"ts": 1}], [{"ts": 1}, {"ts": 2}]])
+def test_snapshots_that_say_nothing_of_an_input_are_accepted(rows: list[dict[str, int]]) -> None:
+    facts = program_facts(ValueBarrier)
+    new = {**facts, "input": input_facts([fl.Stream("barriers", ValueBarrier.barrier, rows)])}
+    assert new["input"]["barriers"]["rows"] == len(rows)
+    check_program({**facts, "input": {"barriers": {}}}, new, changed=False, where="here")
+    assert differences({**facts, "input": {}}, new) == ["input 'barriers' is new"]
+    assert differences(new, {**facts, "input": {"barriers": {}}}) != []
 
 
 def test_another_program_can_not_claim(tmp_path: Any) -> None:

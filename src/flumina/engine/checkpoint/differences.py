@@ -41,11 +41,13 @@ def check_program(old: Mapping[str, Any], new: Mapping[str, Any], *, changed: bo
 
 def _groups(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Names of facts that have to be equal."""
-    return [group for group in dict.fromkeys([*old, *new]) if group not in _WITH_FLAG]
+    return [group for group in dict.fromkeys([*old, *new]) if group not in (*_WITH_FLAG, "objects")]
 
 
 def _lines(group: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
     before, now = old.get(group), new.get(group)
+    if group == "parameters" and "objects" in old and "objects" in new:  # older snapshots say nothing of those
+        before, now = ({**facts[group], **facts["objects"]} for facts in (old, new))
     if before == now and not (group == "outputs" and before):
         return
     if group == "code":
@@ -54,6 +56,8 @@ def _lines(group: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterat
         yield from _outputs(before or {}, now or {})
     elif group == "state":
         yield from _state(before or {}, now or {})
+    elif group == "input":
+        yield from _things(_THINGS[group], *_known(before or {}, now or {}))
     elif group in _THINGS:
         yield from _things(_THINGS[group], before or {}, now or {})
     else:
@@ -71,6 +75,12 @@ def _things(kind: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterat
             yield from (f"{kind} {name!r}: {line}" for line in _members(old[name], new[name]))
         elif old[name] != new[name]:
             yield f"{kind} {name!r}: {_show(old[name])} -> {_show(new[name])}"
+
+
+def _known(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Both without what the older one does not say of a thing that it has: nobody had looked."""
+    known = {name: {f: v for f, v in facts.items() if f in old.get(name, facts)} for name, facts in new.items()}
+    return old, known
 
 
 def _members(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:

@@ -15,9 +15,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from flumina.convert import is_pandas
 from flumina.declared import DeclaredState
 from flumina.definition import Definition
 from flumina.depends import FunctionDependence
+from flumina.engine.checkpoint.canonical import PLAIN, canonical
 from flumina.events import Tag
 from flumina.fields import Field, PerKey, Replicated, Tuple
 from flumina.files import Parquet
@@ -31,8 +33,6 @@ Facts = dict[str, Any]
 
 _VARIES = re.compile(r" at 0x|\{")
 """Addresses, and sets, whose order differs from process to process: a run that was killed must find what it was."""
-
-_PLAIN = (bool, int, float, str, bytes, type(None))
 
 
 def program_facts(program: AnyProgram, streams: Sequence[Stream] = ()) -> Facts:
@@ -52,7 +52,7 @@ def program_facts(program: AnyProgram, streams: Sequence[Stream] = ()) -> Facts:
         "state": _state(one),
         "outputs": {name: _columns(schema.arrow) for name, schema in definition.outputs.items()},
         "streams": {stream.name: _stream(stream, rank) for rank, stream in enumerate(streams)},
-        "parameters": _parameters(owner),
+        **_parameters(owner),
         "code": {name: code_hash(function) for name, function in sorted(_functions(one, owner).items())},
     }
 
@@ -62,7 +62,7 @@ def input_facts(streams: Iterable[Stream]) -> Facts:
     return {stream.name: _input(stream.data) for stream in streams}
 
 
-def _input(data: object) -> Facts:
+def _input(data: Any) -> Facts:  # noqa: ANN401 -- whatever stands in Stream(data=...)
     if isinstance(data, Parquet):
         try:
             infos = [
@@ -77,10 +77,19 @@ def _input(data: object) -> Facts:
         made = repr(data.function)
         told = is_dataclass(data.function) and not _VARIES.search(made)
         return {"parts": data.parts, "generator": _digest(made) if told else None}
-    tables = [data] if isinstance(data, pa.Table) else data
-    if isinstance(tables, list | tuple) and all(isinstance(table, pa.Table) for table in tables):
-        return {"parts": len(tables), "rows": sum(table.num_rows for table in tables)}
-    return {}
+    in_parts = isinstance(data, Sequence) and not (data and all(isinstance(row, Mapping) for row in data))
+    rows = [_rows(part) for part in (data if in_parts else [data])]
+    known = [count for count in rows if count is not None]
+    return {"parts": len(rows), "rows": sum(known)} if len(known) == len(rows) else {}
+
+
+def _rows(part: Any) -> int | None:  # noqa: ANN401 -- whatever stands in Stream(data=...)
+    """How many rows a part has that lies in memory: a table, rows, columns or a DataFrame of pandas."""
+    if isinstance(part, pa.Table | pa.RecordBatch):
+        return int(part.num_rows)
+    if isinstance(part, Mapping):
+        return max((len(column) for column in part.values() if hasattr(column, "__len__")), default=0)
+    return len(part) if isinstance(part, Sequence) or is_pandas(part) else None
 
 
 def code_hash(function: Callable[..., Any]) -> str | None:
@@ -159,16 +168,21 @@ def _stream(stream: Stream, rank: int) -> Facts:
     return facts
 
 
-def _parameters(owner: object) -> dict[str, str]:
-    """Plain values in the program's object and class, which ``update`` may use."""
-    if not isinstance(owner, Program):
-        return {}
-    found: Mapping[str, Any] = {**members_of(type(owner), Program), **vars(owner)}
-    return {
-        name: repr(value)
-        for name, value in sorted(found.items())
-        if type(value) in _PLAIN and not name.startswith("_") and name not in ("output", "tolerance")
-    }
+def _parameters(owner: object) -> Facts:
+    """Values in the program's object and class, which ``update`` may use, as far as they can be told.
+
+    Those that are not plain stand apart, since there are snapshots that say nothing of them.
+    """
+    facts: Facts = {"parameters": {}, "objects": {}}
+    found: Mapping[str, Any] = {}
+    if isinstance(owner, Program):
+        found = {**members_of(type(owner), Program), **vars(owner)}
+    for name, value in sorted(found.items()):
+        declared = name in ("depends", "output", "tolerance") or _is_ours(type(value))
+        text = None if name.startswith("_") or declared else canonical(value)
+        if text is not None:
+            facts["parameters" if type(value) in PLAIN else "objects"][name] = text
+    return facts
 
 
 def _functions(definition: Definition, owner: object) -> dict[str, Callable[..., Any]]:
@@ -185,6 +199,6 @@ def _functions(definition: Definition, owner: object) -> dict[str, Callable[...,
     return {name: function for name, function in found.items() if function is not None}
 
 
-def _is_ours(function: Callable[..., Any]) -> bool:
-    """Whether it is a part of the library rather than of a program."""
-    return function.__module__.startswith("flumina.") and not function.__module__.startswith("flumina.apps.")
+def _is_ours(thing: Callable[..., Any]) -> bool:
+    """Whether a function or class is a part of the library rather than of a program."""
+    return thing.__module__.startswith("flumina.") and not thing.__module__.startswith("flumina.apps.")

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyarrow import fs
 
-from flumina.engine.location import can_rename, join, resolve, telling
+from flumina.engine.location import can_rename, join, resolve, settle, telling
 from flumina.errors import CheckpointError
 
 _NAME = re.compile(
@@ -214,9 +214,9 @@ class Folder:
             partial = f"partial-{epoch:06d}-{new_id()}.tmp"
             try:
                 self._put(self.at(partial), data)
-                self._settle(self.at(partial))
+                settle(self.filesystem, self.at(partial))
                 self.filesystem.move(self.at(partial), path)
-                self._settle(self.path)
+                settle(self.filesystem, self.path)
             except BaseException:
                 self.delete([partial])
                 raise
@@ -230,15 +230,6 @@ class Folder:
     def _put(self, path: str, data: bytes) -> None:
         with self.filesystem.open_output_stream(path) as stream:
             stream.write(data)
-
-    def _settle(self, path: str) -> None:
-        """Have a file, or the names in a folder, on the disk."""
-        if isinstance(self.filesystem, fs.LocalFileSystem):
-            descriptor = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
 
 
 def missing(path: str) -> CheckpointError:
