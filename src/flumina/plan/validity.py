@@ -218,9 +218,9 @@ class _Checker:
             for part in itag.parts:
                 on_part.setdefault((itag.stream, part), []).append(number)
         together: dict[tuple[str, tuple[int, ...]], list[int]] = {}
-        for (name, part), numbers in on_part.items():
-            if len(numbers) > 1:
-                together.setdefault((name, tuple(numbers)), []).append(part)
+        for (name, part), several in on_part.items():
+            if len(several) > 1:
+                together.setdefault((name, tuple(several)), []).append(part)
         found: dict[tuple[str, TagSet], list[int]] = {}
         for (name, numbers), parts in together.items():
             by_tag: dict[str, list[tuple[int, KeySet]]] = {}
