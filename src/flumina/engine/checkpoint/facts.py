@@ -18,6 +18,7 @@ import pyarrow as pa
 from flumina.declared import DeclaredState
 from flumina.definition import Definition
 from flumina.depends import FunctionDependence
+from flumina.engine.checkpoint.canonical import canonical
 from flumina.events import Tag
 from flumina.fields import Field, PerKey, Replicated, Tuple
 from flumina.files import Parquet
@@ -146,7 +147,9 @@ def _field(field: Field) -> str:
     else:
         inside = type_name(field.type) if hasattr(field, "type") else ""
         inside += (
-            f", initially {field.initial!r}" if isinstance(field, Replicated) and field.initial is not None else ""
+            f", initially {canonical(field.initial)}"
+            if isinstance(field, Replicated) and field.initial is not None
+            else ""
         )
     return f"{type(field).__name__}({inside})"
 
