@@ -19,7 +19,7 @@ TESTS = ROOT / "tests"
 LAYERS = (
     {"errors", "order", "schema", "hashing", "decimals", "words"},
     {"tagsets", "events"},
-    {"state", "keymap", "depends", "batch", "emit", "fields"},
+    {"state", "keymap", "depends", "batch", "emit", "fields", "multisets"},
     {"scope", "effects", "declared", "marks", "hidden", "mistakes", "definition", "program", "keyed"},
     {"convert", "sources", "files", "streams", "decode", "describe", "ties", "spec", "loading"},
     {"check", "plan"},
