@@ -1,3 +1,4 @@
+import datetime as dt
 from typing import Any
 
 import numpy as np
@@ -312,3 +313,33 @@ def test_whether_a_state_was_touched() -> None:
     assert untouched(declared(P).init()), "what all share has stayed as it was"
     assert declared(Shop).untouched is None, "its maps can be changed in place"
     assert declared(Shop).init().sold is not declared(Shop).init().sold
+
+
+def test_entries_under_what_no_key_column_holds_are_forked_to_one_side() -> None:
+    class Days(fl.Program):
+        add = fl.Tag("day date NOT NULL", key="k long")
+        look = fl.Tag(key="k long")
+        show = fl.Tag()
+        depends = fl.depends((look, look), (look, show), (show, show), (show, add), always=[(look, add)])
+        output = "k string, n long"
+        n = fl.PerKey(fl.Count())
+
+        def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+            if event.tag is self.add:
+                state.n[event.key] += 1
+                state.n[event.day] += 1
+            elif event.tag is self.look:
+                emit(str(event.key), state.n[event.key])
+            else:
+                for key in state.n:
+                    emit(str(key), state.n[key])
+
+    state_of = declared(Days)
+    day, state = dt.date(2020, 1, 1), state_of.init()
+    state.n[1], state.n[2], state.n[day] = 3, 4, 5
+    one, other = (TagSet({"look": KeySet.of(key)}) for key in (1, 2))
+    left, right = state_of.fork(state, one, other)
+    assert dict(left.n) | dict(right.n) == {1: 3, 2: 4, day: 5}
+    assert (dict(right.n), left.n[day]) == ({2: 4}, 5)
+    assert dict(state_of.join(left, right).n) == {1: 3, 2: 4, day: 5}
+    assert fl.check(Days, examples=50).ok

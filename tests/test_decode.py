@@ -199,3 +199,29 @@ def test_kinds_of_timestamps() -> None:
     moments = pa.array([datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)])
     batch: Batch = decoder.decode(pa.record_batch({"ts": moments, "page": ["a"], "user": [1]}))
     assert (decoder.ts_type, batch.ts.tolist()) == (pa.timestamp("us", tz="UTC"), [1_000_000])
+
+
+STRUCTS = Stream("clicks", Tag("s struct<b:long NOT NULL>, l array<struct<c:long NOT NULL>>"), None)
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_null_inside_where_it_is_declared_not_null(declared: bool) -> None:  # noqa: FBT001
+    """The same whether the data itself says NOT NULL or not: a null around it is fine."""
+    b, c = (pa.struct([pa.field(name, pa.int64(), nullable=not declared)]) for name in "bc")
+
+    def outcome(values: list[Any], lists: list[Any]) -> Outcome:
+        columns = {"ts": range(len(values)), "s": pa.array(values, b), "l": pa.array(lists, pa.list_(c))}
+        return whole(STRUCTS, pa.table(columns))
+
+    fine = outcome([{"b": 1}, None], [None, [{"c": 1}, None]])
+    assert isinstance(fine, list)
+    assert [(event.s, event.l) for event in fine] == [({"b": 1}, None), (None, [{"c": 1}, None])]
+    assert outcome([{"b": 1}, {"b": None}], [None, None]) == ("NULL_VALUE", 1, "s")
+    assert outcome([None, None, {"b": None}], [None, [{"c": 1}, {"c": None}], None]) == ("NULL_VALUE", 1, "l")
+
+
+def test_what_is_null_inside_is_named() -> None:
+    table = pa.table({"ts": [1], "s": [{"b": 1}], "l": [[{"c": None}]]})
+    table = table.set_column(2, "l", pa.array([[{"c": None}]], pa.list_(pa.struct([("c", pa.int32())]))))
+    with pytest.raises(InputError, match=r"element.c of the value is null, but declared NOT NULL: \[\{'c': None\}\]"):
+        decode(STRUCTS, 1, 3, table, NAMES)

@@ -305,3 +305,58 @@ def test_sets_within_values_are_in_an_order_that_is_always_the_same() -> None:
     emit({"x": set(letters)}, [frozenset({3, 1}), {2}])
     (row,) = emitting.rows(emit.drain())
     assert row.values == ({"x": letters}, [[1, 3], [2]])
+
+
+BAD_INSIDE = [
+    ("o struct<b:long NOT NULL>", {"b": 1}, {"b": None}),
+    ("o struct<b:long NOT NULL>", {"b": 1}, {}),
+    ("o struct<a:struct<b:long NOT NULL>>", {"a": None}, {"a": {"b": None}}),
+    ("o array<struct<b:long NOT NULL>>", [], [{"b": 1}, {"b": None}]),
+    ("o map<string,struct<b:long NOT NULL>>", {"q": None}, {"q": {"b": None}}),
+    ("o array<string>", ["abc"], "abc"),
+    ("o array<binary>", [b"abc"], b"abc"),
+    ("o array<array<string>>", [["abc"]], ["abc"]),
+    ("o array<short>", [1], bytearray(b"abc")),
+    ("o struct<a:long,b:string>", {"a": 1}, {"a": 1, "c": 2}),
+    ("o array<struct<a:long>>", [{"a": 1}], [{"b": 1}]),
+    ("o float", float("inf"), 1e300),
+    ("o float", float("nan"), -1e300),
+    ("o float", 3.4028235e38, 10**39),
+    ("o array<float>", [float("inf"), 1.5], [float("inf"), 1e39]),
+]
+
+
+@pytest.mark.parametrize(("ddl", "good", "bad"), BAD_INSIDE)
+def test_values_that_would_be_written_as_others_are_refused(ddl: str, good: Any, bad: Any) -> None:
+    emit = on_event(ddl)
+    emit(good)
+    emit(None)
+    assert len(table(emit, ddl)) == 2
+    emit(good)
+    emit(bad)
+    wanted = ddl.removeprefix("o ")
+    with pytest.raises(OutputError, match="OUTPUT_TYPE") as caught:
+        table(emit, ddl)
+    assert f"output 'output', column 'o': {bad!r} is no {wanted}, emitted by view(page='a'" in str(caught.value)
+
+
+@pytest.mark.parametrize(("ddl", "good", "bad"), BAD_INSIDE)
+def test_columns_of_them_are_refused_too(ddl: str, good: Any, bad: Any) -> None:
+    on_batch(ddl).columns([good, None, good])
+    with pytest.raises(OutputError, match=r"OUTPUT_TYPE(.|\n)*column 'o'(.|\n)*emitted by view\(page='a', user=10\)"):
+        on_batch(ddl).columns([good, bad, good])
+
+
+@pytest.mark.parametrize("wrap", [np.array, pa.array])
+def test_columns_of_numbers_too_large_for_a_float(wrap: Callable[[list[float]], Any]) -> None:
+    emit = on_batch("o float")
+    emit.columns(wrap([1.5, float("inf"), float("nan")]))
+    assert repr(table(emit, "o float").column("o").to_pylist()) == "[1.5, inf, nan]"
+    with pytest.raises(OutputError, match=r"1e\+300 is no float, emitted by view\(page='a', user=20\)"):
+        emit.columns(wrap([1.5, float("inf"), 1e300]))
+
+
+def test_arrow_columns_with_null_inside() -> None:
+    loose = pa.array([{"b": 1}, None, {"b": None}], pa.struct([("b", pa.int64())]))
+    with pytest.raises(OutputError, match=r"\{'b': None\} is no struct<b:long NOT NULL>, emitted by .*user=20"):
+        on_batch("o struct<b:long NOT NULL>").columns(loose)

@@ -185,3 +185,17 @@ class TestColumn:
 def test_same_kind(one: pa.DataType, other: pa.DataType, *, yes: bool) -> None:
     assert same_kind(one, other) is yes
     assert same_kind(other, one) is yes
+
+
+def test_fields_that_a_struct_does_not_have_are_left_out_or_an_error() -> None:
+    kind = pa.struct([("a", pa.int64())])
+    assert column([{"a": 1, "b": 2}], kind).to_pylist() == [{"a": 1}]
+    with pytest.raises(BadValueError) as caught:
+        column([{"a": 1}, {"a": 1, "b": 2}], kind, whole=True)
+    assert (caught.value.index, caught.value.value) == (1, {"a": 1, "b": 2})
+
+
+def test_not_null_inside_is_named_where_it_is_asked_for() -> None:
+    (field,) = Schema.parse("o array<map<string,struct<b:long NOT NULL,c:int>>>").fields
+    assert type_name(field.type) == "array<map<string,struct<b:long,c:int>>>"
+    assert type_name(field.type, not_null=True) == "array<map<string,struct<b:long NOT NULL,c:int>>>"

@@ -1,6 +1,9 @@
+import datetime as dt
 import pickle
 from collections.abc import Callable
+from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -244,3 +247,20 @@ RELATION = RuleDependence.bind(
 def test_independence_is_exact(a: TagSet, b: TagSet) -> None:
     expected = any(RELATION(t, k, u, m) for t, k in atoms(a) for u, m in atoms(b))
     assert RELATION.between(a, b) == RELATION.between(b, a) == expected
+
+
+@pytest.mark.parametrize(
+    "key", [dt.date(2020, 1, 1), (1, "a"), 1.5, float("nan"), float("inf"), 1j, Decimal("0.5"), frozenset()]
+)
+def test_what_no_key_column_can_hold_is_in_no_set(key: object) -> None:
+    sets = (KeySet.everything(), KeySet.of(1, "a"), KeySet.everything() - KeySet.of(1))
+    assert not any(key in keys for keys in sets)
+    assert not TagSet({"view": KeySet.everything()}).has("view", key)
+
+
+@pytest.mark.parametrize("key", [1.0, True, np.int64(1), np.bool_(True), Decimal(1)])  # noqa: FBT003
+def test_what_equals_a_key_is_where_that_is(key: object) -> None:
+    """A dict takes them for one."""
+    bucket = KeySet.from_buckets([bucket_of(1)])
+    for keys in (KeySet.everything(), KeySet.of(1), KeySet.everything() - KeySet.of(1), bucket, KeySet.of(2)):
+        assert (key in keys) == (1 in keys)

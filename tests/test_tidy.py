@@ -17,9 +17,9 @@ SOURCE = ROOT / "src"
 TESTS = ROOT / "tests"
 
 LAYERS = (
-    {"errors", "order", "schema", "hashing", "decimals", "words"},
+    {"errors", "order", "schema", "hashing", "decimals", "nulls", "words"},
     {"tagsets", "events"},
-    {"state", "keymap", "depends", "batch", "emit", "fields"},
+    {"state", "keymap", "depends", "batch", "emit", "fields", "multisets"},
     {"scope", "effects", "declared", "marks", "hidden", "mistakes", "definition", "program", "keyed"},
     {"convert", "sources", "files", "streams", "decode", "describe", "ties", "spec", "loading"},
     {"check", "plan"},

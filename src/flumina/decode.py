@@ -19,6 +19,7 @@ import pyarrow as pa
 from flumina.batch import Batch
 from flumina.errors import InputError
 from flumina.events import Tag
+from flumina.nulls import first_forbidden, holds_not_null, nullable
 from flumina.order import Ints
 from flumina.schema import same_kind, type_name
 from flumina.streams import Stream
@@ -266,8 +267,17 @@ class Decoder:
                 self._check_finite(array, tag, name, rows)
             elif not declared.nullable:
                 self._check_nulls(array, name, "NULL_VALUE", "the value is null, but declared NOT NULL", rows)
+            self._check_inside(array, declared.type, name, rows)
             arrays.append(array)
         return pa.record_batch(arrays, schema=tag.schema)
+
+    def _check_inside(self, array: pa.Array, declared: pa.DataType, name: str, rows: Ints | None) -> None:
+        """Nothing inside is null that is declared NOT NULL there."""
+        found = first_forbidden(array, declared)
+        if found is not None:
+            row, inside = found
+            message = f"{inside} of the value is null, but declared NOT NULL: {array[row].as_py()!r}"
+            raise self.error("NULL_VALUE", message, name, row if rows is None else int(rows[row]))
 
     def _check_finite(self, keys: pa.Array, tag: Tag, name: str, rows: Ints | None) -> None:
         """Keys of a tag with ``keys=`` are among those."""
@@ -290,6 +300,10 @@ class Decoder:
             return column.cast(wanted)
         except pa.ArrowException:
             pass
+        if holds_not_null(wanted):  # Arrow refuses what is null within a null too
+            array = self._cast(column, nullable(wanted), name, rows)
+            self._check_inside(array, wanted, name, rows)
+            return pa.array(array.to_pylist(), wanted)
         for row in range(len(column)):
             try:
                 column.slice(row, 1).cast(wanted)

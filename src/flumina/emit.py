@@ -23,8 +23,9 @@ import pyarrow as pa
 
 from flumina.errors import OutputError
 from flumina.keymap import in_order
+from flumina.nulls import first_forbidden
 from flumina.order import Ints
-from flumina.schema import BadValueError, Schema, column, same_kind, type_name
+from flumina.schema import BadValueError, Schema, column, has_infinite, same_kind, type_name
 
 if TYPE_CHECKING:
     from flumina.batch import Batch
@@ -132,9 +133,10 @@ class Channel:
         except BadValueError as error:
             index, value = error.index, error.value
         else:
-            if field.nullable or not array.null_count:
+            null = _first_null(array, field)
+            if null is None:
                 return array
-            index, value = array.is_null().index(pa.scalar(True)).as_py(), None  # noqa: FBT003
+            index, value = null, array[null].as_py()
         cause = int(causes[index]) if index < len(causes) else None
         event = "no event" if cause is None else repr(next(iter(batch.slice(cause, cause + 1))))
         raise _bad_value(self._name, field, value, event)
@@ -163,7 +165,7 @@ def _frozen(value: object) -> object:
 def _whole_column(given: object, type_: pa.DataType) -> pa.Array:
     """Numpy, Arrow or a list as a column of this type, by the same rules as single rows."""
     if isinstance(given, list | tuple):
-        return column(given, type_)
+        return column(given, type_, whole=True)
     if isinstance(given, str | bytes):
         raise TypeError("a text is no column")
     if isinstance(given, np.ndarray) and given.flags.writeable:
@@ -177,14 +179,25 @@ def _whole_column(given: object, type_: pa.DataType) -> pa.Array:
         return array
     if same_kind(array.type, type_) or (pa.types.is_integer(array.type) and pa.types.is_floating(type_)):
         try:
-            return array.cast(type_)
+            cast = array.cast(type_)
         except pa.ArrowException:
             pass  # find out below which value it is
-    return column(array.to_pylist(), type_)
+        else:
+            if type_ != pa.float32() or not has_infinite(cast):
+                return cast
+    return column(array.to_pylist(), type_, whole=True)
+
+
+def _first_null(array: pa.Array, field: pa.Field) -> int | None:
+    """The first row that is null, or has one inside, where that is declared NOT NULL."""
+    if not field.nullable and array.null_count:
+        return int(array.is_null().index(pa.scalar(True)).as_py())  # noqa: FBT003
+    inside = first_forbidden(array, field.type)
+    return None if inside is None else inside[0]
 
 
 def _bad_value(output: str, field: pa.Field, value: object, event: str) -> OutputError:
-    wanted = f"{type_name(field.type)}{'' if field.nullable else ' NOT NULL'}"
+    wanted = f"{type_name(field.type, not_null=True)}{'' if field.nullable else ' NOT NULL'}"
     return OutputError(
         "OUTPUT_TYPE", f"output {output!r}, column {field.name!r}: {value!r} is no {wanted}, emitted by {event}"
     )
@@ -274,11 +287,12 @@ def row_columns(schema: Schema, pending: Sequence[Row]) -> list[pa.Array]:
 
 def _column(field: pa.Field, values: list[object], pending: Sequence[Row]) -> pa.Array:
     try:
-        array = column(values, field.type)
+        array = column(values, field.type, whole=True)
     except BadValueError as error:
         index = error.index
     else:
-        if field.nullable or not array.null_count:
+        null = _first_null(array, field)
+        if null is None:
             return array
-        index = values.index(None)
+        index = null
     raise _bad_value(pending[index].output, field, values[index], repr(pending[index].event))

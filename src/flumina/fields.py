@@ -308,7 +308,9 @@ class Replicated(Field):
         self.mutable = pa.types.is_nested(self.type)
         self.holds_mutable = _holds_nested(self.type)
         if isinstance(initial, list | dict | set) and not self.mutable:
-            self.mistakes.append(("BAD_FIELD", f"{initial!r} is no {type_}: a Replicated begins with a value of its type"))
+            self.mistakes.append(
+                ("BAD_FIELD", f"{initial!r} is no {type_}: a Replicated begins with a value of its type")
+            )
         self._check_parts()
 
     def identity(self) -> Value:

@@ -8,9 +8,11 @@ tags: list<item: string>
 
 from __future__ import annotations
 
+import math
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property, lru_cache
@@ -18,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from flumina.errors import SchemaError
 
@@ -78,8 +81,8 @@ class Schema:
         return ", ".join(f"{field.name} {type_name(field.type)}" for field in self.fields)
 
 
-def type_name(type_: pa.DataType) -> str:
-    """The DDL name of an Arrow type, as users wrote it or would write it."""
+def type_name(type_: pa.DataType, *, not_null: bool = False) -> str:
+    """The DDL name of an Arrow type, as users wrote it or would write it; ``NOT NULL`` inside it if that is wanted."""
     for name in ("boolean", "byte", "short", "int", "long", "float", "double", "string", "binary", "date"):
         if _SIMPLE[name] == type_:
             return name
@@ -88,11 +91,13 @@ def type_name(type_: pa.DataType) -> str:
     if pa.types.is_decimal(type_):
         return f"decimal({type_.precision},{type_.scale})"
     if pa.types.is_list(type_):
-        return f"array<{type_name(type_.value_type)}>"
+        return f"array<{type_name(type_.value_type, not_null=not_null)}>"
     if pa.types.is_map(type_):
-        return f"map<{type_name(type_.key_type)},{type_name(type_.item_type)}>"
+        key, item = (type_name(of, not_null=not_null) for of in (type_.key_type, type_.item_type))
+        return f"map<{key},{item}>"
     if pa.types.is_struct(type_):
-        inner = ",".join(f"{f.name}:{type_name(f.type)}" for f in type_)
+        mark = {True: "", False: " NOT NULL" if not_null else ""}
+        inner = ",".join(f"{f.name}:{type_name(f.type, not_null=not_null)}{mark[f.nullable]}" for f in type_)
         return f"struct<{inner}>"
     return str(type_)
 
@@ -105,25 +110,37 @@ class BadValueError(ValueError):
         self.index, self.value = index, value
 
 
-def column(values: Sequence[object], type_: pa.DataType | None) -> pa.Array:
+def column(values: Sequence[object], type_: pa.DataType | None, *, whole: bool = False) -> pa.Array:
     """Python values as an Arrow column (of the type that fits, if None is asked for), or :class:`BadValueError`.
 
-    Arrow would cut 3.5 down to 3 for a long, and take bytes for a string; here a value is of its type or an error.
+    Arrow would cut 3.5 down to 3 for a long, take bytes for a string, and a text for an array of its letters; here a
+    value is of its type or an error. ``whole``: fields that a struct does not have are an error too, rather than
+    left out.
     """
-    array = _convert(values, type_)
+    array = _convert(values, type_, whole=whole)
     if array is not None:
         return array
-    index = bisect_left(range(len(values)), 1, key=lambda i: _convert(values[: i + 1], type_) is None)
+    index = bisect_left(range(len(values)), 1, key=lambda i: _convert(values[: i + 1], type_, whole=whole) is None)
     raise BadValueError(index, values[index])
 
 
-def _convert(values: Sequence[object], type_: pa.DataType | None) -> pa.Array | None:
-    if type_ is not None and not (_plain(type_).issuperset(map(type, values)) or all(_fits(v, type_) for v in values)):
+def _convert(values: Sequence[object], type_: pa.DataType | None, *, whole: bool) -> pa.Array | None:
+    if type_ is not None and not (
+        _plain(type_).issuperset(map(type, values)) or all(_fits(v, type_, whole=whole) for v in values)
+    ):
         return None
     try:
-        return pa.array(values, type_)
+        array = pa.array(values, type_)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         return None
+    if type_ == pa.float32() and has_infinite(array) and not all(_fits(v, type_, whole=whole) for v in values):
+        return None
+    return array
+
+
+def has_infinite(array: pa.Array) -> bool:
+    """Whether a column of floats holds an infinite number."""
+    return bool(pc.any(pc.is_inf(array)).as_py())
 
 
 _PYTHON: tuple[tuple[Callable[[pa.DataType], bool], Any], ...] = (
@@ -148,20 +165,35 @@ def _plain(type_: pa.DataType) -> frozenset[type]:
     return frozenset({none})
 
 
-def _fits(value: object, type_: pa.DataType) -> bool:
+def _fits(value: object, type_: pa.DataType, *, whole: bool) -> bool:
     """Whether a value that Arrow takes for this type means the same as the value."""
     if value is None:
         return True
     for is_kind, python in _PYTHON:
         if is_kind(type_):
             return isinstance(value, python)
-    if pa.types.is_list(type_) and isinstance(value, Sequence):
-        return all(_fits(item, type_.value_type) for item in value)
+    if pa.types.is_float32(type_):
+        if isinstance(value, float) and not math.isfinite(value):
+            return True
+        return not isinstance(value, int | float) or abs(value) < _FLOAT_ENDS
+    if pa.types.is_list(type_):
+        if isinstance(value, str | bytes | bytearray | memoryview):
+            return False  # Arrow would take them for an array of letters or of numbers
+        if isinstance(value, Sequence | AbstractSet) or (isinstance(value, np.ndarray) and value.ndim):
+            return all(_fits(item, type_.value_type, whole=whole) for item in value)
     if pa.types.is_struct(type_) and isinstance(value, Mapping):
-        return all(_fits(value.get(field.name), field.type) for field in type_)
+        if whole and not value.keys() <= {field.name for field in type_}:
+            return False
+        return all(_fits(value.get(field.name), field.type, whole=whole) for field in type_)
     if pa.types.is_map(type_) and isinstance(value, Mapping):
-        return all(_fits(k, type_.key_type) and _fits(v, type_.item_type) for k, v in value.items())
+        return all(
+            _fits(k, type_.key_type, whole=whole) and _fits(v, type_.item_type, whole=whole) for k, v in value.items()
+        )
     return True
+
+
+_FLOAT_ENDS = 2.0**128 - 2.0**103
+"""From here on a number is infinite once it is rounded to a float of 32 bits."""
 
 
 def same_kind(one: pa.DataType, other: pa.DataType) -> bool:

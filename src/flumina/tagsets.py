@@ -22,7 +22,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from numbers import Number
+from typing import TYPE_CHECKING, SupportsInt
 
 import numpy as np
 import numpy.typing as npt
@@ -139,7 +140,25 @@ class KeySet:
 
 def _in_bucket(buckets: int, key: Key) -> bool:
     """Whether a key's bucket is among these; the absent key of an unkeyed tag is in none."""
+    if type(key) not in _KEY_TYPES:
+        key = _column_value(key)
     return key is not None and (buckets >> bucket_of(key)) & 1 == 1
+
+
+_KEY_TYPES = frozenset({int, str, bytes})
+
+
+def _column_value(key: Key) -> Key:
+    """The value of a key column that equals this key, as 1 equals 1.0 and True: to a dict they are one; else None."""
+    if key is None or (isinstance(key, int | str | bytes) and not isinstance(key, bool)):
+        return key
+    if not isinstance(key, Number | np.bool_) or not isinstance(key, SupportsInt):
+        return None
+    try:
+        whole = int(key)
+    except (TypeError, ValueError, OverflowError):  # complex numbers, NaN and infinity
+        return None
+    return whole if whole == key else None
 
 
 def _is_value(key: Key, type_: pa.DataType) -> bool:

@@ -236,6 +236,9 @@ def brute_force(plan: Plan, definition: Definition) -> Verdict:
         found |= {("EMPTY_LEAF", worker.id)} if not worker.children and not handles[number] else set()
         found |= {("DUPLICATE_ID", worker.id)} if [w.id for w in workers].count(worker.id) > 1 else set()
         found |= _kinds(worker, subtree[number], definition, root=number == 0)
+        by_itag = [_claims(replace(worker, itags=(itag,))) for itag in worker.itags]
+        if any(one & other for one, other in combinations(by_itag, 2)):
+            found.add(("HANDLED_TWICE", worker.id))
     events = _events(plan)
     for number, worker in enumerate(workers):
         for stream, part, tag, _ in handles[number] - events:

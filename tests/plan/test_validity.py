@@ -115,9 +115,35 @@ def test_handled_twice_along_a_chain_is_a_violation() -> None:
     )
 
 
-def test_the_same_events_twice_in_one_worker_are_no_violation() -> None:
-    everything = itag("s", {0, 1}, inc=ALL, read=ALL)
-    assert validate(keyed_plan(leaf("w1", everything, itag("s", {0}, inc=KeySet.of(1)))), Keyed) == []
+def test_the_same_events_twice_in_one_worker_are_named() -> None:
+    named = itag("s", {1}, inc=KeySet.of(4, 5), read=KeySet.of(4))
+    plan = keyed_plan(leaf("w1", itag("s", {0, 1}, inc=ALL), itag("s", {0, 1}, read=ALL), named))
+    (problem,) = validate(plan, Keyed)
+    assert (problem.rule, problem.workers) == ("HANDLED_TWICE", ("w1",))
+    assert problem.tags == TagSet({"inc": KeySet.of(4, 5), "read": KeySet.of(4)})
+    assert problem.message == "w1 has inc(4, 5), read(4) on s[1] in more than one of its itags"
+
+
+def test_an_itag_written_twice_is_named_with_all_its_parts() -> None:
+    both = itag("s", {0, 1}, inc=ALL, read=ALL)
+    (problem,) = validate(keyed_plan(leaf("w1", both, both)), Keyed)
+    assert problem.message == "w1 has inc(*), read(*) on s[0-1] in more than one of its itags"
+
+
+def test_itags_that_share_streams_and_parts_but_no_keys_are_valid() -> None:
+    low = KeySet.from_buckets(range(2048))
+    pieces = (low - KeySet.of(1), (ALL - low) - KeySet.of(1), KeySet.of(1))
+    itags = (itag("s", {0, 1}, inc=keys, read=keys) for keys in pieces)
+    assert validate(keyed_plan(leaf("w1", *itags)), Keyed) == []
+
+
+@pytest.mark.timeout(20)
+def test_one_worker_with_thousands_of_itags_is_looked_at_in_one_pass() -> None:
+    count = 5_000
+    named = [itag("s", {0, 1}, inc=KeySet.of(key), read=KeySet.of(key)) for key in range(count)]
+    rest = ALL - KeySet.of(*range(count))
+    plan = keyed_plan(leaf("w1", *named, itag("s", {0, 1}, inc=rest, read=rest)))
+    assert validate(plan, Keyed) == []
 
 
 def test_a_plan_for_another_program_or_other_streams_is_refused() -> None:

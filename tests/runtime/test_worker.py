@@ -160,7 +160,7 @@ def test_a_final_state_that_nobody_wants_is_not_joined(program: AnyProgram) -> N
             spared += 1
         else:  # it was there
             same_state(case, outcome.state, END, "the final state")
-        compare(case.outputs(), outcome.outputs)
+        compare(case, outcome.rows)
         assert [snapshot.point for snapshot in outcome.snapshots] == snapshots
         for snapshot in outcome.snapshots:
             same_state(case, snapshot.state, snapshot.point, "a snapshot")

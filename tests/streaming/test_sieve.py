@@ -154,3 +154,15 @@ def test_many_rows_are_sifted_column_by_column() -> None:
     table = pa.table({**columns, "price": price, PLACE: np.zeros(rows, np.int64), ROW: numbers})
     found = Sieve(STREAM, fl.InOrder()).sift(table)
     assert len(found.events) == rows
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_null_inside_where_it_is_declared_not_null(declared: bool) -> None:  # noqa: FBT001
+    stream = fl.Stream("all", fl.Tag("s struct<b:long NOT NULL>"), None)
+    kind = pa.struct([pa.field("b", pa.int64(), nullable=not declared)])
+    values = pa.array([{"b": 1}, {"b": None}, None, {"b": 2}], kind)
+    table = pa.table({"ts": [1, 2, 3, 4], "s": values, PLACE: [0] * 4, ROW: [0, 1, 2, 3]})
+    found = Sieve(stream, fl.InOrder(), NOTHING).sift(table)
+    assert found.events.column("s").to_pylist() == [{"b": 1}, None, {"b": 2}]
+    (letter,) = letters("all", found, late=True, bad=True).to_pylist()
+    assert (letter["reason"], letter["column"], letter["row"]) == ("NULL_VALUE", "s", 1)

@@ -55,7 +55,7 @@ RULES = {
     "NO_FORK": "V1: there is a fork for the state types of a worker and its children",
     "NO_JOIN": "V1: there is a join for them",
     "DEPENDENT": "V2: unrelated workers handle independent events",
-    "HANDLED_TWICE": "V2: no event has two workers",
+    "HANDLED_TWICE": "V2: no event has two workers, and none is named twice in one",
     "NOT_HANDLED": "every event of the input has a worker",
     "UNKNOWN_STREAM": "itags are on streams of the plan",
     "UNKNOWN_PART": "itags are on parts that the stream has",
@@ -183,6 +183,7 @@ class _Checker:
                     yield Violation("UNKNOWN_STREAM", (worker.id,), message, itag.tags)
                     continue
                 yield from self.itag(worker, itag, shapes[itag.stream])
+            yield from self.repeated(worker)
             for itag in merged(worker.itags):
                 for part in itag.parts:
                     claims.setdefault((itag.stream, part), []).append((number, itag.tags))
@@ -207,6 +208,31 @@ class _Checker:
                 message = f"{worker.id} has {foreign} on stream {stream.name!r}, where it can't occur"
                 yield Violation("UNKNOWN_KEY", (worker.id,), message, foreign)
                 break
+
+    def repeated(self, worker: Worker) -> Iterator[Violation]:
+        """What several itags of one worker have in common; parts with the same itags are looked at together."""
+        if len(worker.itags) < 2:
+            return
+        on_part: dict[tuple[str, int], list[int]] = {}
+        for number, itag in enumerate(worker.itags):
+            for part in itag.parts:
+                on_part.setdefault((itag.stream, part), []).append(number)
+        together: dict[tuple[str, tuple[int, ...]], list[int]] = {}
+        for (name, part), several in on_part.items():
+            if len(several) > 1:
+                together.setdefault((name, tuple(several)), []).append(part)
+        found: dict[tuple[str, TagSet], list[int]] = {}
+        for (name, numbers), parts in together.items():
+            by_tag: dict[str, list[tuple[int, KeySet]]] = {}
+            for number in numbers:
+                for tag, keys in worker.itags[number].tags:
+                    by_tag.setdefault(tag, []).append((number, keys))
+            common = TagSet((tag, Multiplicity(sets).at_least(2)) for tag, sets in by_tag.items() if len(sets) > 1)
+            if not common.is_empty():
+                found.setdefault((name, common), []).extend(parts)
+        for (name, common), parts in found.items():
+            message = f"{worker.id} has {common} on {name}[{ranges(parts)}] in more than one of its itags"
+            yield Violation("HANDLED_TWICE", (worker.id,), message, common)
 
     def handled(self, claims: dict[tuple[str, int], list[tuple[int, TagSet]]]) -> Iterator[Violation]:
         """Parts on which the same workers claim the same tags are looked at once, together."""

@@ -8,18 +8,28 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import pyarrow as pa
+
 from flumina.definition import Definition, fold
-from flumina.emit import Chunk, Emit, Row, rows
+from flumina.emit import Chunk, Emit, Row, row_columns, rows
+from flumina.errors import OutputError
 from flumina.events import Event
+from flumina.multisets import difference
 from flumina.order import END, START, Point
 from flumina.plan.routing import Router
 from flumina.plan.tree import Plan
 from flumina.runtime.messages import PartId
+from flumina.schema import Schema
 from flumina.state import copied
 
 Entry = tuple[Point, Event]
-OutputKey = tuple[str, str, tuple[str, int, str, int]]
-"""An output for comparing: its name, its values, and the tag, timestamp, stream and number of the event behind it."""
+Cause = tuple[str, int, str, int]
+"""The tag, timestamp, stream and number of the event behind an output."""
+
+_CAUSE = ("event_tag", "event_ts", "event_stream", "event_seq")
+
+OutputKey = tuple[str, str, Cause]
+"""An output for comparing: its name, its values, and what caused it."""
 
 
 @dataclass(frozen=True)
@@ -93,9 +103,38 @@ class Case:
     def outputs(self, until: Point = END, after: Point = START) -> Counter[OutputKey]:
         """The outputs of the events in (after, until]; not to be changed."""
         if (after, until) not in self._expected:
-            rows_ = (row for row in self._oracle[1] if after < self.point(row.event) <= until)
-            self._expected[after, until] = output_keys(rows_)
+            self._expected[after, until] = output_keys(self._rows(until, after))
         return self._expected[after, until]
+
+    def _rows(self, until: Point, after: Point) -> list[Row]:
+        return [row for row in self._oracle[1] if after < self.point(row.event) <= until]
+
+    def unlike(
+        self, items: Iterable[Row | Chunk], until: Point = END, after: Point = START
+    ) -> tuple[Counter[OutputKey], Counter[OutputKey]]:
+        """What of the outputs of (after, until] is missing among the items, and what is surplus, once written.
+
+        Values are compared as the output's columns hold them, and floats within the program's tolerance.
+        """
+        wanted, found = self._rows(until, after), rows(items)
+        expected, outputs = output_keys(wanted), output_keys(found)
+        lacking, excess = _only(wanted, expected - outputs), _only(found, outputs - expected)
+        missing: Counter[OutputKey] = Counter()
+        surplus: Counter[OutputKey] = Counter()
+        for name, schema in self.definition.outputs.items():
+            mine, others = ([row for row in few if row.output == name] for few in (lacking, excess))
+            if not mine or not others:
+                missing, surplus = missing + output_keys(mine), surplus + output_keys(others)
+                continue
+            try:
+                written = _written(schema, others), _written(schema, mine)
+            except OutputError:  # of no type that the output has, so there is nothing more to compare
+                missing, surplus = missing + output_keys(mine), surplus + output_keys(others)
+                continue
+            lost, more = difference(*written, tolerance=self.definition.tolerance)
+            missing.update(_written_key(name, row) for row in lost)
+            surplus.update(_written_key(name, row) for row in more)
+        return missing, surplus
 
     @cached_property
     def _expected(self) -> dict[tuple[Point, Point], Counter[OutputKey]]:
@@ -108,7 +147,34 @@ class Case:
 
 def output_keys(items: Iterable[Row | Chunk]) -> Counter[OutputKey]:
     """Outputs as a multiset."""
-    return Counter(
-        (row.output, repr(row.values), (row.event.tag.name, row.event.ts, row.event.stream, row.event.seq))
-        for row in rows(items)
-    )
+    return Counter(map(_key, rows(items)))
+
+
+def _key(row: Row) -> OutputKey:
+    return row.output, repr(row.values), _cause(row)
+
+
+def _cause(row: Row) -> Cause:
+    return row.event.tag.name, row.event.ts, row.event.stream, row.event.seq
+
+
+def _only(all_rows: Sequence[Row], wanted: Counter[OutputKey]) -> list[Row]:
+    """As many of the rows as are wanted."""
+    left, found = Counter(wanted), []
+    for row in all_rows:
+        key = _key(row)
+        if left[key] > 0:
+            left[key] -= 1
+            found.append(row)
+    return found
+
+
+def _written(schema: Schema, some: Sequence[Row]) -> pa.Table:
+    """Rows as they would be written, each with its cause."""
+    causes = zip(*map(_cause, some), strict=True)
+    return pa.table([*row_columns(schema, some), *map(pa.array, causes)], names=[*schema.names, *_CAUSE])
+
+
+def _written_key(output: str, row: tuple[Any, ...]) -> OutputKey:
+    values, cause = row[: -len(_CAUSE)], row[-len(_CAUSE) :]
+    return output, repr(values), (cause[0], cause[1], cause[2], cause[3])

@@ -19,7 +19,7 @@ from flumina.order import START
 from flumina.plan.tree import Plan
 from flumina.runtime.coordinator import Snapshot
 from flumina.runtime.stats import WorkerStats
-from flumina.sim.case import Case, output_keys
+from flumina.sim.case import Case
 from flumina.sim.draw import Draw
 from flumina.sim.scheduler import Outcome, Simulation, compare, judge, same_state
 from flumina.sim.segments import Segmented
@@ -74,6 +74,6 @@ def _kept(case: Case, attempt: Simulation, resume: Snapshot | None) -> tuple[Sna
         return None, []
     after = START if resume is None else resume.point
     kept = [row for row in rows(attempt.rows) if case.point(row.event) <= last.point]
-    compare(case.outputs(until=last.point, after=after), output_keys(kept))
+    compare(case, kept, until=last.point, after=after)
     same_state(case, last.state, last.point, "the snapshot that survived the crash")
     return last, kept

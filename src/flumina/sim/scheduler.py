@@ -236,17 +236,18 @@ class Simulation:
 
 def judge(case: Case, outcome: Outcome, after: Snapshot | None = None) -> None:
     """Compare a run with the oracle: outputs in both directions, the final state, the state of every snapshot."""
-    compare(case.outputs(after=START if after is None else after.point), outcome.outputs)
+    compare(case, outcome.rows, after=START if after is None else after.point)
     same_state(case, outcome.state, END, "the final state")
     for snapshot in outcome.snapshots:
         same_state(case, snapshot.state, snapshot.point, f"the snapshot at {tuple(snapshot.point)}")
 
 
-def compare(expected: Counter[OutputKey], outputs: Counter[OutputKey]) -> None:
-    """Raise if outputs are missing or surplus."""
-    if expected != outputs:
-        missing, surplus = expected - outputs, outputs - expected
-        raise SimulationError(f"outputs differ: missing {_few(missing)}; surplus {_few(surplus)}")
+def compare(case: Case, items: Sequence[Row | Chunk], *, until: Point = END, after: Point = START) -> None:
+    """Raise if outputs of the events in (after, until] are missing or surplus."""
+    if output_keys(items) != case.outputs(until, after):
+        missing, surplus = case.unlike(items, until, after)
+        if missing or surplus:
+            raise SimulationError(f"outputs differ: missing {_few(missing)}; surplus {_few(surplus)}")
 
 
 def same_state(case: Case, state: Any, until: Point, what: str) -> None:  # noqa: ANN401

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from flumina.decode import timestamp_type
 from flumina.events import Tag
+from flumina.nulls import forbidden, holds_not_null, nullable
 from flumina.order import Ints
 from flumina.schema import type_name
 from flumina.streaming.frontier import NOTHING, Heartbeats, Policy, Seen
@@ -150,7 +151,7 @@ class Sieve:
             column = _decoded(table.column(name))
             if len(rows) < len(column):
                 column = column.take(pa.array(rows))
-            column, failed = _cast(column, declared.type)
+            column, failed = _cast(column, nullable(declared.type))  # what is null inside is told apart below
             marks.add_at(rows[failed], Fault("COLUMN_TYPE", name, f"not a {type_name(declared.type)}"))
             if tag.key is not None and declared.name == tag.key.name:
                 empty = Fault("NULL_KEY", name, f"the key of tag {tag.name!r} is null")
@@ -163,6 +164,10 @@ class Sieve:
                 marks.add_at(
                     rows[_nulls(column)], Fault("NULL_VALUE", name, "the value is null, but declared NOT NULL")
                 )
+            if holds_not_null(declared.type):
+                for inside, at in forbidden(column.combine_chunks(), declared.type):
+                    empty = Fault("NULL_VALUE", name, f"{inside} of the value is null, but declared NOT NULL")
+                    marks.add_at(rows[at], empty)
 
 
 def tag_codes(stream: Stream, column: pa.ChunkedArray) -> Ints:

@@ -1,5 +1,7 @@
 import json
 import linecache
+import os
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -330,3 +332,67 @@ def test_another_program_can_not_claim(tmp_path: Any) -> None:
         store.claim(resumes=snapshot, facts=changed)
     assert {found.epoch for found in store.folder.listing().claims} == {1}
     assert store.claim(resumes=snapshot, facts=changed, changed=True).commit().manifest.facts == changed
+
+
+WORDS_SOURCE = """
+from collections import Counter, namedtuple
+from dataclasses import dataclass
+import flumina as fl
+from flumina.engine.checkpoint.facts import program_facts
+
+class Plain:
+    def __init__(self, *words):
+        self.words = frozenset(words)
+
+class Slotted:
+    __slots__ = ("words",)
+    def __init__(self, *words):
+        self.words = set(words)
+
+@dataclass
+class Model:
+    words: frozenset
+    inner: dict
+
+Pair = namedtuple("Pair", "a b")
+WORDS = ("x", "y", "zebra", "quagga", "okapi")
+
+class Words(fl.Program):
+    say = fl.Tag("v string")
+    learn = fl.Tag("w string")
+    depends = fl.depends((learn, learn), (learn, say))
+    output = "v string"
+    flat = fl.Replicated("array<string>", frozenset(WORDS))
+    nested = fl.Replicated("array<string>", [{"a": set(WORDS)}, (frozenset({frozenset(WORDS), frozenset("ab")}),)])
+    model = fl.Replicated("array<string>", Model(frozenset(WORDS), {"k": set(WORDS)}))
+    plain = fl.Replicated("array<string>", Plain(*WORDS))
+    slotted = fl.PerKey(fl.Replicated("array<string>", [Slotted(*WORDS)]))
+    pair = fl.Replicated("array<string>", Pair(set(WORDS), object()))
+    function = fl.Replicated("array<string>", [len, Plain, lambda: 1])
+
+    def update(self, state, event, emit):
+        if event.tag is self.say:
+            if event.v in state.flat: emit(event.v)
+        else:
+            state.flat = state.flat | {event.w}
+
+if __name__ == "__main__":
+    print(program_facts(Words)["state"])
+"""
+
+
+def test_facts_are_the_same_in_every_process(tmp_path: Path) -> None:
+    script = tmp_path / "words.py"
+    script.write_text(WORDS_SOURCE)
+    said = {
+        subprocess.run(
+            [sys.executable, script],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(said) == 1, said
+    assert "'okapi', 'quagga', 'x', 'y', 'zebra'" in said.pop()

@@ -114,6 +114,18 @@ def broken(change: Any) -> str:
         (lambda p: p["workers"][1]["itags"][0].update(tags={"value": {}}), r"tags.value: \{\} is no key set"),
         (lambda p: p["workers"][1]["itags"][0].update(tags={"value": 3}), "tags.value: expected an object"),
         (lambda p: p["workers"][1]["itags"][0].update(tags={"value": {"all": False}}), "no key set"),
+        (
+            lambda p: p["workers"][1]["itags"][0].update(tags={"value": {"keys": None}}),
+            r"workers\[1\].itags\[0\].tags.value.keys: expected a list, got null",
+        ),
+        (
+            lambda p: p["workers"][1]["itags"][0].update(tags={"value": {"buckets": None}}),
+            r"tags.value.buckets: expected a text, got null",
+        ),
+        (
+            lambda p: p["workers"][1]["itags"][0].update(tags={"value": {"all": None}}),
+            r"tags.value.all: expected true or false, got null",
+        ),
         (lambda p: p["workers"][1]["itags"][0].update(tags={"value": {"keys": [1.5]}}), "a key is .*, got 1.5"),
         (lambda p: p["workers"][1]["itags"][0].update(tags={"value": {"keys": [True]}}), "a key is"),
         (lambda p: p["workers"][1]["itags"][0].update(tags={"value": {"keys": [2**70]}}), "a key is"),

@@ -155,7 +155,9 @@ def _field(field: Field) -> str:
     else:
         inside = type_name(field.type) if hasattr(field, "type") else ""
         inside += (
-            f", initially {field.initial!r}" if isinstance(field, Replicated) and field.initial is not None else ""
+            f", initially {canonical(field.initial) or type(field.initial).__qualname__}"
+            if isinstance(field, Replicated) and field.initial is not None
+            else ""
         )
     return f"{type(field).__name__}({inside})"
 

@@ -179,6 +179,8 @@ class _Reader:
     def keys(self, value: object, at: str) -> KeySet:
         optional = {"all": bool, "unkeyed": bool, "keys": list, "buckets": str, "plus": list, "minus": list}
         fields = self.fields(value, at, {}, optional)
+        for name, given in fields.items():
+            self.typed(given, f"{at}.{name}", optional[name])  # null as well: it says nothing about keys
         bases = [name for name in ("all", "unkeyed", "keys", "buckets") if name in fields]
         if len(bases) != 1 or fields[bases[0]] is False or (bases[0] in {"unkeyed", "keys"} and len(fields) > 1):
             self.fail(at, f"{_short(value)} is no key set", 'for example {"all": true} or {"keys": [1, 2]}')
@@ -189,7 +191,7 @@ class _Reader:
         base = KeySet.everything()
         if bases[0] == "buckets":
             base = KeySet.from_buckets(self.numbers(fields["buckets"], f"{at}.buckets", BUCKETS))
-        plus, minus = ((self.key(key, at) for key in fields.get(name) or ()) for name in ("plus", "minus"))
+        plus, minus = ((self.key(key, at) for key in fields.get(name, ())) for name in ("plus", "minus"))
         return (base | KeySet.of(*plus)) - KeySet.of(*minus)
 
     def key(self, value: object, at: str) -> Key:  # noqa: RET503 -- fail never returns
