@@ -599,3 +599,30 @@ class ChangesItsMindAtAWord(fl.Program):
 
     def join(self, left: Any, right: Any) -> Any:
         return left + right
+
+
+@breaks("C3")
+class EveryMinute(Barrier):
+    """The first value of a minute closes the last one, so that values depend on each other."""
+
+    output = "minute long, total long"
+
+    def init(self) -> Any:
+        return (0, 0)
+
+    def update(self, state: Any, event: fl.Event, emit: fl.Emit) -> Any:
+        minute, total = state
+        if event.tag is self.barrier:
+            emit(minute, total)
+            return state
+        now = event.ts // 60
+        if now == minute:
+            return minute, total + event.v
+        emit(minute, total)
+        return now, event.v
+
+    def fork(self, state: Any, left: fl.TagSet, right: fl.TagSet) -> Any:
+        return ((state[0], 0), state) if right.has(self.barrier) else (state, (state[0], 0))
+
+    def join(self, left: Any, right: Any) -> Any:
+        return max(left[0], right[0]), left[1] + right[1]

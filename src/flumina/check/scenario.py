@@ -14,7 +14,7 @@ from typing import Any
 
 from flumina.check.choices import Choices
 from flumina.check.constants import constants
-from flumina.check.values import KEYS, value
+from flumina.check.values import KEYS, jumps, value
 from flumina.definition import RAISED, Definition, Fork, StateKind, fold
 from flumina.depends import FunctionDependence
 from flumina.emit import Emit, Row, rows
@@ -94,6 +94,7 @@ class Universe:
     def __init__(self, definition: Definition) -> None:
         self.definition = definition
         self.constants = constants(definition)
+        self.jumps = jumps(self.constants[int])
         self.keys = {
             name: (None,) if tag.key is None else tuple(sorted(tag.finite_keys or KEYS[tag.key.type], key=repr)[:3])
             for name, tag in definition.tags.items()
@@ -141,7 +142,7 @@ class Scenario:
             return None
         name, key = self.choices.pick(concrete)
         tag = self.definition.tags[name]
-        self.clock += self.choices.below(2)
+        self.clock += self._tick()
         self.count += 1
         given = self.definition.examples
         named = self.universe.constants
@@ -149,6 +150,11 @@ class Scenario:
         if tag.key is not None:
             columns[tag.key.name] = key
         return tag.event(ts=self.clock, stream=name, seq=self.count, **columns)
+
+    def _tick(self) -> int:
+        """How much later an event is than the one before: mostly 0 or 1, but windows of any size are crossed, too."""
+        step = self.choices.below(8)
+        return self.choices.pick(self.universe.jumps) if step == 7 else step % 2  # noqa: PLR2004
 
     def fork_of(self, wire: Wire) -> tuple[Fork, tuple[Atom, ...], tuple[Atom, ...]] | None:
         """A fork of the wire's type with two non-empty independent predicates; None if there is no room for one."""

@@ -39,6 +39,17 @@ KEYS: dict[pa.DataType, Sequence[Any]] = {
 }
 """Keys to try: few enough that events meet."""
 
+POWERS = tuple(10**n for n in range(1, 12))
+"""Steps in time up to more than a day in microseconds: whatever the unit and the window, some of them leave it."""
+
+_MOST_JUMPS = 256
+
+
+def jumps(named: Sequence[int]) -> Sequence[int]:
+    """Steps in time worth trying, the smallest first: powers of ten, and these numbers and twice them."""
+    lengths = [n for n in named if 1 < n <= POWERS[-1]]
+    return sorted({*POWERS, *lengths[: _MOST_JUMPS // 3], *(2 * n for n in lengths[: _MOST_JUMPS // 3])})
+
 
 def value(
     choices: Choices,
