@@ -626,3 +626,49 @@ class EveryMinute(Barrier):
 
     def join(self, left: Any, right: Any) -> Any:
         return max(left[0], right[0]), left[1] + right[1]
+
+
+_LIMIT = 10_000_000
+
+
+def _much(cents: int) -> bool:
+    return cents > _LIMIT
+
+
+@breaks("C3")
+class StartsAnewAboveALimit(Barrier):
+    """The number that matters has a name, and is looked at by a function that update calls."""
+
+    def update(self, state: Any, event: fl.Event, emit: fl.Emit) -> Any:
+        if event.tag is self.barrier:
+            emit(state)
+            return 0
+        return 0 if _much(event.v) else state + event.v
+
+
+@breaks("C3")
+class OneKeyForAll(fl.Program):
+    """The key that matters is none of the usual ones."""
+
+    add = fl.Tag("v long NOT NULL", key="user string")
+    show = fl.Tag()
+    depends = fl.depends((show, show), (show, add))
+    output = "user string, n long"
+
+    def init(self) -> Any:
+        return {}
+
+    def update(self, state: Any, event: fl.Event, emit: fl.Emit) -> None:
+        if event.tag is self.show:
+            for user in sorted(state):
+                emit(user, state[user])
+        elif event.user == "admin":
+            state.clear()
+        else:
+            state[event.user] = state.get(event.user, 0) + event.v
+
+    def fork(self, state: Any, left: fl.TagSet, right: fl.TagSet) -> Any:
+        return ({}, state) if right.has(self.show) else (state, {})
+
+    def join(self, left: Any, right: Any) -> Any:
+        return {k: left.get(k, 0) + right.get(k, 0) for k in {*left, *right}}

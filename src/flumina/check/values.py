@@ -65,13 +65,13 @@ def value(
         return choices.pick(given)
     if field.nullable and choices.chance(10):
         return None
-    named = _fitting(field.type, constants or {})
+    named = fitting(field.type, constants or {})
     if named and choices.chance(4):
         return choices.pick(named)
     return _of_type(choices, field.type)
 
 
-def _fitting(type_: pa.DataType, constants: Mapping[type, Sequence[Any]]) -> list[Any]:
+def fitting(type_: pa.DataType, constants: Mapping[type, Sequence[Any]]) -> list[Any]:
     """The constants that a column of this type can hold."""
     if pa.types.is_integer(type_):
         most = 2 ** (type_.bit_width - 1)
