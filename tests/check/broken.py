@@ -672,3 +672,27 @@ class OneKeyForAll(fl.Program):
 
     def join(self, left: Any, right: Any) -> Any:
         return {k: left.get(k, 0) + right.get(k, 0) for k in {*left, *right}}
+
+
+@breaks("C3")
+class GreatestWithNan(Barrier):
+    """max() keeps NaN if that came first, and drops it otherwise."""
+
+    value = fl.Tag("v double NOT NULL")
+    depends = fl.depends((Barrier.barrier, Barrier.barrier), (Barrier.barrier, value))
+    output = "high double"
+
+    def init(self) -> Any:
+        return None
+
+    def update(self, state: Any, event: fl.Event, emit: fl.Emit) -> Any:
+        if event.tag is self.value:
+            return event.v if state is None else max(state, event.v)
+        emit(state)
+        return None
+
+    def fork(self, state: Any, left: fl.TagSet, right: fl.TagSet) -> Any:
+        return (None, state) if right.has(self.barrier) else (state, None)
+
+    def join(self, left: Any, right: Any) -> Any:
+        return left if right is None else right if left is None else max(left, right)

@@ -158,11 +158,19 @@ _RESTLESS = Counterexample(
 )
 
 
+_ODD = {
+    "None": "null values are tried in columns that are not declared NOT NULL",
+    "NaN": f"columns of floats hold NaN now and then; {_VALUES}",
+    "infinity": f"columns of floats hold infinity now and then; {_VALUES}",
+}
+"""Words in a message, and which values may be behind them."""
+
+
 def _undefined(what: str, trace: tuple[object, ...]) -> Counterexample:
     return Counterexample(
         law="defined",
         equation=what,
         meaning="update, fork and join are defined in every reachable situation",
         trace=tuple(map(str, trace)),
-        hint="null values are tried in columns that are not declared NOT NULL" if "None" in what else None,
+        hint=next((hint for word, hint in _ODD.items() if word in what), None),
     )
