@@ -212,7 +212,7 @@ def _signatures(members: Members, where: str) -> Iterator[Problem]:
             message = f"{method.__name__} as {role} must take {shape}: {error}"
             yield Problem("BAD_SIGNATURE", message, location_of(method))
             continue
-        yield from hidden_state(role, method)
+        yield from hidden_state(role, method, members)
 
 
 def _state(cls: type[_ProgramClass], members: Members, where: str) -> Iterator[Problem]:

@@ -696,3 +696,22 @@ class GreatestWithNan(Barrier):
 
     def join(self, left: Any, right: Any) -> Any:
         return left if right is None else right if left is None else max(left, right)
+
+
+_NOTES: list[int] = []
+
+
+def _note(value: int) -> None:
+    _NOTES.append(value)
+
+
+@breaks("determinism")
+class KeepsNotesElsewhere(Barrier):
+    """What it remembers is kept by a function outside the class; a barrier itself changes nothing there."""
+
+    def update(self, state: Any, event: fl.Event, emit: fl.Emit) -> Any:
+        if event.tag is self.value:
+            _note(event.v)
+        else:
+            emit(len(_NOTES))
+        return state
