@@ -1,4 +1,6 @@
-from typing import Any
+import logging
+from decimal import Context
+from typing import Any, ClassVar
 
 import pytest
 
@@ -68,6 +70,122 @@ class Cases:
 
     def in_place(self, state: Any, event: Any, emit: Any) -> Any:
         state |= {event.v}
+
+
+class Calls:
+    """What is no assignment, and changes something all the same."""
+
+    values: ClassVar[list[int]] = []
+    table: ClassVar[dict[str, list[int]]] = {"a": [1]}
+    start = 5
+
+    def __init__(self) -> None:
+        self.made: dict[int, int] = {}
+        self.context = Context()
+
+    def own_list(self, state: Any, event: Any, emit: Any) -> Any:
+        self.values.append(event.v)
+
+    def made_in_init(self, state: Any, event: Any, emit: Any) -> Any:
+        self.made.update({event.v: 1})
+
+    def unknown(self, state: Any, event: Any, emit: Any) -> Any:
+        self.other.append(event.v)  # type: ignore[attr-defined]
+
+    def of_a_global(self, state: Any, event: Any, emit: Any) -> Any:
+        OUTER.append(event.v)
+
+    def alias(self, state: Any, event: Any, emit: Any) -> Any:
+        values = self.values
+        values += [event.v]
+
+    def item_of_an_alias(self, state: Any, event: Any, emit: Any) -> Any:
+        outer = OUTER
+        outer[0] = event.v
+
+    def within(self, state: Any, event: Any, emit: Any) -> Any:
+        self.table["a"].append(event.v)
+
+    def by_name(self, state: Any, event: Any, emit: Any) -> Any:
+        setattr(self, event.name, 1)
+
+    def underhand(self, state: Any, event: Any, emit: Any) -> Any:
+        object.__setattr__(self, "start", 1)
+
+    def of_the_type(self, state: Any, event: Any, emit: Any) -> Any:
+        type(self).values.append(event.v)
+
+    def in_the_type(self, state: Any, event: Any, emit: Any) -> Any:
+        type(self).start = 1
+
+    def of_the_class(self, state: Any, event: Any, emit: Any) -> Any:
+        Calls.values.clear()
+
+    def default(self, state: Any, event: Any, emit: Any, cache: Any = []) -> Any:  # noqa: B006
+        cache.append(event.v)
+
+    def helped(self, state: Any, event: Any, emit: Any) -> Any:
+        self._first(event.v)
+
+    def _first(self, value: int) -> None:
+        self._second(value)
+
+    def _second(self, value: int) -> None:
+        self.start = value
+
+    def reads(self, state: Any, event: Any, emit: Any) -> Any:
+        emit(self.values[0] + OUTER[0] + self.table["a"][0])
+        start = self.start
+        start += event.v
+        mine = list(self.values)
+        mine.append(start)
+        values = self.values
+        values = [*values, 1]
+        values += mine
+        state.add(self.context.add(1, start))
+        state["seen"].append(mine)
+        longer = self.other.append(event.v)  # type: ignore[attr-defined]
+        logging.getLogger("x").info("%s", longer)
+        emit(self._pure(start))
+
+    def _pure(self, value: int) -> int:
+        values = []
+        values.append(value)
+        return values.pop() + (self._pure(value - 1) if value else 0)
+
+
+CALLS = [
+    "own_list",
+    "made_in_init",
+    "unknown",
+    "of_a_global",
+    "alias",
+    "item_of_an_alias",
+    "within",
+    "by_name",
+    "underhand",
+    "of_the_type",
+    "in_the_type",
+    "of_the_class",
+    "default",
+    "helped",
+]
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_calls_that_change_what_outlives_them_are_found(name: str) -> None:
+    (problem,) = hidden_state("update", getattr(Calls, name), vars(Calls))
+    assert problem.condition == "HIDDEN_STATE"
+    assert "test_hidden.py:" in problem.where
+
+
+def test_the_way_to_a_helper_is_told() -> None:
+    (problem,) = hidden_state("update", Calls.helped, vars(Calls))
+    assert problem.message == "update calls _first, which calls _second, which stores something in self.start"
+
+
+def test_reading_and_changing_copies_is_fine() -> None:
+    assert list(hidden_state("update", Calls.reads, vars(Calls))) == []
 
 
 @pytest.mark.parametrize(

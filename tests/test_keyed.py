@@ -216,10 +216,11 @@ def test_an_exception_names_the_user_s_method_and_event() -> None:
 
 def test_many_keys_with_few_events_are_folded_one_by_one_and_the_others_as_batches() -> None:
     calls: list[int] = []
+    note = calls.append
 
     class Counted(Counter):
         def update_batch(self, state: fl.State, batch: fl.Batch, emit: fl.Emit) -> None:
-            calls.append(len(batch))
+            note(len(batch))
             Counter.update_batch(self, state, batch, emit)
 
     keys = [*range(100), *[7] * 40]

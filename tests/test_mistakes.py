@@ -416,6 +416,35 @@ def examples_that_are_no_dict() -> None:
             state.total += 1
 
 
+def examples_that_do_not_fit() -> None:
+    class P(fl.Program):  #: BAD_EXAMPLES, BAD_EXAMPLES, BAD_EXAMPLES, BAD_EXAMPLES
+        a = fl.Tag("n long NOT NULL, m long, d decimal(5,2), ok double, also array<int>", key="k string")
+        depends = fl.depends((a, a))
+        total = fl.Sum()
+        examples: ClassVar[Any] = {
+            "n": [1, None],
+            "m": [2**70],
+            "d": [1.5],
+            "k": ["x", 5],
+            "ok": [1, None, 2.5],
+            "also": [[], [1, None]],
+        }
+
+        def update(self, state: Any, event: Any, emit: Any) -> None:
+            state.total += 1
+
+
+def examples_without_a_key() -> None:
+    class P(fl.Program):  #: BAD_EXAMPLES
+        a = fl.Tag(key="k string")
+        depends = fl.depends((a, a))
+        total = fl.Sum()
+        examples: ClassVar[Any] = {"k": ["x", None]}
+
+        def update(self, state: Any, event: Any, emit: Any) -> None:
+            state.total += 1
+
+
 def no_such_tag() -> None:
     class P(fl.Program):
         a = fl.Tag()

@@ -15,7 +15,8 @@ from flumina.events import Tag
 from flumina.fields import Field
 from flumina.hidden import hidden_state
 from flumina.marks import PARAMETERS, Mark, StateType, marks, state_types
-from flumina.schema import Schema, type_name
+from flumina.schema import BadValueError, Schema, type_name
+from flumina.schema import column as as_column
 
 Members = dict[str, Any]
 _RESERVED = frozenset({*PARAMETERS, "depends", "output", "tolerance", "examples"})
@@ -69,6 +70,26 @@ def _checking(cls: type[_ProgramClass], where: str) -> Iterator[Problem]:
         if isinstance(values, str | bytes | Mapping) or not isinstance(values, Collection) or not values:
             message = f"examples of {column!r} are a list with at least one value, got {values!r}"
             yield Problem("BAD_EXAMPLES", message, where)
+            continue
+        yield from (
+            Problem("BAD_EXAMPLES", message, where)
+            for tag in cls._tags.values()
+            for message in _misfits(tag, column, list(values))
+        )
+
+
+def _misfits(tag: Tag, name: str, values: list[Any]) -> Iterator[str]:
+    """What is wrong with these values in the column of a tag, if it has one of that name."""
+    for field in tag.schema:
+        if field.name != name:
+            continue
+        if None in values and (tag.key == field or not field.nullable):
+            what = "the key" if tag.key == field else "NOT NULL"
+            yield f"examples of {name!r} hold None, but the column is {what} in tag {tag.name}"
+        try:
+            as_column(values, field.type)
+        except BadValueError as error:
+            yield f"examples of {name!r} hold {error.value!r}, which is no {type_name(field.type)} (tag {tag.name})"
 
 
 def _names(cls: type[_ProgramClass], members: Members, where: str) -> Iterator[Problem]:
@@ -191,7 +212,7 @@ def _signatures(members: Members, where: str) -> Iterator[Problem]:
             message = f"{method.__name__} as {role} must take {shape}: {error}"
             yield Problem("BAD_SIGNATURE", message, location_of(method))
             continue
-        yield from hidden_state(role, method)
+        yield from hidden_state(role, method, members)
 
 
 def _state(cls: type[_ProgramClass], members: Members, where: str) -> Iterator[Problem]:

@@ -599,3 +599,119 @@ class ChangesItsMindAtAWord(fl.Program):
 
     def join(self, left: Any, right: Any) -> Any:
         return left + right
+
+
+@breaks("C3")
+class EveryMinute(Barrier):
+    """The first value of a minute closes the last one, so that values depend on each other."""
+
+    output = "minute long, total long"
+
+    def init(self) -> Any:
+        return (0, 0)
+
+    def update(self, state: Any, event: fl.Event, emit: fl.Emit) -> Any:
+        minute, total = state
+        if event.tag is self.barrier:
+            emit(minute, total)
+            return state
+        now = event.ts // 60
+        if now == minute:
+            return minute, total + event.v
+        emit(minute, total)
+        return now, event.v
+
+    def fork(self, state: Any, left: fl.TagSet, right: fl.TagSet) -> Any:
+        return ((state[0], 0), state) if right.has(self.barrier) else (state, (state[0], 0))
+
+    def join(self, left: Any, right: Any) -> Any:
+        return max(left[0], right[0]), left[1] + right[1]
+
+
+_LIMIT = 10_000_000
+
+
+def _much(cents: int) -> bool:
+    return cents > _LIMIT
+
+
+@breaks("C3")
+class StartsAnewAboveALimit(Barrier):
+    """The number that matters has a name, and is looked at by a function that update calls."""
+
+    def update(self, state: Any, event: fl.Event, emit: fl.Emit) -> Any:
+        if event.tag is self.barrier:
+            emit(state)
+            return 0
+        return 0 if _much(event.v) else state + event.v
+
+
+@breaks("C3")
+class OneKeyForAll(fl.Program):
+    """The key that matters is none of the usual ones."""
+
+    add = fl.Tag("v long NOT NULL", key="user string")
+    show = fl.Tag()
+    depends = fl.depends((show, show), (show, add))
+    output = "user string, n long"
+
+    def init(self) -> Any:
+        return {}
+
+    def update(self, state: Any, event: fl.Event, emit: fl.Emit) -> None:
+        if event.tag is self.show:
+            for user in sorted(state):
+                emit(user, state[user])
+        elif event.user == "admin":
+            state.clear()
+        else:
+            state[event.user] = state.get(event.user, 0) + event.v
+
+    def fork(self, state: Any, left: fl.TagSet, right: fl.TagSet) -> Any:
+        return ({}, state) if right.has(self.show) else (state, {})
+
+    def join(self, left: Any, right: Any) -> Any:
+        return {k: left.get(k, 0) + right.get(k, 0) for k in {*left, *right}}
+
+
+@breaks("C3")
+class GreatestWithNan(Barrier):
+    """max() keeps NaN if that came first, and drops it otherwise."""
+
+    value = fl.Tag("v double NOT NULL")
+    depends = fl.depends((Barrier.barrier, Barrier.barrier), (Barrier.barrier, value))
+    output = "high double"
+
+    def init(self) -> Any:
+        return None
+
+    def update(self, state: Any, event: fl.Event, emit: fl.Emit) -> Any:
+        if event.tag is self.value:
+            return event.v if state is None else max(state, event.v)
+        emit(state)
+        return None
+
+    def fork(self, state: Any, left: fl.TagSet, right: fl.TagSet) -> Any:
+        return (None, state) if right.has(self.barrier) else (state, None)
+
+    def join(self, left: Any, right: Any) -> Any:
+        return left if right is None else right if left is None else max(left, right)
+
+
+_NOTES: list[int] = []
+
+
+def _note(value: int) -> None:
+    _NOTES.append(value)
+
+
+@breaks("determinism")
+class KeepsNotesElsewhere(Barrier):
+    """What it remembers is kept by a function outside the class; a barrier itself changes nothing there."""
+
+    def update(self, state: Any, event: fl.Event, emit: fl.Emit) -> Any:
+        if event.tag is self.value:
+            _note(event.v)
+        else:
+            emit(len(_NOTES))
+        return state

@@ -85,3 +85,19 @@ def test_calls_that_cannot_be_meant() -> None:
         fl.check(KeyCounter, laws=[])
     with pytest.raises(fl.UsageError, match="at least one"):
         fl.check(KeyCounter, laws="C1")
+
+
+def test_whoever_trips_over_nan_is_told_where_it_comes_from() -> None:
+    class Rounded(fl.Program):
+        value = fl.Tag("v double NOT NULL")
+        depends = fl.depends()
+        output = "v long"
+        n = fl.Count()
+
+        def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+            emit(round(event.v / 1e16))
+
+    report = fl.check(Rounded, examples=500)
+    assert report.broken == ("defined",)
+    assert "now and then; values worth trying are given in the program" in str(report)
+    assert fl.check(type("Given", (Rounded,), {"examples": {"v": [0.5, 2.5]}}), examples=100).ok

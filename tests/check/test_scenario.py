@@ -7,6 +7,7 @@ from flumina import apps
 from flumina.check.choices import BLOCK, Choices
 from flumina.check.scenario import REST, SCENARIO_BLOCKS, Nested, Scenario, Universe, Wire
 from flumina.program import define
+from tests.check.broken import EveryMinute
 from tests.check.lawful import LAWFUL, TwoStateTypes
 
 PROGRAMS = [*(getattr(apps, name) for name in apps.__all__), *LAWFUL]
@@ -82,3 +83,20 @@ def test_running_the_program_leaves_the_given_state_alone() -> None:
     assert wire.state == {1: 5}
     assert scenario.merge(choice[0], *halves) == {1: 5}
     assert sum(half.state.get(1, 0) for half in halves) == 5
+
+
+def test_time_mostly_creeps_and_sometimes_jumps_around_the_programs_own_numbers() -> None:
+    universe = Universe(define(EveryMinute))
+    assert {59, 60, 61, 120} <= set(universe.jumps)
+    assert list(universe.jumps) == sorted(universe.jumps), "so that shrinking finds a small one"
+    ahead = []
+    for scenario in scenarios(universe, 400):
+        before = scenario.clock
+        event = scenario.event(universe.atoms)
+        assert event is not None
+        ahead.append(event.ts - before)
+    steps = Counter(ahead)
+    assert steps[0] + steps[1] > 300
+    assert {60, 10, 10**11} < set(steps)
+    still = Scenario(universe, Choices(bytes(SCENARIO_BLOCKS * BLOCK)))
+    assert [e.ts for e in (still.event(universe.atoms) for _ in range(3)) if e is not None] == [0, 0, 0]

@@ -1,4 +1,6 @@
+import math
 import random
+from collections import Counter
 
 import pyarrow as pa
 import pytest
@@ -25,6 +27,15 @@ def test_values_fit_their_type_and_vary(field: pa.Field) -> None:
 def test_columns_that_are_not_null_get_no_nulls() -> None:
     field = Schema.parse("v long NOT NULL").fields[0]
     assert None not in [value(Choices(random.Random(n).randbytes(4)), field) for n in range(200)]
+
+
+@pytest.mark.parametrize("type_", ["float", "double"])
+def test_numbers_that_are_none_are_tried_but_rarely(type_: str) -> None:
+    field = Schema.parse(f"v {type_} NOT NULL").fields[0]
+    drawn = [value(Choices(random.Random(n).randbytes(4)), field) for n in range(1000)]
+    odd = Counter(repr(v) for v in drawn if not math.isfinite(v) or repr(v) == "-0.0")
+    assert set(odd) == {"nan", "inf", "-inf", "-0.0"}
+    assert odd.total() < 250
 
 
 def test_the_programs_own_examples_replace_the_pool() -> None:

@@ -59,6 +59,18 @@ def test_timestamps_repeat_within_a_part() -> None:
     assert len(set(times)) < 50
 
 
+def test_time_jumps_now_and_then_and_in_some_inputs_never() -> None:
+    shapes = [shape(ValueBarrier, "all", 1, "value", "barrier")]
+    spans = []
+    for seed in range(40):
+        times = [point.ts for point, _ in random_input(Random(seed), define(ValueBarrier), shapes, 60)["all", 0]]
+        assert times == sorted(times)
+        assert len(set(times)) < 60, "and still many are equal"
+        spans.append(times[-1])
+    assert sum(span < 120 for span in spans) > 10
+    assert sum(span > 1_000_000 for span in spans) > 10
+
+
 def test_programs_for_one_key_have_rare_keys_beside_frequent_ones() -> None:
     shapes = [shape(PageViews, "all", 2, "view", "change")]
     keys = [

@@ -1,30 +1,43 @@
-"""Numbers and texts that stand in a program's own code: the values at which it is likely to change its mind."""
+"""Numbers and texts that a program's own code names: the values at which it is likely to change its mind.
+
+They stand in ``update`` itself, or behind a name in it (a global, an attribute of the class or of the instance, a
+member of a module), or in what it calls, as far as that is the user's own code.
+"""
 
 from __future__ import annotations
 
 import ast
 import inspect
+import operator
+import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 from flumina.definition import Definition
 
+_MANY = 64
+"""So many values of one collection or of one type are enough."""
+
+_DEEP = 4
+"""How far calls are followed."""
+
+_FOLDED = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
+_NOTHING = object()
+
 
 def constants(definition: Definition) -> dict[type, list[Any]]:
-    """For each type the constants in the methods of a program, and the whole numbers next to them."""
+    """For each type the constants that the methods of a program name, and the whole numbers next to them."""
     found: dict[type, dict[Any, None]] = {int: {}, float: {}, str: {}, bytes: {}}
+    seen: set[object] = set()
     for function in _functions(definition):
-        try:
-            tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-        except (OSError, TypeError, SyntaxError):
-            continue
-        texts = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings say nothing
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and id(node) not in texts and type(node.value) in found:
-                values = (node.value - 1, node.value, node.value + 1) if type(node.value) is int else (node.value,)
-                found[type(node.value)].update(dict.fromkeys(values))
-    return {kind: list(values) for kind, values in found.items()}
+        for value in _named_by(function, seen, _DEEP):
+            if type(value) in found:
+                values = (value - 1, value, value + 1) if type(value) is int else (value,)
+                found[type(value)].update(dict.fromkeys(values))
+    return {kind: list(values)[:_MANY] for kind, values in found.items()}
 
 
 def _functions(definition: Definition) -> list[Callable[..., Any]]:
@@ -33,3 +46,93 @@ def _functions(definition: Definition) -> list[Callable[..., Any]]:
     if definition.lifted is not None and definition.lifted.update_all is not None:
         functions.append(definition.lifted.update_all)
     return functions
+
+
+def _named_by(function: Callable[..., Any], seen: set[object], depth: int) -> Iterator[object]:
+    """What stands in a function and behind the names in it; ``seen`` are the functions that were looked at."""
+    plain = inspect.unwrap(getattr(function, "__func__", function))
+    if plain in seen or not isinstance(plain, FunctionType):
+        return
+    seen.add(plain)
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(plain)))
+    except (OSError, TypeError, SyntaxError):
+        return
+    texts = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings say nothing
+    names = _names(plain, getattr(function, "__self__", None))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant | ast.BinOp | ast.UnaryOp):
+            if id(node) not in texts:
+                yield _folded(node)
+        elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+            value = _resolved(node, names)
+            if isinstance(value, list | tuple | set | frozenset | dict):
+                yield from _members(value)
+            elif isinstance(value, FunctionType | MethodType) and depth and _is_users(value):
+                yield from _named_by(value, seen, depth - 1)
+            else:
+                yield value
+
+
+def _folded(node: ast.expr) -> object:
+    """The value of a constant, or of a sum, difference or product of some: ``-5``, ``60 * 60``."""
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        value = _folded(node.operand)
+        return -value if isinstance(value, int | float) else _NOTHING
+    if isinstance(node, ast.BinOp) and type(node.op) in _FOLDED:
+        left, right = _folded(node.left), _folded(node.right)
+        if isinstance(left, int | float) and isinstance(right, int | float):
+            return _FOLDED[type(node.op)](left, right)
+    return _NOTHING
+
+
+def _names(function: FunctionType, owner: object) -> dict[str, Any]:
+    """What the names in a function mean that are no variables of its own; its first parameter is the program."""
+    names = dict(function.__globals__)
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
+        try:
+            names[name] = cell.cell_contents
+        except ValueError:  # not filled yet
+            names.pop(name, None)
+    for name in function.__code__.co_varnames:
+        names.pop(name, None)
+    if owner is not None and function.__code__.co_argcount:
+        names[function.__code__.co_varnames[0]] = owner
+    return names
+
+
+def _resolved(node: ast.expr, names: dict[str, Any]) -> object:
+    """The object behind ``name`` or ``name.attribute...``, without running any code of it."""
+    if isinstance(node, ast.Name):
+        return names.get(node.id, _NOTHING)
+    if not isinstance(node, ast.Attribute):
+        return _NOTHING
+    owner = _resolved(node.value, names)
+    if owner is _NOTHING:
+        return _NOTHING
+    found = inspect.getattr_static(owner, node.attr, _NOTHING)
+    if isinstance(found, staticmethod):
+        return found.__func__
+    if isinstance(found, classmethod):
+        return MethodType(found.__func__, owner if isinstance(owner, type) else type(owner))
+    if isinstance(found, property):
+        found = found.fget
+    bound = isinstance(found, FunctionType) and not isinstance(owner, type | ModuleType)
+    return MethodType(found, owner) if bound else found
+
+
+def _members(values: Iterable[Any]) -> Iterator[object]:
+    for value in islice(values, _MANY):
+        yield value
+        if isinstance(values, dict):
+            yield values[value]
+
+
+def _is_users(function: FunctionType | MethodType) -> bool:
+    """Whether a function is neither Python's nor a library's."""
+    module = function.__module__ or ""
+    top = module.partition(".")[0]
+    library = top in sys.stdlib_module_names or (top == "flumina" and not module.startswith("flumina.apps"))
+    return not library and "site-packages" not in function.__code__.co_filename

@@ -20,7 +20,11 @@ from flumina.check.scenario import REST, Scenario, Wire
 from flumina.definition import RAISED, fold
 from flumina.emit import Emit, Row, rows, table
 from flumina.errors import FluminaError
+from flumina.events import Event
 from flumina.state import copied, rearranged, same
+
+_BETWEEN = 2
+"""Other events that may come between two tries of one."""
 
 Sides = list[tuple[str, Any, Any]]
 """(what is compared, the value on the left of the equation, the value on the right)."""
@@ -210,11 +214,21 @@ def _deterministic(scenario: Scenario, law: Law, wire: Wire) -> bool | None:
     event = scenario.event(wire.atoms)
     if event is None:
         return None
-    (a, out_1), (b, out_2) = scenario.update(wire, event), scenario.update(wire, event)
+    a, out_1 = scenario.update(wire, event)
+    start, between = scenario.choices.start, list[Event]()
+    for _ in range(_BETWEEN):  # what they leave behind outside the state would show
+        scenario.choices.step()
+        other = scenario.event(wire.atoms) if scenario.choices.chance(2) else None
+        if other is not None:
+            scenario.update(wire, other)
+            between.append(other)
+    scenario.choices.rewind(start)
+    b, out_2 = scenario.update(wire, event)
     for name, schema in scenario.definition.outputs.items():
         table(schema, [row for row in out_1 if row.output == name])  # raises if a value does not fit its column
     sides: Sides = [("state", a.state, b.state), ("outputs", _outputs(out_1), _outputs(out_2))]
-    return law.compare(scenario, wire, [("s", wire.state), ("e", event)], sides)
+    bindings = [("s", wire.state), ("e", event)]
+    return law.compare(scenario, wire, [*bindings, ("in between", between)] if between else bindings, sides)
 
 
 def _order(scenario: Scenario, law: Law, wire: Wire) -> bool | None:
@@ -228,7 +242,12 @@ def _order(scenario: Scenario, law: Law, wire: Wire) -> bool | None:
 
 
 LAWS: tuple[Law, ...] = (
-    Law("determinism", "update(s, e) = update(s, e)", "the same event in the same state does the same", _deterministic),
+    Law(
+        "determinism",
+        "update(s, e) = update(s, e)",
+        "the same event in the same state does the same, whatever came in between",
+        _deterministic,
+    ),
     Law(
         "order",
         "update(s with its dicts and sets in another order, e) = update(s, e)",

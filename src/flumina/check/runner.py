@@ -53,7 +53,7 @@ def check(
         )
     verdicts = [] if laws is not None and "symmetry" not in laws else [_symmetry(definition)]
     wanted = [law for law in LAWS if laws is None or law.name in laws]
-    found = _find(wanted, Universe(definition), examples, seed)
+    found = _find(wanted, Universe.all_of(definition), examples, seed)
     return Report(definition.name, [*verdicts, *found])
 
 
@@ -77,20 +77,20 @@ def _symmetry(definition: Definition) -> Verdict:
     return Verdict("symmetry", len(relation.table), found)
 
 
-def _find(laws: Sequence[Law], universe: Universe, examples: int, seed: int) -> list[Verdict]:
+def _find(laws: Sequence[Law], universes: Sequence[Universe], examples: int, seed: int) -> list[Verdict]:
     """Try all laws on the same situations; whenever one breaks, go on without it."""
     broken: dict[str, Verdict] = {}
     while True:
         left = [law for law in laws if law.name not in broken]
         tried = dict.fromkeys((law.name for law in left), 0)
-        counterexample = _attempt(left, universe, examples, seed, tried)
+        counterexample = _attempt(left, universes, examples, seed, tried)
         if counterexample is None:
             break
         name = counterexample.law
         broken[name] = Verdict(name, max(tried.values()), counterexample)
         if name == "defined":  # nothing can be said of laws whose functions are not defined
             return [broken[law.name] for law in laws if law.name in broken] + [broken["defined"]]
-    return [broken.get(law.name) or _held(law, tried[law.name], universe) for law in laws]
+    return [broken.get(law.name) or _held(law, tried[law.name], universes[0]) for law in laws]
 
 
 def _held(law: Law, tried: int, universe: Universe) -> Verdict:
@@ -102,7 +102,7 @@ def _held(law: Law, tried: int, universe: Universe) -> Verdict:
 
 
 def _attempt(
-    laws: Sequence[Law], universe: Universe, examples: int, seed: int, tried: dict[str, int]
+    laws: Sequence[Law], universes: Sequence[Universe], examples: int, seed: int, tried: dict[str, int]
 ) -> Counterexample | None:
     """The smallest counterexample to one of the laws; ``tried`` counts situations."""
 
@@ -118,7 +118,9 @@ def _attempt(
     )
     @hypothesis.given(_BYTES)
     def attempt(data: bytes) -> None:
-        scenario = Scenario(universe, Choices(data))
+        choices = Choices(data)
+        special = choices.chance(2)
+        scenario = Scenario(choices.pick(universes) if special else universes[0], choices)
         try:
             wires = scenario.reach()
             start = scenario.choices.start
@@ -156,11 +158,19 @@ _RESTLESS = Counterexample(
 )
 
 
+_ODD = {
+    "None": "null values are tried in columns that are not declared NOT NULL",
+    "NaN": f"columns of floats hold NaN now and then; {_VALUES}",
+    "infinity": f"columns of floats hold infinity now and then; {_VALUES}",
+}
+"""Words in a message, and which values may be behind them."""
+
+
 def _undefined(what: str, trace: tuple[object, ...]) -> Counterexample:
     return Counterexample(
         law="defined",
         equation=what,
         meaning="update, fork and join are defined in every reachable situation",
         trace=tuple(map(str, trace)),
-        hint="null values are tried in columns that are not declared NOT NULL" if "None" in what else None,
+        hint=next((hint for word, hint in _ODD.items() if word in what), None),
     )

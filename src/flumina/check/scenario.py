@@ -7,14 +7,15 @@ never tried on a pair of states that no run can produce.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
 from flumina.check.choices import Choices
 from flumina.check.constants import constants
-from flumina.check.values import KEYS, value
+from flumina.check.keys import Pool, keys_of, pools
+from flumina.check.values import KEYS, jumps, value
 from flumina.definition import RAISED, Definition, Fork, StateKind, fold
 from flumina.depends import FunctionDependence
 from flumina.emit import Emit, Row, rows
@@ -24,6 +25,7 @@ from flumina.state import copied
 from flumina.tagsets import Key, KeySet, TagSet
 
 State = Any
+Constants = Mapping[type, Sequence[Any]]
 
 
 _NESTED = 2
@@ -91,13 +93,17 @@ class Undefined(Exception):  # noqa: N818 -- it is caught here and becomes a fin
 class Universe:
     """What scenarios of one program are made of: its atoms, and which of them are independent."""
 
-    def __init__(self, definition: Definition) -> None:
+    @classmethod
+    def all_of(cls, definition: Definition) -> Sequence[Universe]:
+        """One for each choice of keys, the usual one first."""
+        named = constants(definition)
+        return [cls(definition, named, pool) for pool in pools(definition, named)]
+
+    def __init__(self, definition: Definition, named: Constants | None = None, pool: Pool = KEYS) -> None:
         self.definition = definition
-        self.constants = constants(definition)
-        self.keys = {
-            name: (None,) if tag.key is None else tuple(sorted(tag.finite_keys or KEYS[tag.key.type], key=repr)[:3])
-            for name, tag in definition.tags.items()
-        }
+        self.constants = constants(definition) if named is None else named
+        self.jumps = jumps(self.constants[int])
+        self.keys = {name: keys_of(tag, pool) for name, tag in definition.tags.items()}
         finite = isinstance(definition.depends, FunctionDependence)
         self.atoms: tuple[Atom, ...] = tuple(
             (name, key)
@@ -141,7 +147,7 @@ class Scenario:
             return None
         name, key = self.choices.pick(concrete)
         tag = self.definition.tags[name]
-        self.clock += self.choices.below(2)
+        self.clock += self._tick()
         self.count += 1
         given = self.definition.examples
         named = self.universe.constants
@@ -149,6 +155,11 @@ class Scenario:
         if tag.key is not None:
             columns[tag.key.name] = key
         return tag.event(ts=self.clock, stream=name, seq=self.count, **columns)
+
+    def _tick(self) -> int:
+        """How much later an event is than the one before: mostly 0 or 1, but windows of any size are crossed, too."""
+        step = self.choices.below(8)
+        return self.choices.pick(self.universe.jumps) if step == 7 else step % 2
 
     def fork_of(self, wire: Wire) -> tuple[Fork, tuple[Atom, ...], tuple[Atom, ...]] | None:
         """A fork of the wire's type with two non-empty independent predicates; None if there is no room for one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -16,14 +17,17 @@ from flumina.schema import type_name
 _DAY = dt.date(2024, 2, 28)
 _NOON = dt.datetime(2024, 2, 28, 12, tzinfo=dt.UTC)
 
+_ODD_FLOATS = (-0.0, math.inf, -math.inf, math.nan)
+"""Now and then: what no arithmetic gets rid of would hide what the others show."""
+
 _POOLS: dict[pa.DataType, Sequence[Any]] = {
     pa.bool_(): (False, True),
     pa.int8(): (1, 0, 2, 3, -1, 7, 100),
     pa.int16(): (1, 0, 2, 3, -1, 7, 1000),
     pa.int32(): (1, 0, 2, 3, -1, 7, 1000, 100_003),
     pa.int64(): (1, 0, 2, 3, -1, 7, 1000, 100_003),
-    pa.float32(): (1.0, 0.0, 0.5, -1.5, 3.0, 0.1),
-    pa.float64(): (1.0, 0.0, 0.1, 0.2, 0.3, -1.5, 1e16),
+    pa.float32(): (1.0, 0.0, 0.5, -1.5, 3.0, 0.1) * 4 + _ODD_FLOATS,
+    pa.float64(): (1.0, 0.0, 0.1, 0.2, 0.3, -1.5, 1e16) * 4 + _ODD_FLOATS,
     pa.string(): ("a", "b", "", "c", "ü"),
     pa.binary(): (b"a", b"b", b"", b"\x00\xff"),
     pa.date32(): (_DAY, _DAY + dt.timedelta(days=1), _DAY + dt.timedelta(days=2)),
@@ -38,6 +42,17 @@ KEYS: dict[pa.DataType, Sequence[Any]] = {
     pa.binary(): (b"a", b"b", b"c"),
 }
 """Keys to try: few enough that events meet."""
+
+POWERS = tuple(10**n for n in range(1, 12))
+"""Steps in time up to more than a day in microseconds: whatever the unit and the window, some of them leave it."""
+
+_MOST_JUMPS = 256
+
+
+def jumps(named: Sequence[int]) -> Sequence[int]:
+    """Steps in time worth trying, the smallest first: powers of ten, and these numbers and twice them."""
+    lengths = [n for n in named if 1 < n <= POWERS[-1]]
+    return sorted({*POWERS, *lengths[: _MOST_JUMPS // 3], *(2 * n for n in lengths[: _MOST_JUMPS // 3])})
 
 
 def value(
@@ -54,13 +69,13 @@ def value(
         return choices.pick(given)
     if field.nullable and choices.chance(10):
         return None
-    named = _fitting(field.type, constants or {})
+    named = fitting(field.type, constants or {})
     if named and choices.chance(4):
         return choices.pick(named)
     return _of_type(choices, field.type)
 
 
-def _fitting(type_: pa.DataType, constants: Mapping[type, Sequence[Any]]) -> list[Any]:
+def fitting(type_: pa.DataType, constants: Mapping[type, Sequence[Any]]) -> list[Any]:
     """The constants that a column of this type can hold."""
     if pa.types.is_integer(type_):
         most = 2 ** (type_.bit_width - 1)

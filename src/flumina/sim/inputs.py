@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from flumina.check.choices import Choices
-from flumina.check.values import KEYS, value
+from flumina.check.values import KEYS, POWERS, value
 from flumina.definition import Definition
 from flumina.events import Tag
 from flumina.order import Point
@@ -30,6 +30,9 @@ _COLD_KEYS: Mapping[pa.DataType, Sequence[Key]] = {
 
 _ECHOES = 0.2
 """How often the like of an event comes at its timestamp on another part, in streams whose events share points."""
+
+_JUMPS = 0.05
+"""How often time jumps, in half of the inputs: programs look at which minute or day it is."""
 
 
 class _Slot(NamedTuple):
@@ -88,6 +91,7 @@ def random_input(
     random.shuffle(chosen)
     tied = {shape.name for shape in shapes if random.random() < 0.5}
     numbers = _Numbers(definition)
+    leaps = _leaps(random, events)
     clock, key, echoes = 0, None, list[_Slot]()
     for place, fresh in enumerate(chosen):
         if echoes and random.random() < _ECHOES:
@@ -95,7 +99,7 @@ def random_input(
         else:
             stream, rank, part, tag, keys = fresh
             key = random.choice(keys)
-            clock += random.choice((0, 0, 1, 2))
+            clock += random.choice((0, 0, 1, 2)) + leaps[place]
         like = [slot for slot in slots if (slot.stream, slot.tag) == (stream, tag) and key in slot.keys]
         echoes = [slot for slot in like if slot.part != part] if stream in tied else []
         choices = Choices(random.randbytes(8))
@@ -107,6 +111,17 @@ def random_input(
         event = tag.event(ts=clock, stream=stream, seq=seq, **columns)
         made[stream, part].append((Point(clock, rank, seq), event))
     return made
+
+
+def _leaps(random: Random, events: int) -> Sequence[int]:
+    """How far time jumps before each event, mostly 0.
+
+    They take nothing from ``random``: but for the timestamps a seed stands for the same input with them and without.
+    """
+    own = Random(random.getstate()[1][0])
+    if own.random() < 0.5:
+        return [0] * events
+    return [own.choice(POWERS) if own.random() < _JUMPS else 0 for _ in range(events)]
 
 
 def _keys_here(
