@@ -16,6 +16,7 @@ from flumina.check.choices import Choices
 from flumina.check.constants import constants
 from flumina.check.keys import Pool, keys_of, pools
 from flumina.check.values import KEYS, jumps, value
+from flumina.decimals import exact_decimals
 from flumina.definition import RAISED, Definition, Fork, StateKind, fold
 from flumina.depends import FunctionDependence
 from flumina.emit import Emit, Row, rows
@@ -225,7 +226,8 @@ class Scenario:
 
     def _call(self, name: str, trace: tuple[object, ...], function: Any, *args: Any) -> Any:  # noqa: ANN401
         try:
-            return function(*args)
+            with exact_decimals():
+                return function(*args)
         except UserCodeError as error:
             raise Undefined(error.message, trace) from error
         except RAISED as error:
