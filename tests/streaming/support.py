@@ -103,7 +103,7 @@ class Query:
             self.rules,
             self.planner,
             self.engine,
-            ParquetSink(self.folder / "out"),
+            ParquetSink(self.folder / "out", definition.outputs),
             DeadLetters(self.folder / "dead"),
             self.progress,
         )

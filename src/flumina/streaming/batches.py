@@ -34,6 +34,7 @@ from flumina.streaming import dead
 from flumina.streaming.cut import Cut, choose, holding
 from flumina.streaming.folder import Folder
 from flumina.streaming.frontier import EVERYTHING, NOTHING, ClosedBatches, Policy, Seen
+from flumina.streaming.left import Left, facts, following
 from flumina.streaming.log import Log
 from flumina.streaming.planner import Change, Planner
 from flumina.streaming.progress import Progress, Stopwatch
@@ -85,19 +86,6 @@ Gather = Callable[[Mapping[str, Sieve]], Mapping[str, Sifted]]
 """The new rows of a batch, each stream through its sieve."""
 
 
-@dataclass
-class _Left:
-    """What is left of everything before a batch."""
-
-    state: bytes | KeptState | None
-    carried: dict[str, pa.Table]
-    seen: dict[str, Seen]
-    done: int
-    totals: dict[str, int]
-    plan: str | None
-    closed: bool
-
-
 class Batches:
     """Processes the batches of one query."""
 
@@ -120,7 +108,7 @@ class Batches:
         self.streams, self.ts_type, self.rules, self.planner = tuple(streams), ts_type, rules, planner
         self.engine, self.sink, self.letters, self.progress = engine, sink, letters, progress
         self._claim: Claim | None = None
-        self._last: tuple[int, _Left] | None = None
+        self._last: tuple[int, Left] | None = None
         """What the last batch has left, so that it need not be read."""
 
     def prepare(self, *, changed: bool = False) -> None:
@@ -129,8 +117,8 @@ class Batches:
         newest = self.store.latest()
         if newest is None:
             claim = self.store.claim(resumes=None, facts=self.facts)
-            left = _Left(None, {}, {s.name: Seen() for s in self.streams}, NOTHING, {}, None, closed=False)
-            newest = claim.commit(number=0, extra=_facts(left, {}))
+            left = Left(None, {}, {s.name: Seen() for s in self.streams}, NOTHING, {}, None, closed=False, lineage="")
+            newest = claim.commit(number=0, extra=facts(left, {}))
         check_program(newest.manifest.facts, self.facts, changed=changed, where=self.store.folder.path)
         self.sink.prepare(newest.manifest.run)
         self.letters.prepare(newest.manifest.run)
@@ -194,7 +182,7 @@ class Batches:
 
     # -- before ---------------------------------------------------------------------------------------------------
 
-    def _before(self, batch: int) -> _Left:
+    def _before(self, batch: int) -> Left:
         if self._last is not None and self._last[0] == batch - 1:
             return self._last[1]
         assert self._claim is None, f"batch {batch} does not follow the last one"
@@ -216,7 +204,8 @@ class Batches:
 
     def _complete(self, batch: int, snapshot: Snapshot) -> None:
         """A batch whose entry in the commit log is gone, and which nobody asks for again: all must be there."""
-        if not self.sink.holds(batch, snapshot.manifest.extra["outputs"]):
+        told = snapshot.manifest.extra
+        if not self.sink.holds(batch, told["outputs"], told.get("lineage", "")):
             raise CheckpointError(
                 "NOT_COMMITTED",
                 f"batch {batch} is not committed, and its outputs are not all in the sink; yet batch {batch + 1} is "
@@ -226,21 +215,23 @@ class Batches:
             )
         self.log.commit(batch)
 
-    def _restored(self, snapshot: Snapshot) -> _Left:
-        facts = snapshot.manifest.extra
+    def _restored(self, snapshot: Snapshot) -> Left:
+        told = snapshot.manifest.extra
         states = iter(snapshot.manifest.states)
-        kept = KeptState(self.store.folder, next(states)) if facts["state"] else None
-        blob = memoryview(read_state(self.store.folder, next(states))) if facts["carried"] else memoryview(b"")
+        kept = KeptState(self.store.folder, next(states)) if told["state"] else None
+        blob = memoryview(read_state(self.store.folder, next(states))) if told["carried"] else memoryview(b"")
         carried: dict[str, pa.Table] = {}
-        for name, size in facts["carried"]:
+        for name, size in told["carried"]:
             carried[name], blob = from_bytes(blob[:size]), blob[size:]
         plan = snapshot.manifest.plan
         if plan is not None and self.planner.plan is None:
             self.planner.resume(from_json(plan, f"the plan of snapshot {snapshot.number}"))
-        seen = {name: Seen(*numbers) for name, numbers in facts["seen"].items()}
-        return _Left(kept, carried, seen, facts["done"], dict(facts["totals"]), plan, facts["closed"])
+        seen = {name: Seen(*numbers) for name, numbers in told["seen"].items()}
+        return Left(
+            kept, carried, seen, told["done"], dict(told["totals"]), plan, told["closed"], told.get("lineage", "")
+        )
 
-    def _done(self, stream: Stream, left: _Left) -> int:
+    def _done(self, stream: Stream, left: Left) -> int:
         return NOTHING if isinstance(self.rules.policies[stream.name], ClosedBatches) else left.done
 
     def _refuse(self, sifted: Mapping[str, Sifted]) -> None:
@@ -275,7 +266,7 @@ class Batches:
     # -- the run --------------------------------------------------------------------------------------------------
 
     def _run(
-        self, batch: int, ready: Mapping[str, pa.Table], left: _Left, watch: Stopwatch
+        self, batch: int, ready: Mapping[str, pa.Table], left: Left, watch: Stopwatch
     ) -> tuple[Change | None, Ran | None]:
         if not any(map(len, ready.values())):
             return None, None
@@ -297,12 +288,12 @@ class Batches:
         self,
         batch: int,
         cut: Cut,
-        left: _Left,
+        left: Left,
         sifted: Mapping[str, Sifted],
         seen: dict[str, Seen],
         carried: dict[str, pa.Table],
         ran: Ran | None,
-    ) -> _Left:
+    ) -> Left:
         newest = max(s.newest for s in seen.values())
         done = cut.ts if cut.ts != EVERYTHING else max(left.done, newest)
         totals = dict(left.totals)
@@ -319,13 +310,15 @@ class Batches:
         accounted = sum(totals[name] for name in ("heartbeats", "late", "bad", "processed")) + waiting
         assert accounted == totals["rows"], f"batch {batch}: {totals}, {waiting} carried: rows were lost or made up"
         plan = None if self.planner.plan is None else to_json(self.planner.plan)
-        return _Left(left.state if ran is None else ran.state, carried, seen, done, totals, plan, cut.closed)
+        outputs = {} if ran is None else {name: result.rows for name, result in ran.results.items()}
+        lineage = following(left.lineage, cut, outputs)
+        return Left(left.state if ran is None else ran.state, carried, seen, done, totals, plan, cut.closed, lineage)
 
     def _letters(self, sifted: Mapping[str, Sifted]) -> pa.Table:
         late, bad = self.rules.late == "dead-letter", self.rules.bad_rows == "dead-letter"
         return pa.concat_tables([dead.letters(name, found, late=late, bad=bad) for name, found in sifted.items()])
 
-    def _write(self, batch: int, after: _Left, results: Mapping[str, Result]) -> bytes | KeptState | None:
+    def _write(self, batch: int, after: Left, results: Mapping[str, Result]) -> bytes | KeptState | None:
         """Commit the snapshot behind a batch; gives the state as the next batch is to have it."""
         assert self._claim is not None, "claimed before the first batch"
         place = self._claim.place(batch + 1)
@@ -342,14 +335,14 @@ class Batches:
             plan=after.plan,
             finished=after.closed,
             extra={
-                **_facts(after, {name: result.rows for name, result in results.items()}),
+                **facts(after, {name: result.rows for name, result in results.items()}),
                 "carried": [[name, len(blob)] for name, blob in blobs.items()],
             },
         )
         large = state is not None and len(state) > INLINE_STATE
         return KeptState(self.store.folder, written[0]) if large else state
 
-    def _make_durable(self, batch: int, after: _Left, ran: Ran | None, letters: pa.Table, watch: Stopwatch) -> None:
+    def _make_durable(self, batch: int, after: Left, ran: Ran | None, letters: pa.Table, watch: Stopwatch) -> None:
         results = {} if ran is None else ran.results
         with watch.phase("state"):
             reach("before-state", batch)
@@ -358,8 +351,8 @@ class Batches:
         with watch.phase("sink"):
             reach("before-sink", batch)
             if "dead-letter" in (self.rules.late, self.rules.bad_rows):
-                self.letters.publish(batch, letters)
-            self.sink.publish(batch, results)
+                self.letters.publish(batch, letters, after.lineage)
+            self.sink.publish(batch, results, after.lineage)
             reach("after-sink", batch)
         with watch.phase("commit"):
             reach("before-commit", batch)
@@ -375,7 +368,7 @@ class Batches:
         ready: Mapping[str, tuple[pa.Table, pa.Table]],
         ran: Ran | None,
         change: Change | None,
-        after: _Left,
+        after: Left,
     ) -> dict[str, Any]:
         carried = {name: len(behind) for name, (_, behind) in ready.items()}
         held = holding(cut, sum(carried.values()))
@@ -406,19 +399,6 @@ class Batches:
             "stateBytes": _size(after.state),
             "totals": dict(after.totals),
         }
-
-
-def _facts(left: _Left, outputs: Mapping[str, int]) -> dict[str, Any]:
-    """What a snapshot has to tell besides its state and the rows that are carried."""
-    return {
-        "state": left.state is not None,
-        "carried": [],
-        "seen": {name: [seen.newest, seen.heard] for name, seen in left.seen.items()},
-        "done": left.done,
-        "totals": left.totals,
-        "closed": left.closed,
-        "outputs": dict(outputs),
-    }
 
 
 def _numbers(sifted: Mapping[str, Sifted]) -> tuple[dict[str, int], dict[str, int]]:

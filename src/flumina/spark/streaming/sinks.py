@@ -40,7 +40,7 @@ class FunctionSink:
         """A folder in the checkpoint."""
         return self.folder.at(f"{batch}-{uuid.uuid4().hex[:8]}")
 
-    def publish(self, batch: int, results: Mapping[str, Result]) -> None:
+    def publish(self, batch: int, results: Mapping[str, Result], lineage: str) -> None:  # noqa: ARG002
         """Call the function."""
         filled = results or {name: self._empty(name) for name in self.definition.outputs}
         frames = DataFrames(self.engine.spark, filled)
@@ -53,7 +53,7 @@ class FunctionSink:
             if name.startswith(f"{batch}-"):
                 self.folder.remove(name)
 
-    def holds(self, batch: int, rows: Mapping[str, int]) -> bool:  # noqa: ARG002
+    def holds(self, batch: int, rows: Mapping[str, int], lineage: str) -> bool:  # noqa: ARG002
         """Spark asks for the next batch only once the function has returned."""
         return True
 

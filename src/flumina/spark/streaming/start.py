@@ -202,7 +202,7 @@ def _sink(given: object, folder: Folder, definition: Definition, engine: SparkEn
     if callable(given):
         return FunctionSink(given, folder.below("outputs"), definition, engine)
     if isinstance(given, str | os.PathLike):
-        return ParquetSink(given)
+        return ParquetSink(given, definition.outputs)
     raise UsageError("SINK", f"sink= is a folder or a function of (DataFrame, batch id), got {given!r}")
 
 
