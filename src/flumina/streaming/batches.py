@@ -26,7 +26,7 @@ from flumina.engine.driver import RunStats
 from flumina.engine.failpoints import reach
 from flumina.engine.job import KeptState
 from flumina.engine.publish import Result
-from flumina.errors import CheckpointError, InputError, UsageError
+from flumina.errors import CheckpointError, FluminaError, InputError, UsageError
 from flumina.plan.render.json import from_json, to_json
 from flumina.plan.tree import Plan
 from flumina.program import AnyProgram
@@ -125,6 +125,14 @@ class Batches:
 
     def process(self, batch: int, gather: Gather, *, closed: bool = False) -> None:
         """Process a batch, unless that has been done; ``gather`` gives the same rows each time."""
+        try:
+            self._process(batch, gather, closed=closed)
+        except FluminaError:
+            if self._claim is not None:  # who was replaced learns that, not what became of its files
+                self._claim.check()
+            raise
+
+    def _process(self, batch: int, gather: Gather, *, closed: bool) -> None:
         watch = Stopwatch()
         logged = self.log.cut(batch)
         if logged is not None and logged.closed and not closed:
@@ -200,6 +208,9 @@ class Batches:
         left = self._restored(snapshot)
         run = snapshot.manifest.run  # whether its code may be another has been asked in prepare()
         self._claim = self.store.claim(resumes=snapshot, facts=self.facts, run=run, changed=True)
+        self.sink.begin(self._claim)
+        self.letters.begin(self._claim)
+        self.log.sweep()
         return left
 
     def _complete(self, batch: int, snapshot: Snapshot) -> None:
@@ -350,6 +361,8 @@ class Batches:
             reach("after-state", batch)
         with watch.phase("sink"):
             reach("before-sink", batch)
+            assert self._claim is not None, "claimed before the first batch"
+            self._claim.check()
             if "dead-letter" in (self.rules.late, self.rules.bad_rows):
                 self.letters.publish(batch, letters, after.lineage)
             self.sink.publish(batch, results, after.lineage)

@@ -23,9 +23,13 @@ class Log:
         self.cuts, self.commits = folder.below("cuts"), folder.below("commits")
 
     def make(self) -> None:
-        """Make the folders, and take away what a crash has left half written."""
+        """Make the folders."""
         for folder in (self.folder, self.cuts, self.commits):
             folder.make()
+
+    def sweep(self) -> None:
+        """Take away what a crash has left half written, once no other driver may write."""
+        for folder in (self.folder, self.cuts, self.commits):
             folder.sweep()
 
     def claim_query(self, query: str) -> None:

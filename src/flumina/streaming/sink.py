@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import uuid
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
@@ -12,10 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flumina.emit import ONLY_OUTPUT
+from flumina.engine.checkpoint import Claim
 from flumina.engine.location import telling
 from flumina.engine.publish import Result
 from flumina.errors import OutputError
 from flumina.streaming.folder import Folder
+from flumina.streaming.staging import Staging
 
 STAGED = "_flumina"
 """The folder, below that of the results, for what nobody is to see yet."""
@@ -35,7 +36,10 @@ class Sink(Protocol):
     """Whether the rows of a batch have to be in the order of their events."""
 
     def prepare(self, owner: str) -> None:
-        """Called once before the first batch, with the id of the checkpoint."""
+        """Called once before anything else, with the id of the checkpoint; another driver may still be at work."""
+
+    def begin(self, claim: Claim) -> None:
+        """Called before the first batch, once no other driver may write."""
 
     def staging(self, batch: int) -> str:
         """A new path, for the outputs of a batch on their way."""
@@ -62,17 +66,20 @@ class ParquetSink:
     def __init__(self, path: str | os.PathLike[str], outputs: Iterable[str] = (ONLY_OUTPUT,)) -> None:
         self.folder = Folder.of(path, "sink")
         self.outputs = tuple(outputs)
-        self.staged = self.folder.below(STAGED)
+        self.staged = Staging(self.folder.below(STAGED))
 
     def prepare(self, owner: str) -> None:
-        """Make the folder ours, and clear away what was staged before a crash."""
-        claim(self.folder, owner)
-        self.folder.remove(STAGED)
-        self.staged.make()
+        """Make the folder that of the checkpoint."""
+        own(self.folder, owner)
+
+    def begin(self, claim: Claim) -> None:
+        """Clear away what drivers before this one have staged."""
+        self.folder.sweep()
+        self.staged.begin(claim)
 
     def staging(self, batch: int) -> str:
         """A folder out of sight."""
-        return self.staged.at(f"{batch}-{uuid.uuid4().hex[:8]}")
+        return self.staged.new(batch)
 
     def publish(self, batch: int, results: Mapping[str, Result], lineage: str) -> None:
         """Rename the folder of each output that has rows, or else, so that readers find columns, the first of all."""
@@ -84,9 +91,7 @@ class ParquetSink:
                 assert result.path is not None, "outputs are staged in files"
                 place.filesystem.create_dir(place.path, recursive=True)
                 show(place, result.path, batch, lineage)
-        for name in self.staged.names():
-            if name.startswith(f"{batch}-"):
-                self.staged.remove(name)
+        self.staged.clear(batch)
 
     def holds(self, batch: int, rows: Mapping[str, int], lineage: str) -> bool:
         """Folders are there whole or not at all."""
@@ -101,6 +106,7 @@ class DeadLetters:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.folder = Folder.of(path, "dead_letters")
+        self.staged = Staging(self.folder.below(STAGED))
         self._begun = False
         """Whether there is certainly a batch, so that readers find columns."""
 
@@ -109,18 +115,20 @@ class DeadLetters:
         self._begun = self._begun or any(name.startswith("batch=") for name in self.folder.names())
         if check_same(self.folder, batch, lineage) or (self._begun and not len(table)):
             return
-        staged = self.folder.below(f"{STAGED}-{batch}-{uuid.uuid4().hex[:8]}")
+        staged = Folder(self.folder.filesystem, self.staged.new(batch))
         with telling("write to", staged.path):
             staged.filesystem.create_dir(staged.path, recursive=True)
             pq.write_table(table, staged.at("part-00000.parquet"), filesystem=staged.filesystem)
         show(self.folder, staged.path, batch, lineage)
 
     def prepare(self, owner: str) -> None:
-        """Make the folder ours, and clear away what was staged before a crash."""
-        claim(self.folder, owner)
-        for name in self.folder.names():
-            if name.startswith(f"{STAGED}-"):
-                self.folder.remove(name)
+        """Make the folder that of the checkpoint."""
+        own(self.folder, owner)
+
+    def begin(self, claim: Claim) -> None:
+        """Clear away what drivers before this one have staged."""
+        self.folder.sweep()
+        self.staged.begin(claim)
 
 
 def show(place: Folder, staged: str, batch: int, lineage: str) -> None:
@@ -158,7 +166,7 @@ def _lineage(told: bytes) -> object:
     return found.get("lineage") if isinstance(found, dict) else None
 
 
-def claim(folder: Folder, owner: str) -> None:
+def own(folder: Folder, owner: str) -> None:
     """Make a folder that of one checkpoint: batches of two would be taken for each other."""
     folder.make()
     taken = [name for name in folder.names() if not name.startswith(("_", "."))]
@@ -176,4 +184,3 @@ def claim(folder: Folder, owner: str) -> None:
             f"{folder.path} holds the batches of a query with another checkpoint",
             hint="go on with that checkpoint, or choose a new folder",
         )
-    folder.sweep()
