@@ -87,6 +87,7 @@ class Query:
         policies = {s.name: frontiers.get(s.name, fl.InOrder()) for s in streams}
         self.rules = Rules(policies, **rules)
         self.adaptive = True
+        self.out = folder / "out"
         self.start()
 
     def start(self) -> None:
@@ -103,7 +104,7 @@ class Query:
             self.rules,
             self.planner,
             self.engine,
-            ParquetSink(self.folder / "out", definition.outputs),
+            ParquetSink(self.out, definition.outputs),
             DeadLetters(self.folder / "dead"),
             self.progress,
         )
@@ -113,7 +114,7 @@ class Query:
         self.batches.process(number, lambda sieves: sifted(sieves, given), closed=closed)
 
     def output(self, name: str = ONLY_OUTPUT) -> pa.Table:
-        return everything(self.folder / "out" if name == ONLY_OUTPUT else self.folder / "out" / name)
+        return everything(self.out if name == ONLY_OUTPUT else self.out / name)
 
     def dead(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = everything(self.folder / "dead").to_pylist()

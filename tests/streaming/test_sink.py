@@ -11,7 +11,9 @@ import pytest
 
 import flumina as fl
 from flumina.apps import ValueBarrier
-from flumina.streaming.sink import BATCH
+from flumina.streaming import batches as batches_module
+from flumina.streaming.left import facts
+from flumina.streaming.sink import BATCH, ParquetSink
 from flumina.testing import assert_same_outputs
 from tests.streaming.support import Crash, Given, Query, crash_at
 from tests.streaming.test_batches import IN_ORDER, LATE, barriers, batch, oracle, streams, values
@@ -109,3 +111,51 @@ def test_readers_pass_over_what_we_remember(tmp_path: Path) -> None:
     query.feed(0, IN_ORDER[0])
     assert words(tmp_path)
     assert ds.dataset(tmp_path / "out", format="parquet", partitioning="hive").count_rows() == 1
+
+
+def test_a_query_goes_on_in_the_folder_where_it_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    query = Query(tmp_path, ValueBarrier, streams())
+    query.out = tmp_path / "first"
+    query.start()  # nothing was written yet, so that another folder is as good
+    crash_at(monkeypatch, "after-sink", 0)
+    with pytest.raises(Crash):
+        query.feed(0, IN_ORDER[0])
+    monkeypatch.undo()
+    query.out = tmp_path / "second"
+    with pytest.raises(fl.CheckpointError, match=r"CHECKPOINT_OUT.*/first, not to .*/second"):
+        query.start()
+    assert not (tmp_path / "second").exists()
+    (tmp_path / "first").rename(tmp_path / "second")
+    for number in (0, 1, 2, 3):
+        query.start()  # moved as a whole
+        query.feed(number, IN_ORDER[number])
+    assert_same_outputs(query.output(), oracle(IN_ORDER))
+
+
+@pytest.mark.parametrize("first", ["folder", "function"])
+def test_a_folder_is_no_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str) -> None:
+    query = Query(tmp_path, ValueBarrier, streams())
+    if first == "function":
+        monkeypatch.setattr(query.batches.sink, "place", None)
+    query.feed(0, IN_ORDER[0])
+    monkeypatch.undo()
+    if first == "folder":
+        monkeypatch.setattr(ParquetSink, "is_of", lambda *_: False)
+        query.batches.sink.place = None
+    with pytest.raises(fl.CheckpointError, match=r"CHECKPOINT_OUT.*a function"):
+        query.batches.prepare() if first == "folder" else query.start()
+
+
+def test_a_checkpoint_of_a_version_that_did_not_tell_where_its_outputs_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = Query(tmp_path, ValueBarrier, streams())
+    with monkeypatch.context() as before:
+        before.setattr(batches_module, "facts", lambda *given: {**facts(*given), "sink": None})
+        query.feed(0, IN_ORDER[0])
+    query.out = tmp_path / "other"
+    query.start()
+    query.feed(1, IN_ORDER[1])
+    query.out = tmp_path / "third"
+    with pytest.raises(fl.CheckpointError, match=r"CHECKPOINT_OUT.*/other, not to .*/third"):
+        query.start()

@@ -118,10 +118,26 @@ class Batches:
         if newest is None:
             claim = self.store.claim(resumes=None, facts=self.facts)
             left = Left(None, {}, {s.name: Seen() for s in self.streams}, NOTHING, {}, None, closed=False, lineage="")
-            newest = claim.commit(number=0, extra=facts(left, {}))
+            newest = claim.commit(number=0, extra=facts(left, {}, self.sink.place))
         check_program(newest.manifest.facts, self.facts, changed=changed, where=self.store.folder.path)
+        self._check_sink(newest)
         self.sink.prepare(newest.manifest.run)
         self.letters.prepare(newest.manifest.run)
+
+    def _check_sink(self, newest: Snapshot) -> None:
+        """Outputs go on where they began, or where that was moved; versions that did not tell are believed."""
+        told = newest.manifest.extra.get("sink")
+        if not newest.number or told is None or told["folder"] == self.sink.place:
+            return
+        if told["folder"] is None or not self.sink.is_of(newest.manifest.run):
+            before, now = ("a function" if at is None else at for at in (told["folder"], self.sink.place))
+            raise CheckpointError(
+                "CHECKPOINT_OUT",
+                f"the outputs of this query so far went to {before}, not to {now}",
+                file=self.store.folder.path,
+                hint="pass the same sink= as before (a folder may be moved as a whole), or begin anew with another "
+                "checkpoint",
+            )
 
     def process(self, batch: int, gather: Gather, *, closed: bool = False) -> None:
         """Process a batch, unless that has been done; ``gather`` gives the same rows each time."""
@@ -346,7 +362,7 @@ class Batches:
             plan=after.plan,
             finished=after.closed,
             extra={
-                **facts(after, {name: result.rows for name, result in results.items()}),
+                **facts(after, {name: result.rows for name, result in results.items()}, self.sink.place),
                 "carried": [[name, len(blob)] for name, blob in blobs.items()],
             },
         )

@@ -33,7 +33,7 @@ class Left:
     lineage: str
 
 
-def facts(left: Left, outputs: Mapping[str, int]) -> dict[str, Any]:
+def facts(left: Left, outputs: Mapping[str, int], sink: str | None) -> dict[str, Any]:
     """What a snapshot has to tell besides its state and the rows that are carried."""
     return {
         "state": left.state is not None,
@@ -44,6 +44,7 @@ def facts(left: Left, outputs: Mapping[str, int]) -> dict[str, Any]:
         "closed": left.closed,
         "lineage": left.lineage,
         "outputs": dict(outputs),
+        "sink": {"folder": sink},
     }
 
 

@@ -35,6 +35,12 @@ class Sink(Protocol):
     ordered: bool
     """Whether the rows of a batch have to be in the order of their events."""
 
+    place: str | None
+    """The folder of the outputs; None where they go to a function."""
+
+    def is_of(self, owner: str) -> bool:
+        """Whether the outputs of a checkpoint so far are certainly there, wherever they were before."""
+
     def prepare(self, owner: str) -> None:
         """Called once before anything else, with the id of the checkpoint; another driver may still be at work."""
 
@@ -65,8 +71,13 @@ class ParquetSink:
 
     def __init__(self, path: str | os.PathLike[str], outputs: Iterable[str] = (ONLY_OUTPUT,)) -> None:
         self.folder = Folder.of(path, "sink")
+        self.place: str | None = self.folder.path
         self.outputs = tuple(outputs)
         self.staged = Staging(self.folder.below(STAGED))
+
+    def is_of(self, owner: str) -> bool:
+        """Its file says so, which goes with a folder that is moved."""
+        return self.folder.read(OWNER) == owner.encode()
 
     def prepare(self, owner: str) -> None:
         """Make the folder that of the checkpoint."""
