@@ -26,11 +26,12 @@ from flumina.program import define
 from flumina.runtime.stats import WorkerStats
 from flumina.spec import read, tables
 from flumina.streaming import batches as batches_module
-from flumina.streaming.batches import Batches, Ran, Rules
+from flumina.streaming.batches import Batches, Ran
 from flumina.streaming.folder import Folder
 from flumina.streaming.planner import Planner
 from flumina.streaming.progress import Progress
 from flumina.streaming.rows import Gathered
+from flumina.streaming.rules import Rules
 from flumina.streaming.sieve import PLACE, ROW, Sieve, Sifted
 from flumina.streaming.sink import DeadLetters, ParquetSink
 from flumina.ties import TieFinder, TieRule, check_ties

@@ -33,34 +33,19 @@ from flumina.program import AnyProgram
 from flumina.streaming import dead
 from flumina.streaming.cut import Cut, choose, holding
 from flumina.streaming.folder import Folder
-from flumina.streaming.frontier import EVERYTHING, NOTHING, ClosedBatches, Policy, Seen
+from flumina.streaming.frontier import EVERYTHING, NOTHING, ClosedBatches, Seen
 from flumina.streaming.left import Left, facts, following
 from flumina.streaming.log import Log
 from flumina.streaming.planner import Change, Planner
 from flumina.streaming.progress import Progress, Stopwatch
 from flumina.streaming.rows import dealt, from_bytes, in_order, placed, split, to_bytes
+from flumina.streaming.rules import Rules
 from flumina.streaming.sieve import Sieve, Sifted
 from flumina.streaming.sink import DeadLetters, Sink
 from flumina.streams import Stream
 
 INLINE_STATE = 1 << 18
 """Up to so many bytes a state is sent to all tasks."""
-
-MAX_CARRIED = 20_000_000
-"""How many rows may be carried before that is an error."""
-
-
-@dataclass(frozen=True)
-class Rules:
-    """What the user has said about a query's input.
-
-    ``late`` is error, dead-letter or drop; ``bad_rows`` is error or dead-letter.
-    """
-
-    policies: Mapping[str, Policy]
-    late: str = "error"
-    bad_rows: str = "error"
-    max_carried: int = MAX_CARRIED
 
 
 @dataclass(frozen=True)
@@ -151,16 +136,20 @@ class Batches:
     def _process(self, batch: int, gather: Gather, *, closed: bool) -> None:
         watch = Stopwatch()
         logged = self.log.cut(batch)
-        if logged is not None and logged.closed and not closed:
-            raise self._over(batch)
+        ended = logged is not None and logged.closed and not closed
         if self.log.committed(batch):
+            if ended:
+                raise self.log.over(batch)
             if logged is not None:
                 rows, digests = _numbers(gather({s.name: Sieve(s, self.rules.policies[s.name]) for s in self.streams}))
                 logged.check_same_rows(replace(logged, rows=rows, digests=digests))
             return
-        left = self._before(batch)
+        left = self._before(batch, reopened=ended)
         if left.closed:
-            raise self._over(batch)
+            raise self.log.over(batch)
+        if ended:
+            self.log.forget(batch)
+            logged = None
         with watch.phase("intake"):
             sifted = gather({s.name: Sieve(s, self.rules.policies[s.name], self._done(s, left)) for s in self.streams})
             self._refuse(sifted)
@@ -173,10 +162,12 @@ class Batches:
                 else in_order(s, [placed(sifted[s.name].events, batch)])
                 for s in self.streams
             }
-            cut = self.log.decide(self._cut(batch, sifted, seen, left.done, closed=closed))
+            cut = self._cut(batch, sifted, seen, left.done, closed=closed)
+            if logged is None:  # what is logged counts; what is refused is not logged, so that another policy helps
+                self._check_carried(cut, rows)
+            cut = self.log.decide(cut)
             ready = {name: split(table, cut.ts) for name, table in rows.items()}
             carried = {name: behind for name, (_, behind) in ready.items()}
-            self._check_carried(cut, carried)
         reach("after-cut", batch)
         change, ran = self._run(batch, {name: now for name, (now, _) in ready.items()}, left, watch)
         after = self._after(batch, cut, left, sifted, seen, carried, ran)
@@ -196,17 +187,22 @@ class Batches:
         elif newest.manifest.extra["carried"]:
             self.process(newest.number, nothing, closed=True)
 
-    def _over(self, batch: int) -> CheckpointError:
-        return CheckpointError(
-            "CLOSED",
-            f"batch {batch} has new rows, but the query was started with closed=True, and has ended",
-            file=self.log.cuts.path,
-            hint="leave out closed= as long as there is more to come",
-        )
+    def finish(self, nothing: Gather) -> None:
+        """Before the first batch: bring the last one to its end, if a driver died over it when it may have been seen.
+
+        Spark may ask for new rows under its number, and would then never let it end.
+        """
+        newest = self.store.latest()
+        assert newest is not None, "there is one from the beginning"
+        batch = newest.number - 1 if newest.manifest.extra["closed"] else newest.number
+        cut = self.log.cut(batch)
+        if cut is not None and cut.closed and not self.log.committed(batch) and _was_written(batch, newest):
+            self.process(batch, nothing, closed=True)
 
     # -- before ---------------------------------------------------------------------------------------------------
 
-    def _before(self, batch: int) -> Left:
+    def _before(self, batch: int, *, reopened: bool) -> Left:
+        """What is left of the batches before; ``reopened`` if this one was to be the last, and now holds rows."""
         if self._last is not None and self._last[0] == batch - 1:
             return self._last[1]
         assert self._claim is None, f"batch {batch} does not follow the last one"
@@ -219,6 +215,8 @@ class Batches:
                 file=self.store.folder.path,
                 hint="restore the checkpoint, or begin with a new one and a new sink",
             ) from None
+        if reopened and _was_written(batch, snapshot):
+            raise self.log.over(batch)
         if batch and not self.log.committed(batch - 1):
             self._complete(batch - 1, snapshot)
         left = self._restored(snapshot)
@@ -278,8 +276,8 @@ class Batches:
             batch, self.rules.policies, seen, done, self.ts_type, rows=rows, good=good, digests=digests, closed=closed
         )
 
-    def _check_carried(self, cut: Cut, carried: Mapping[str, pa.Table]) -> None:
-        count = sum(map(len, carried.values()))
+    def _check_carried(self, cut: Cut, rows: Mapping[str, pa.Table]) -> None:
+        count = sum(len(split(table, cut.ts)[1]) for table in rows.values())
         if count > self.rules.max_carried:
             held = holding(cut, count)
             raise InputError(
@@ -428,6 +426,11 @@ class Batches:
             "stateBytes": _size(after.state),
             "totals": dict(after.totals),
         }
+
+
+def _was_written(batch: int, snapshot: Snapshot) -> bool:
+    """Whether any driver has written the snapshot behind a batch: before that nothing of the batch is seen."""
+    return any(place.number > batch for place in snapshot.seen.places)
 
 
 def _numbers(sifted: Mapping[str, Sifted]) -> tuple[dict[str, int], dict[str, int]]:

@@ -61,6 +61,10 @@ class Log:
         logged.check_same_rows(cut)
         return logged
 
+    def forget(self, batch: int) -> None:
+        """Take back the cut of a batch of which nobody can have seen anything."""
+        self.cuts.remove(_name(batch))
+
     def committed(self, batch: int) -> bool:
         """Whether a batch is done, its outputs included."""
         return self.commits.has(_name(batch))
@@ -76,6 +80,15 @@ class Log:
                 for name in log.names():
                     if name < _name(batch - KEPT):
                         log.remove(name)
+
+    def over(self, batch: int) -> CheckpointError:
+        """The error for rows that come after the end."""
+        return CheckpointError(
+            "CLOSED",
+            f"batch {batch} has new rows, but the query was started with closed=True, and has ended",
+            file=self.cuts.path,
+            hint="leave out closed= as long as there is more to come; these rows need a new checkpoint and a new sink",
+        )
 
 
 def _name(batch: int) -> str:
