@@ -414,6 +414,48 @@ def test_a_time_within_a_dead_letter_is_not_lost() -> None:
     assert row["when"]["at"] == row["when"]["all"][0] == 1 << 58
 
 
+class Doubles(fl.Program):
+    put = fl.Tag("v double, w long NOT NULL")
+    depends = fl.depends((put, put))
+    output = "v double"
+    n = fl.Replicated("long", 0)
+
+    def update(self, state: Any, event: Any, emit: Any) -> None:
+        emit(event.v)
+
+
+def test_a_dead_letter_is_json_whatever_its_numbers(tmp_path: Path) -> None:
+    query = Query(tmp_path, Doubles, [fl.Stream("put", Doubles.put, None)], bad_rows="dead-letter")
+    numbers = [float("nan"), float("inf"), float("-inf"), 1.5]
+    query.feed(0, {"put": [pa.table({"ts": [1, 2, 3, 4], "v": numbers, "w": pa.nulls(4, pa.int64())})]})
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    told = [json.loads(letter["data"], parse_constant=refuse) for letter in query.dead()]
+    texts = ["NaN", "Infinity", "-Infinity", 1.5]
+    assert [row["v"] for row in told] == texts
+    assert json.loads(dead._json({"a": {"b": numbers}}), parse_constant=refuse) == {"a": {"b": texts}}
+
+
+@pytest.mark.parametrize("what", ["snapshot-*.json", "state-*"])
+def test_damage_is_told_with_what_helps_a_query(tmp_path: Path, what: str) -> None:
+    query = Query(tmp_path, ValueBarrier, streams())
+    query.feed(0, IN_ORDER[0])
+    for file in (tmp_path / "checkpoint" / "state").glob(what):
+        file.write_bytes(file.read_bytes()[:-3])
+
+    def again() -> None:
+        query.start()
+        query.feed(1, IN_ORDER[1])
+
+    with pytest.raises(fl.CheckpointError, match="CHECKPOINT_DAMAGED") as caught:
+        again()
+    assert caught.value.file is not None
+    assert "as a whole from a copy" in str(caught.value)
+    assert "older=True" not in str(caught.value)
+
+
 def test_files_of_others_in_a_sink_stay(tmp_path: Path) -> None:
     (tmp_path / "out" / ".git").mkdir(parents=True)
     for name in (".env", "important.txt"):

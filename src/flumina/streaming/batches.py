@@ -35,7 +35,7 @@ from flumina.streaming.cut import Cut, choose, holding
 from flumina.streaming.folder import Folder
 from flumina.streaming.frontier import EVERYTHING, NOTHING, ClosedBatches, Seen
 from flumina.streaming.left import Left, facts, following
-from flumina.streaming.log import Log
+from flumina.streaming.log import Log, restoring
 from flumina.streaming.planner import Change, Planner
 from flumina.streaming.progress import Progress, Stopwatch
 from flumina.streaming.rows import dealt, from_bytes, in_order, placed, split, to_bytes
@@ -96,6 +96,7 @@ class Batches:
         self._last: tuple[int, Left] | None = None
         """What the last batch has left, so that it need not be read."""
 
+    @restoring
     def prepare(self, *, changed: bool = False) -> None:
         """Make sure that checkpoint and sink are ours, before the first batch; ``changed`` allows another code."""
         self.log.make()
@@ -124,6 +125,7 @@ class Batches:
                 "checkpoint",
             )
 
+    @restoring
     def process(self, batch: int, gather: Gather, *, closed: bool = False) -> None:
         """Process a batch, unless that has been done; ``gather`` gives the same rows each time."""
         try:
@@ -423,7 +425,7 @@ class Batches:
             "leaves": 0 if self.planner.plan is None else len(self.planner.plan.leaves),
             "planChange": None if change is None else change.as_dict(),
             "planChanges": self.planner.changes,
-            "stateBytes": _size(after.state),
+            "stateBytes": after.size,
             "totals": dict(after.totals),
         }
 
@@ -436,12 +438,6 @@ def _was_written(batch: int, snapshot: Snapshot) -> bool:
 def _numbers(sifted: Mapping[str, Sifted]) -> tuple[dict[str, int], dict[str, int]]:
     """How many rows came of each stream, and their digests."""
     return {name: found.rows for name, found in sifted.items()}, {name: found.digest for name, found in sifted.items()}
-
-
-def _size(state: bytes | KeptState | None) -> int:
-    if isinstance(state, KeptState):
-        return state.file.size
-    return 0 if state is None else len(state)
 
 
 def _told(ts: int) -> int | None:

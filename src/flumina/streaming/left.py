@@ -32,6 +32,13 @@ class Left:
     closed: bool
     lineage: str
 
+    @property
+    def size(self) -> int:
+        """Bytes of the state."""
+        if isinstance(self.state, KeptState):
+            return self.state.file.size
+        return 0 if self.state is None else len(self.state)
+
 
 def facts(left: Left, outputs: Mapping[str, int], sink: str | None) -> dict[str, Any]:
     """What a snapshot has to tell besides its state and the rows that are carried."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
+from functools import wraps
+from typing import ParamSpec
 
 from flumina.engine.checkpoint.sealed import seal, unseal
 from flumina.errors import CheckpointError
@@ -11,6 +14,8 @@ from flumina.streaming.folder import Folder
 
 KEPT = 100
 """How many entries of a log are kept."""
+
+Given = ParamSpec("Given")
 
 _QUERY = "query.json"
 
@@ -89,6 +94,27 @@ class Log:
             file=self.cuts.path,
             hint="leave out closed= as long as there is more to come; these rows need a new checkpoint and a new sink",
         )
+
+
+def restoring(method: Callable[Given, None]) -> Callable[Given, None]:
+    """Tell of damage what helps a query: an older snapshot does not, since its sink and Spark are further."""
+
+    @wraps(method)
+    def told(*given: Given.args, **named: Given.kwargs) -> None:
+        try:
+            method(*given, **named)
+        except CheckpointError as error:
+            if "older=True" not in (error.hint or ""):
+                raise
+            raise CheckpointError(
+                error.condition,
+                error.message,
+                file=error.file,
+                hint="restore the checkpoint as a whole from a copy, with Spark's part of it, or begin with a new "
+                "checkpoint and a new sink",
+            ) from error
+
+    return told
 
 
 def _name(batch: int) -> str:
