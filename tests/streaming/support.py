@@ -26,11 +26,12 @@ from flumina.program import define
 from flumina.runtime.stats import WorkerStats
 from flumina.spec import read, tables
 from flumina.streaming import batches as batches_module
-from flumina.streaming.batches import Batches, Ran, Rules
+from flumina.streaming.batches import Batches, Ran
 from flumina.streaming.folder import Folder
 from flumina.streaming.planner import Planner
 from flumina.streaming.progress import Progress
 from flumina.streaming.rows import Gathered
+from flumina.streaming.rules import Rules
 from flumina.streaming.sieve import PLACE, ROW, Sieve, Sifted
 from flumina.streaming.sink import DeadLetters, ParquetSink
 from flumina.ties import TieFinder, TieRule, check_ties
@@ -87,6 +88,7 @@ class Query:
         policies = {s.name: frontiers.get(s.name, fl.InOrder()) for s in streams}
         self.rules = Rules(policies, **rules)
         self.adaptive = True
+        self.out = folder / "out"
         self.start()
 
     def start(self) -> None:
@@ -103,7 +105,7 @@ class Query:
             self.rules,
             self.planner,
             self.engine,
-            ParquetSink(self.folder / "out"),
+            ParquetSink(self.out, definition.outputs),
             DeadLetters(self.folder / "dead"),
             self.progress,
         )
@@ -113,7 +115,7 @@ class Query:
         self.batches.process(number, lambda sieves: sifted(sieves, given), closed=closed)
 
     def output(self, name: str = ONLY_OUTPUT) -> pa.Table:
-        return everything(self.folder / "out" if name == ONLY_OUTPUT else self.folder / "out" / name)
+        return everything(self.out if name == ONLY_OUTPUT else self.out / name)
 
     def dead(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = everything(self.folder / "dead").to_pylist()

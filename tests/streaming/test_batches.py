@@ -18,7 +18,7 @@ from flumina.engine.failpoints import POINTS
 from flumina.streaming import batches as batches_module
 from flumina.streaming import dead
 from flumina.testing import assert_same_outputs
-from tests.streaming.support import Crash, Given, Query, crash_at
+from tests.streaming.support import Crash, Given, Query, crash_at, sifted
 
 VALUES, BARRIERS = "values", "barriers"
 FAR = pa.timestamp("us")
@@ -161,6 +161,86 @@ def test_a_stream_that_lags_behind_is_told(tmp_path: Path, caplog: pytest.LogCap
     assert "waiting for 'barriers', which has come to 1 only" in caplog.text
     with pytest.raises(fl.InputError, match=r"STALLED.*it has come to 1 only"):
         query.feed(2, batch(values(4, 5), barriers()))
+
+
+@pytest.mark.parametrize("way", ["policy", "more"])
+def test_a_query_that_stalled_goes_on_as_its_hint_says(tmp_path: Path, way: str) -> None:
+    waiting = {"frontiers": dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay()), "max_carried": 3}
+    query = Query(tmp_path, ValueBarrier, streams(), **waiting)
+    given = batch(values(1, 2, 3, 4), barriers())
+    with pytest.raises(fl.InputError, match="STALLED"):
+        query.feed(0, given)
+    again = {"frontiers": {VALUES: fl.BoundedDelay()}} if way == "policy" else {**waiting, "max_carried": 4}
+    query = Query(tmp_path, ValueBarrier, streams(), **again)
+    query.feed(0, given)
+    assert query.last["processed"] == (3 if way == "policy" else 0)
+    query.feed(1, batch(values(5), barriers(4)))
+    query.feed(2, batch(values(), barriers()), closed=True)
+    assert_same_outputs(query.output(), oracle([given, batch(values(5), barriers(4))]))
+
+
+def test_a_cut_that_is_logged_is_not_asked_again_whether_it_stalls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay())
+    query = Query(tmp_path, ValueBarrier, streams(), frontiers=waiting)
+    crash_at(monkeypatch, "after-cut", 0)
+    with pytest.raises(Crash):
+        query.feed(0, APART[0])
+    monkeypatch.undo()
+    query = Query(tmp_path, ValueBarrier, streams(), frontiers=waiting, max_carried=1)
+    query.feed(0, APART[0])
+    assert query.last["carried"] == {VALUES: 3, BARRIERS: 0}
+
+
+def end(query: Query, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
+    """Die in the batch that was to be the last."""
+    query.feed(0, batch(values(1, 2, 3), barriers(2, 3)))
+    crash_at(monkeypatch, point, 1)
+    with pytest.raises(Crash):
+        query.feed(1, batch(values(), barriers()), closed=True)
+    monkeypatch.undo()
+    query.start()
+
+
+@pytest.mark.parametrize("point", ["after-intake", "after-cut", "before-state"])
+def test_a_last_batch_of_which_nothing_was_seen_may_be_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    query = Query(tmp_path, ValueBarrier, streams(), frontiers=dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay()))
+    end(query, monkeypatch, point)
+    more = batch(values(9), barriers(9))
+    query.feed(1, more)
+    query.start()
+    query.feed(1, more)  # committed: nothing happens
+    query.feed(2, batch(values(), barriers()), closed=True)
+    assert_same_outputs(query.output(), oracle([batch(values(1, 2, 3), barriers(2, 3)), more]))
+
+
+@pytest.mark.parametrize("point", ["after-state", "before-sink", "after-sink"])
+def test_a_last_batch_that_may_have_been_seen_stays_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    query = Query(tmp_path, ValueBarrier, streams(), frontiers=dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay()))
+    end(query, monkeypatch, point)
+    with pytest.raises(fl.CheckpointError, match="CLOSED"):
+        query.feed(1, batch(values(9), barriers(9)))
+    query.start()
+    query.batches.finish(lambda sieves: sifted(sieves, batch(values(), barriers())))
+    with pytest.raises(fl.CheckpointError, match=r"CLOSED(.|\n)*new checkpoint"):
+        query.feed(1, batch(values(9), barriers(9)))
+    assert_same_outputs(query.output(), oracle([batch(values(1, 2, 3), barriers(2, 3))]))
+
+
+@pytest.mark.parametrize("point", [None, "after-cut"])
+def test_nothing_is_finished_that_did_not_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str | None
+) -> None:
+    query = Query(tmp_path, ValueBarrier, streams(), frontiers=dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay()))
+    if point:
+        end(query, monkeypatch, point)
+    query.batches.finish(lambda sieves: sifted(sieves, batch(values(), barriers())))
+    assert not query.progress.recent
 
 
 def test_how_late_a_row_is_and_what_to_do_is_told(tmp_path: Path) -> None:
@@ -332,6 +412,48 @@ def test_a_time_within_a_dead_letter_is_not_lost() -> None:
     far = pa.array([{"at": 1 << 58, "all": [1 << 58, 0]}], pa.struct({"at": FAR, "all": pa.list_(FAR)}))
     (row,) = dead._rows(pa.table({"when": far}))
     assert row["when"]["at"] == row["when"]["all"][0] == 1 << 58
+
+
+class Doubles(fl.Program):
+    put = fl.Tag("v double, w long NOT NULL")
+    depends = fl.depends((put, put))
+    output = "v double"
+    n = fl.Replicated("long", 0)
+
+    def update(self, state: Any, event: Any, emit: Any) -> None:
+        emit(event.v)
+
+
+def test_a_dead_letter_is_json_whatever_its_numbers(tmp_path: Path) -> None:
+    query = Query(tmp_path, Doubles, [fl.Stream("put", Doubles.put, None)], bad_rows="dead-letter")
+    numbers = [float("nan"), float("inf"), float("-inf"), 1.5]
+    query.feed(0, {"put": [pa.table({"ts": [1, 2, 3, 4], "v": numbers, "w": pa.nulls(4, pa.int64())})]})
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    told = [json.loads(letter["data"], parse_constant=refuse) for letter in query.dead()]
+    texts = ["NaN", "Infinity", "-Infinity", 1.5]
+    assert [row["v"] for row in told] == texts
+    assert json.loads(dead._json({"a": {"b": numbers}}), parse_constant=refuse) == {"a": {"b": texts}}
+
+
+@pytest.mark.parametrize("what", ["snapshot-*.json", "state-*"])
+def test_damage_is_told_with_what_helps_a_query(tmp_path: Path, what: str) -> None:
+    query = Query(tmp_path, ValueBarrier, streams())
+    query.feed(0, IN_ORDER[0])
+    for file in (tmp_path / "checkpoint" / "state").glob(what):
+        file.write_bytes(file.read_bytes()[:-3])
+
+    def again() -> None:
+        query.start()
+        query.feed(1, IN_ORDER[1])
+
+    with pytest.raises(fl.CheckpointError, match="CHECKPOINT_DAMAGED") as caught:
+        again()
+    assert caught.value.file is not None
+    assert "as a whole from a copy" in str(caught.value)
+    assert "older=True" not in str(caught.value)
 
 
 def test_files_of_others_in_a_sink_stay(tmp_path: Path) -> None:

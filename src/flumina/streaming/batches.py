@@ -26,40 +26,26 @@ from flumina.engine.driver import RunStats
 from flumina.engine.failpoints import reach
 from flumina.engine.job import KeptState
 from flumina.engine.publish import Result
-from flumina.errors import CheckpointError, InputError, UsageError
+from flumina.errors import CheckpointError, FluminaError, InputError, UsageError
 from flumina.plan.render.json import from_json, to_json
 from flumina.plan.tree import Plan
 from flumina.program import AnyProgram
 from flumina.streaming import dead
 from flumina.streaming.cut import Cut, choose, holding
 from flumina.streaming.folder import Folder
-from flumina.streaming.frontier import EVERYTHING, NOTHING, ClosedBatches, Policy, Seen
-from flumina.streaming.log import Log
+from flumina.streaming.frontier import EVERYTHING, NOTHING, ClosedBatches, Seen
+from flumina.streaming.left import Left, facts, following
+from flumina.streaming.log import Log, restoring
 from flumina.streaming.planner import Change, Planner
 from flumina.streaming.progress import Progress, Stopwatch
 from flumina.streaming.rows import dealt, from_bytes, in_order, placed, split, to_bytes
+from flumina.streaming.rules import Rules
 from flumina.streaming.sieve import Sieve, Sifted
 from flumina.streaming.sink import DeadLetters, Sink
 from flumina.streams import Stream
 
 INLINE_STATE = 1 << 18
 """Up to so many bytes a state is sent to all tasks."""
-
-MAX_CARRIED = 20_000_000
-"""How many rows may be carried before that is an error."""
-
-
-@dataclass(frozen=True)
-class Rules:
-    """What the user has said about a query's input.
-
-    ``late`` is error, dead-letter or drop; ``bad_rows`` is error or dead-letter.
-    """
-
-    policies: Mapping[str, Policy]
-    late: str = "error"
-    bad_rows: str = "error"
-    max_carried: int = MAX_CARRIED
 
 
 @dataclass(frozen=True)
@@ -85,19 +71,6 @@ Gather = Callable[[Mapping[str, Sieve]], Mapping[str, Sifted]]
 """The new rows of a batch, each stream through its sieve."""
 
 
-@dataclass
-class _Left:
-    """What is left of everything before a batch."""
-
-    state: bytes | KeptState | None
-    carried: dict[str, pa.Table]
-    seen: dict[str, Seen]
-    done: int
-    totals: dict[str, int]
-    plan: str | None
-    closed: bool
-
-
 class Batches:
     """Processes the batches of one query."""
 
@@ -120,35 +93,65 @@ class Batches:
         self.streams, self.ts_type, self.rules, self.planner = tuple(streams), ts_type, rules, planner
         self.engine, self.sink, self.letters, self.progress = engine, sink, letters, progress
         self._claim: Claim | None = None
-        self._last: tuple[int, _Left] | None = None
+        self._last: tuple[int, Left] | None = None
         """What the last batch has left, so that it need not be read."""
 
+    @restoring
     def prepare(self, *, changed: bool = False) -> None:
         """Make sure that checkpoint and sink are ours, before the first batch; ``changed`` allows another code."""
         self.log.make()
         newest = self.store.latest()
         if newest is None:
             claim = self.store.claim(resumes=None, facts=self.facts)
-            left = _Left(None, {}, {s.name: Seen() for s in self.streams}, NOTHING, {}, None, closed=False)
-            newest = claim.commit(number=0, extra=_facts(left, {}))
+            left = Left(None, {}, {s.name: Seen() for s in self.streams}, NOTHING, {}, None, closed=False, lineage="")
+            newest = claim.commit(number=0, extra=facts(left, {}, self.sink.place))
         check_program(newest.manifest.facts, self.facts, changed=changed, where=self.store.folder.path)
+        self._check_sink(newest)
         self.sink.prepare(newest.manifest.run)
         self.letters.prepare(newest.manifest.run)
 
+    def _check_sink(self, newest: Snapshot) -> None:
+        """Outputs go on where they began, or where that was moved; versions that did not tell are believed."""
+        told = newest.manifest.extra.get("sink")
+        if not newest.number or told is None or told["folder"] == self.sink.place:
+            return
+        if told["folder"] is None or not self.sink.is_of(newest.manifest.run):
+            before, now = ("a function" if at is None else at for at in (told["folder"], self.sink.place))
+            raise CheckpointError(
+                "CHECKPOINT_OUT",
+                f"the outputs of this query so far went to {before}, not to {now}",
+                file=self.store.folder.path,
+                hint="pass the same sink= as before (a folder may be moved as a whole), or begin anew with another "
+                "checkpoint",
+            )
+
+    @restoring
     def process(self, batch: int, gather: Gather, *, closed: bool = False) -> None:
         """Process a batch, unless that has been done; ``gather`` gives the same rows each time."""
+        try:
+            self._process(batch, gather, closed=closed)
+        except FluminaError:
+            if self._claim is not None:  # who was replaced learns that, not what became of its files
+                self._claim.check()
+            raise
+
+    def _process(self, batch: int, gather: Gather, *, closed: bool) -> None:
         watch = Stopwatch()
         logged = self.log.cut(batch)
-        if logged is not None and logged.closed and not closed:
-            raise self._over(batch)
+        ended = logged is not None and logged.closed and not closed
         if self.log.committed(batch):
+            if ended:
+                raise self.log.over(batch)
             if logged is not None:
                 rows, digests = _numbers(gather({s.name: Sieve(s, self.rules.policies[s.name]) for s in self.streams}))
                 logged.check_same_rows(replace(logged, rows=rows, digests=digests))
             return
-        left = self._before(batch)
+        left = self._before(batch, reopened=ended)
         if left.closed:
-            raise self._over(batch)
+            raise self.log.over(batch)
+        if ended:
+            self.log.forget(batch)
+            logged = None
         with watch.phase("intake"):
             sifted = gather({s.name: Sieve(s, self.rules.policies[s.name], self._done(s, left)) for s in self.streams})
             self._refuse(sifted)
@@ -161,10 +164,12 @@ class Batches:
                 else in_order(s, [placed(sifted[s.name].events, batch)])
                 for s in self.streams
             }
-            cut = self.log.decide(self._cut(batch, sifted, seen, left.done, closed=closed))
+            cut = self._cut(batch, sifted, seen, left.done, closed=closed)
+            if logged is None:  # what is logged counts; what is refused is not logged, so that another policy helps
+                self._check_carried(cut, rows)
+            cut = self.log.decide(cut)
             ready = {name: split(table, cut.ts) for name, table in rows.items()}
             carried = {name: behind for name, (_, behind) in ready.items()}
-            self._check_carried(cut, carried)
         reach("after-cut", batch)
         change, ran = self._run(batch, {name: now for name, (now, _) in ready.items()}, left, watch)
         after = self._after(batch, cut, left, sifted, seen, carried, ran)
@@ -184,17 +189,22 @@ class Batches:
         elif newest.manifest.extra["carried"]:
             self.process(newest.number, nothing, closed=True)
 
-    def _over(self, batch: int) -> CheckpointError:
-        return CheckpointError(
-            "CLOSED",
-            f"batch {batch} has new rows, but the query was started with closed=True, and has ended",
-            file=self.log.cuts.path,
-            hint="leave out closed= as long as there is more to come",
-        )
+    def finish(self, nothing: Gather) -> None:
+        """Before the first batch: bring the last one to its end, if a driver died over it when it may have been seen.
+
+        Spark may ask for new rows under its number, and would then never let it end.
+        """
+        newest = self.store.latest()
+        assert newest is not None, "there is one from the beginning"
+        batch = newest.number - 1 if newest.manifest.extra["closed"] else newest.number
+        cut = self.log.cut(batch)
+        if cut is not None and cut.closed and not self.log.committed(batch) and _was_written(batch, newest):
+            self.process(batch, nothing, closed=True)
 
     # -- before ---------------------------------------------------------------------------------------------------
 
-    def _before(self, batch: int) -> _Left:
+    def _before(self, batch: int, *, reopened: bool) -> Left:
+        """What is left of the batches before; ``reopened`` if this one was to be the last, and now holds rows."""
         if self._last is not None and self._last[0] == batch - 1:
             return self._last[1]
         assert self._claim is None, f"batch {batch} does not follow the last one"
@@ -207,16 +217,22 @@ class Batches:
                 file=self.store.folder.path,
                 hint="restore the checkpoint, or begin with a new one and a new sink",
             ) from None
+        if reopened and _was_written(batch, snapshot):
+            raise self.log.over(batch)
         if batch and not self.log.committed(batch - 1):
             self._complete(batch - 1, snapshot)
         left = self._restored(snapshot)
         run = snapshot.manifest.run  # whether its code may be another has been asked in prepare()
         self._claim = self.store.claim(resumes=snapshot, facts=self.facts, run=run, changed=True)
+        self.sink.begin(self._claim)
+        self.letters.begin(self._claim)
+        self.log.sweep()
         return left
 
     def _complete(self, batch: int, snapshot: Snapshot) -> None:
         """A batch whose entry in the commit log is gone, and which nobody asks for again: all must be there."""
-        if not self.sink.holds(batch, snapshot.manifest.extra["outputs"]):
+        told = snapshot.manifest.extra
+        if not self.sink.holds(batch, told["outputs"], told.get("lineage", "")):
             raise CheckpointError(
                 "NOT_COMMITTED",
                 f"batch {batch} is not committed, and its outputs are not all in the sink; yet batch {batch + 1} is "
@@ -226,21 +242,23 @@ class Batches:
             )
         self.log.commit(batch)
 
-    def _restored(self, snapshot: Snapshot) -> _Left:
-        facts = snapshot.manifest.extra
+    def _restored(self, snapshot: Snapshot) -> Left:
+        told = snapshot.manifest.extra
         states = iter(snapshot.manifest.states)
-        kept = KeptState(self.store.folder, next(states)) if facts["state"] else None
-        blob = memoryview(read_state(self.store.folder, next(states))) if facts["carried"] else memoryview(b"")
+        kept = KeptState(self.store.folder, next(states)) if told["state"] else None
+        blob = memoryview(read_state(self.store.folder, next(states))) if told["carried"] else memoryview(b"")
         carried: dict[str, pa.Table] = {}
-        for name, size in facts["carried"]:
+        for name, size in told["carried"]:
             carried[name], blob = from_bytes(blob[:size]), blob[size:]
         plan = snapshot.manifest.plan
         if plan is not None and self.planner.plan is None:
             self.planner.resume(from_json(plan, f"the plan of snapshot {snapshot.number}"))
-        seen = {name: Seen(*numbers) for name, numbers in facts["seen"].items()}
-        return _Left(kept, carried, seen, facts["done"], dict(facts["totals"]), plan, facts["closed"])
+        seen = {name: Seen(*numbers) for name, numbers in told["seen"].items()}
+        return Left(
+            kept, carried, seen, told["done"], dict(told["totals"]), plan, told["closed"], told.get("lineage", "")
+        )
 
-    def _done(self, stream: Stream, left: _Left) -> int:
+    def _done(self, stream: Stream, left: Left) -> int:
         return NOTHING if isinstance(self.rules.policies[stream.name], ClosedBatches) else left.done
 
     def _refuse(self, sifted: Mapping[str, Sifted]) -> None:
@@ -260,8 +278,8 @@ class Batches:
             batch, self.rules.policies, seen, done, self.ts_type, rows=rows, good=good, digests=digests, closed=closed
         )
 
-    def _check_carried(self, cut: Cut, carried: Mapping[str, pa.Table]) -> None:
-        count = sum(map(len, carried.values()))
+    def _check_carried(self, cut: Cut, rows: Mapping[str, pa.Table]) -> None:
+        count = sum(len(split(table, cut.ts)[1]) for table in rows.values())
         if count > self.rules.max_carried:
             held = holding(cut, count)
             raise InputError(
@@ -275,7 +293,7 @@ class Batches:
     # -- the run --------------------------------------------------------------------------------------------------
 
     def _run(
-        self, batch: int, ready: Mapping[str, pa.Table], left: _Left, watch: Stopwatch
+        self, batch: int, ready: Mapping[str, pa.Table], left: Left, watch: Stopwatch
     ) -> tuple[Change | None, Ran | None]:
         if not any(map(len, ready.values())):
             return None, None
@@ -297,12 +315,12 @@ class Batches:
         self,
         batch: int,
         cut: Cut,
-        left: _Left,
+        left: Left,
         sifted: Mapping[str, Sifted],
         seen: dict[str, Seen],
         carried: dict[str, pa.Table],
         ran: Ran | None,
-    ) -> _Left:
+    ) -> Left:
         newest = max(s.newest for s in seen.values())
         done = cut.ts if cut.ts != EVERYTHING else max(left.done, newest)
         totals = dict(left.totals)
@@ -319,13 +337,15 @@ class Batches:
         accounted = sum(totals[name] for name in ("heartbeats", "late", "bad", "processed")) + waiting
         assert accounted == totals["rows"], f"batch {batch}: {totals}, {waiting} carried: rows were lost or made up"
         plan = None if self.planner.plan is None else to_json(self.planner.plan)
-        return _Left(left.state if ran is None else ran.state, carried, seen, done, totals, plan, cut.closed)
+        outputs = {} if ran is None else {name: result.rows for name, result in ran.results.items()}
+        lineage = following(left.lineage, cut, outputs)
+        return Left(left.state if ran is None else ran.state, carried, seen, done, totals, plan, cut.closed, lineage)
 
     def _letters(self, sifted: Mapping[str, Sifted]) -> pa.Table:
         late, bad = self.rules.late == "dead-letter", self.rules.bad_rows == "dead-letter"
         return pa.concat_tables([dead.letters(name, found, late=late, bad=bad) for name, found in sifted.items()])
 
-    def _write(self, batch: int, after: _Left, results: Mapping[str, Result]) -> bytes | KeptState | None:
+    def _write(self, batch: int, after: Left, results: Mapping[str, Result]) -> bytes | KeptState | None:
         """Commit the snapshot behind a batch; gives the state as the next batch is to have it."""
         assert self._claim is not None, "claimed before the first batch"
         place = self._claim.place(batch + 1)
@@ -342,14 +362,14 @@ class Batches:
             plan=after.plan,
             finished=after.closed,
             extra={
-                **_facts(after, {name: result.rows for name, result in results.items()}),
+                **facts(after, {name: result.rows for name, result in results.items()}, self.sink.place),
                 "carried": [[name, len(blob)] for name, blob in blobs.items()],
             },
         )
         large = state is not None and len(state) > INLINE_STATE
         return KeptState(self.store.folder, written[0]) if large else state
 
-    def _make_durable(self, batch: int, after: _Left, ran: Ran | None, letters: pa.Table, watch: Stopwatch) -> None:
+    def _make_durable(self, batch: int, after: Left, ran: Ran | None, letters: pa.Table, watch: Stopwatch) -> None:
         results = {} if ran is None else ran.results
         with watch.phase("state"):
             reach("before-state", batch)
@@ -357,9 +377,11 @@ class Batches:
             reach("after-state", batch)
         with watch.phase("sink"):
             reach("before-sink", batch)
+            assert self._claim is not None, "claimed before the first batch"
+            self._claim.check()
             if "dead-letter" in (self.rules.late, self.rules.bad_rows):
-                self.letters.publish(batch, letters)
-            self.sink.publish(batch, results)
+                self.letters.publish(batch, letters, after.lineage)
+            self.sink.publish(batch, results, after.lineage)
             reach("after-sink", batch)
         with watch.phase("commit"):
             reach("before-commit", batch)
@@ -375,7 +397,7 @@ class Batches:
         ready: Mapping[str, tuple[pa.Table, pa.Table]],
         ran: Ran | None,
         change: Change | None,
-        after: _Left,
+        after: Left,
     ) -> dict[str, Any]:
         carried = {name: len(behind) for name, (_, behind) in ready.items()}
         held = holding(cut, sum(carried.values()))
@@ -403,33 +425,19 @@ class Batches:
             "leaves": 0 if self.planner.plan is None else len(self.planner.plan.leaves),
             "planChange": None if change is None else change.as_dict(),
             "planChanges": self.planner.changes,
-            "stateBytes": _size(after.state),
+            "stateBytes": after.size,
             "totals": dict(after.totals),
         }
 
 
-def _facts(left: _Left, outputs: Mapping[str, int]) -> dict[str, Any]:
-    """What a snapshot has to tell besides its state and the rows that are carried."""
-    return {
-        "state": left.state is not None,
-        "carried": [],
-        "seen": {name: [seen.newest, seen.heard] for name, seen in left.seen.items()},
-        "done": left.done,
-        "totals": left.totals,
-        "closed": left.closed,
-        "outputs": dict(outputs),
-    }
+def _was_written(batch: int, snapshot: Snapshot) -> bool:
+    """Whether any driver has written the snapshot behind a batch: before that nothing of the batch is seen."""
+    return any(place.number > batch for place in snapshot.seen.places)
 
 
 def _numbers(sifted: Mapping[str, Sifted]) -> tuple[dict[str, int], dict[str, int]]:
     """How many rows came of each stream, and their digests."""
     return {name: found.rows for name, found in sifted.items()}, {name: found.digest for name, found in sifted.items()}
-
-
-def _size(state: bytes | KeptState | None) -> int:
-    if isinstance(state, KeptState):
-        return state.file.size
-    return 0 if state is None else len(state)
 
 
 def _told(ts: int) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -24,7 +25,10 @@ SCHEMA = pa.schema(
         pa.field("data", pa.string(), nullable=False),
     ]
 )
-"""Partition and row say where in its batch the row stood; ``data`` is the row as JSON."""
+"""Partition and row say where in its batch the row stood; ``data`` is the row as JSON.
+
+JSON has no NaN and no infinity: they are the texts "NaN", "Infinity" and "-Infinity".
+"""
 
 
 def letters(stream: str, sifted: Sifted, *, late: bool, bad: bool) -> pa.Table:
@@ -46,7 +50,7 @@ def letters(stream: str, sifted: Sifted, *, late: bool, bad: bool) -> pa.Table:
         pa.array([fault.condition for fault in faults]),
         pa.array([fault.column for fault in faults]),
         pa.array([fault.message for fault in faults]),
-        pa.array([json.dumps(row, default=_plain, ensure_ascii=False) for row in _rows(shown)]),
+        pa.array([_json(row) for row in _rows(shown)]),
     ]
     return pa.table(columns, schema=SCHEMA)
 
@@ -99,6 +103,22 @@ def _value(scalar: pa.Scalar) -> object:
         if isinstance(scalar, pa.ListScalar):  # maps are lists of their entries
             return [_value(one) for one in scalar.values]
         return scalar.value
+
+
+def _json(row: dict[str, Any]) -> str:
+    try:
+        return json.dumps(row, default=_plain, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(row), default=_plain, ensure_ascii=False, allow_nan=False)
+
+
+def _finite(value: Any) -> object:  # noqa: ANN401
+    """The same, with texts for the numbers that JSON does not have."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, dict):
+        return {name: _finite(inner) for name, inner in value.items()}
+    return [_finite(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def _plain(value: Any) -> object:  # noqa: ANN401 -- whatever a column can hold

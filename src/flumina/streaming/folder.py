@@ -165,6 +165,13 @@ class Folder:
             elif kind == fs.FileType.File:
                 self.filesystem.delete_file(self.at(name))
 
+    def discard(self, name: str) -> None:
+        """Delete a folder that somebody may be about to move: it loses its name at once, then its files."""
+        aside = f".{name}.{uuid.uuid4().hex[:12]}"
+        with suppress(OSError, pa.ArrowException):
+            self.filesystem.move(self.at(name), self.at(aside))
+            self.remove(aside)
+
 
 def sync(folder: Path) -> None:
     """Force the names in a folder to the disk."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
+from functools import wraps
+from typing import ParamSpec
 
 from flumina.engine.checkpoint.sealed import seal, unseal
 from flumina.errors import CheckpointError
@@ -11,6 +14,8 @@ from flumina.streaming.folder import Folder
 
 KEPT = 100
 """How many entries of a log are kept."""
+
+Given = ParamSpec("Given")
 
 _QUERY = "query.json"
 
@@ -23,9 +28,13 @@ class Log:
         self.cuts, self.commits = folder.below("cuts"), folder.below("commits")
 
     def make(self) -> None:
-        """Make the folders, and take away what a crash has left half written."""
+        """Make the folders."""
         for folder in (self.folder, self.cuts, self.commits):
             folder.make()
+
+    def sweep(self) -> None:
+        """Take away what a crash has left half written, once no other driver may write."""
+        for folder in (self.folder, self.cuts, self.commits):
             folder.sweep()
 
     def claim_query(self, query: str) -> None:
@@ -57,6 +66,10 @@ class Log:
         logged.check_same_rows(cut)
         return logged
 
+    def forget(self, batch: int) -> None:
+        """Take back the cut of a batch of which nobody can have seen anything."""
+        self.cuts.remove(_name(batch))
+
     def committed(self, batch: int) -> bool:
         """Whether a batch is done, its outputs included."""
         return self.commits.has(_name(batch))
@@ -72,6 +85,36 @@ class Log:
                 for name in log.names():
                     if name < _name(batch - KEPT):
                         log.remove(name)
+
+    def over(self, batch: int) -> CheckpointError:
+        """The error for rows that come after the end."""
+        return CheckpointError(
+            "CLOSED",
+            f"batch {batch} has new rows, but the query was started with closed=True, and has ended",
+            file=self.cuts.path,
+            hint="leave out closed= as long as there is more to come; these rows need a new checkpoint and a new sink",
+        )
+
+
+def restoring(method: Callable[Given, None]) -> Callable[Given, None]:
+    """Tell of damage what helps a query: an older snapshot does not, since its sink and Spark are further."""
+
+    @wraps(method)
+    def told(*given: Given.args, **named: Given.kwargs) -> None:
+        try:
+            method(*given, **named)
+        except CheckpointError as error:
+            if "older=True" not in (error.hint or ""):
+                raise
+            raise CheckpointError(
+                error.condition,
+                error.message,
+                file=error.file,
+                hint="restore the checkpoint as a whole from a copy, with Spark's part of it, or begin with a new "
+                "checkpoint and a new sink",
+            ) from error
+
+    return told
 
 
 def _name(batch: int) -> str:

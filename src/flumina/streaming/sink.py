@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
-import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flumina.emit import ONLY_OUTPUT
+from flumina.engine.checkpoint import Claim
 from flumina.engine.location import telling
 from flumina.engine.publish import Result
 from flumina.errors import OutputError
 from flumina.streaming.folder import Folder
+from flumina.streaming.staging import Staging
 
 STAGED = "_flumina"
 """The folder, below that of the results, for what nobody is to see yet."""
@@ -23,22 +25,38 @@ OWNER = "_flumina_owner"
 """The file that says of which checkpoint the batches in a folder are."""
 
 
+BATCH = "_flumina-batch.json"
+"""The file in the folder of a batch that says of what it is the result; readers of Parquet pass over it."""
+
+
 class Sink(Protocol):
     """Takes the outputs of one batch after the other."""
 
     ordered: bool
     """Whether the rows of a batch have to be in the order of their events."""
 
+    place: str | None
+    """The folder of the outputs; None where they go to a function."""
+
+    def is_of(self, owner: str) -> bool:
+        """Whether the outputs of a checkpoint so far are certainly there, wherever they were before."""
+
     def prepare(self, owner: str) -> None:
-        """Called once before the first batch, with the id of the checkpoint."""
+        """Called once before anything else, with the id of the checkpoint; another driver may still be at work."""
+
+    def begin(self, claim: Claim) -> None:
+        """Called before the first batch, once no other driver may write."""
 
     def staging(self, batch: int) -> str:
         """A new path, for the outputs of a batch on their way."""
 
-    def publish(self, batch: int, results: Mapping[str, Result]) -> None:
-        """Give on the outputs of a batch; called again with the same rows if it is not certain that it was done."""
+    def publish(self, batch: int, results: Mapping[str, Result], lineage: str) -> None:
+        """Give on the outputs of a batch; called again with the same rows if it is not certain that it was done.
 
-    def holds(self, batch: int, rows: Mapping[str, int]) -> bool:
+        ``lineage`` says of what they are the result.
+        """
+
+    def holds(self, batch: int, rows: Mapping[str, int], lineage: str) -> bool:
         """Whether all outputs of a batch, so many of each, have certainly been given on."""
 
 
@@ -46,40 +64,49 @@ class ParquetSink:
     """A folder with a folder ``batch=N`` for each batch that has outputs; several outputs have a folder each.
 
     A batch becomes visible by one rename, and one that is there stays: whoever reads the folder sees every batch once,
-    whole.
+    whole. A hidden file in it says of what it is the result, so that no batch is taken for another of the same number.
     """
 
     ordered = False
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], outputs: Iterable[str] = (ONLY_OUTPUT,)) -> None:
         self.folder = Folder.of(path, "sink")
-        self.staged = self.folder.below(STAGED)
+        self.place: str | None = self.folder.path
+        self.outputs = tuple(outputs)
+        self.staged = Staging(self.folder.below(STAGED))
+
+    def is_of(self, owner: str) -> bool:
+        """Its file says so, which goes with a folder that is moved."""
+        return self.folder.read(OWNER) == owner.encode()
 
     def prepare(self, owner: str) -> None:
-        """Make the folder ours, and clear away what was staged before a crash."""
-        claim(self.folder, owner)
-        self.folder.remove(STAGED)
-        self.staged.make()
+        """Make the folder that of the checkpoint."""
+        own(self.folder, owner)
+
+    def begin(self, claim: Claim) -> None:
+        """Clear away what drivers before this one have staged."""
+        self.folder.sweep()
+        self.staged.begin(claim)
 
     def staging(self, batch: int) -> str:
         """A folder out of sight."""
-        return self.staged.at(f"{batch}-{uuid.uuid4().hex[:8]}")
+        return self.staged.new(batch)
 
-    def publish(self, batch: int, results: Mapping[str, Result]) -> None:
+    def publish(self, batch: int, results: Mapping[str, Result], lineage: str) -> None:
         """Rename the folder of each output that has rows, or else, so that readers find columns, the first of all."""
-        for name, result in results.items():
-            if result.rows or not any(found.startswith("batch=") for found in self._place(name).names()):
+        for name in self.outputs:
+            place, result = self._place(name), results.get(name)
+            if check_same(place, batch, lineage) or result is None:
+                continue
+            if result.rows or not any(found.startswith("batch=") for found in place.names()):
                 assert result.path is not None, "outputs are staged in files"
-                place = self._place(name)
                 place.filesystem.create_dir(place.path, recursive=True)
-                place.move_folder(result.path, f"batch={batch}")
-        for name in self.staged.names():
-            if name.startswith(f"{batch}-"):
-                self.staged.remove(name)
+                show(place, result.path, batch, lineage)
+        self.staged.clear(batch)
 
-    def holds(self, batch: int, rows: Mapping[str, int]) -> bool:
+    def holds(self, batch: int, rows: Mapping[str, int], lineage: str) -> bool:
         """Folders are there whole or not at all."""
-        return all(self._place(name).has(f"batch={batch}") for name, count in rows.items() if count)
+        return all(check_same(self._place(name), batch, lineage) for name, count in rows.items() if count)
 
     def _place(self, name: str) -> Folder:
         return self.folder if name == ONLY_OUTPUT else self.folder.below(name)
@@ -90,29 +117,67 @@ class DeadLetters:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.folder = Folder.of(path, "dead_letters")
+        self.staged = Staging(self.folder.below(STAGED))
         self._begun = False
         """Whether there is certainly a batch, so that readers find columns."""
 
-    def publish(self, batch: int, table: pa.Table) -> None:
+    def publish(self, batch: int, table: pa.Table, lineage: str) -> None:
         """Write the dead letters of a batch, unless they are there; none, too, if they would be the first of all."""
         self._begun = self._begun or any(name.startswith("batch=") for name in self.folder.names())
-        if (self._begun and not len(table)) or self.folder.has(f"batch={batch}"):
+        if check_same(self.folder, batch, lineage) or (self._begun and not len(table)):
             return
-        staged = self.folder.below(f"{STAGED}-{batch}-{uuid.uuid4().hex[:8]}")
+        staged = Folder(self.folder.filesystem, self.staged.new(batch))
         with telling("write to", staged.path):
             staged.filesystem.create_dir(staged.path, recursive=True)
             pq.write_table(table, staged.at("part-00000.parquet"), filesystem=staged.filesystem)
-        self.folder.move_folder(staged.path, f"batch={batch}")
+        show(self.folder, staged.path, batch, lineage)
 
     def prepare(self, owner: str) -> None:
-        """Make the folder ours, and clear away what was staged before a crash."""
-        claim(self.folder, owner)
-        for name in self.folder.names():
-            if name.startswith(f"{STAGED}-"):
-                self.folder.remove(name)
+        """Make the folder that of the checkpoint."""
+        own(self.folder, owner)
+
+    def begin(self, claim: Claim) -> None:
+        """Clear away what drivers before this one have staged."""
+        self.folder.sweep()
+        self.staged.begin(claim)
 
 
-def claim(folder: Folder, owner: str) -> None:
+def show(place: Folder, staged: str, batch: int, lineage: str) -> None:
+    """Make the folder of a batch visible, with a word of what it is the result."""
+    Folder(place.filesystem, staged).write(BATCH, [json.dumps({"batch": batch, "lineage": lineage}).encode()])
+    if not place.move_folder(staged, f"batch={batch}"):
+        check_same(place, batch, lineage)
+
+
+def check_same(place: Folder, batch: int, lineage: str) -> bool:
+    """Whether a batch is there; an error if it is another one of the same number.
+
+    A batch or a checkpoint of the versions that did not tell is taken for the same.
+    """
+    found = place.below(f"batch={batch}")
+    if not place.has(f"batch={batch}"):
+        return False
+    told = found.read(BATCH)
+    if told is not None and lineage and _lineage(told) != lineage:
+        raise OutputError(
+            "OUT_OTHER_BATCH",
+            f"{found.path} holds what another batch {batch} has made: of other rows, or after other batches",
+            hint=f"the checkpoint was restored from a copy, or two copies of it go on with one folder; if it was "
+            f"restored, delete batch={batch} and all later batches there, and they are made again from the rows that "
+            "the source gives now; else give each query a checkpoint and folders of its own",
+        )
+    return True
+
+
+def _lineage(told: bytes) -> object:
+    try:
+        found = json.loads(told)
+    except ValueError:
+        return None
+    return found.get("lineage") if isinstance(found, dict) else None
+
+
+def own(folder: Folder, owner: str) -> None:
     """Make a folder that of one checkpoint: batches of two would be taken for each other."""
     folder.make()
     taken = [name for name in folder.names() if not name.startswith(("_", "."))]
@@ -130,4 +195,3 @@ def claim(folder: Folder, owner: str) -> None:
             f"{folder.path} holds the batches of a query with another checkpoint",
             hint="go on with that checkpoint, or choose a new folder",
         )
-    folder.sweep()

@@ -44,6 +44,8 @@ class StreamingQuery:
                 assert self.spark_query is not None
                 self.batches.log.claim_query(self.spark_query.id)
                 self._claimed = True
+                self.engine.spark = frame.sparkSession
+                self.batches.finish(self.wide.nothing)
             self.engine.spark = frame.sparkSession
             self.batches.process(number, lambda sieves: self.wide.gather(frame, sieves))
         except BaseException as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,10 +9,12 @@ import pyarrow as pa
 
 from flumina.definition import RAISED, Definition, user_error
 from flumina.emit import EVENT_COLUMNS, ONLY_OUTPUT
+from flumina.engine.checkpoint import Claim
 from flumina.engine.publish import Result
 from flumina.spark.results import DataFrames
 from flumina.spark.streaming.engine import SparkEngine
 from flumina.streaming.folder import Folder
+from flumina.streaming.staging import Staging
 
 
 class FunctionSink:
@@ -24,23 +25,30 @@ class FunctionSink:
     """
 
     ordered = True
+    place: str | None = None
 
     def __init__(
         self, function: Callable[[Any, int], object], folder: Folder, definition: Definition, engine: SparkEngine
     ) -> None:
-        self.function, self.folder, self.definition, self.engine = function, folder, definition, engine
+        self.function, self.definition, self.engine = function, definition, engine
+        self.staged = Staging(folder)
 
-    def prepare(self, owner: str) -> None:  # noqa: ARG002 -- what it does belongs to the function alone
-        """Clear away what was staged before a crash."""
-        self.folder.make()
-        for name in self.folder.names():
-            self.folder.remove(name)
+    def is_of(self, owner: str) -> bool:  # noqa: ARG002
+        """Nobody can tell."""
+        return False
+
+    def prepare(self, owner: str) -> None:
+        """Nothing: what the function does belongs to it alone."""
+
+    def begin(self, claim: Claim) -> None:
+        """Clear away what drivers before this one have staged."""
+        self.staged.begin(claim)
 
     def staging(self, batch: int) -> str:
         """A folder in the checkpoint."""
-        return self.folder.at(f"{batch}-{uuid.uuid4().hex[:8]}")
+        return self.staged.new(batch)
 
-    def publish(self, batch: int, results: Mapping[str, Result]) -> None:
+    def publish(self, batch: int, results: Mapping[str, Result], lineage: str) -> None:  # noqa: ARG002
         """Call the function."""
         filled = results or {name: self._empty(name) for name in self.definition.outputs}
         frames = DataFrames(self.engine.spark, filled)
@@ -49,11 +57,9 @@ class FunctionSink:
             self.function(frames[ONLY_OUTPUT] if only else frames, batch)
         except RAISED as error:
             raise user_error(self.function, error) from error
-        for name in self.folder.names():
-            if name.startswith(f"{batch}-"):
-                self.folder.remove(name)
+        self.staged.clear(batch)
 
-    def holds(self, batch: int, rows: Mapping[str, int]) -> bool:  # noqa: ARG002
+    def holds(self, batch: int, rows: Mapping[str, int], lineage: str) -> bool:  # noqa: ARG002
         """Spark asks for the next batch only once the function has returned."""
         return True
 

@@ -26,11 +26,12 @@ from flumina.spark.streaming.intake import Wide
 from flumina.spark.streaming.query import StreamingQuery, check_trigger
 from flumina.spark.streaming.sinks import FunctionSink
 from flumina.spec import check_streams
-from flumina.streaming.batches import MAX_CARRIED, Batches, Rules
+from flumina.streaming.batches import Batches
 from flumina.streaming.folder import Folder
 from flumina.streaming.frontier import BoundedDelay, ClosedBatches, Heartbeats, InOrder, Policy
 from flumina.streaming.planner import Planner
 from flumina.streaming.progress import Progress
+from flumina.streaming.rules import MAX_CARRIED, Rules
 from flumina.streaming.sink import DeadLetters, ParquetSink, Sink
 from flumina.streams import Stream
 
@@ -202,7 +203,7 @@ def _sink(given: object, folder: Folder, definition: Definition, engine: SparkEn
     if callable(given):
         return FunctionSink(given, folder.below("outputs"), definition, engine)
     if isinstance(given, str | os.PathLike):
-        return ParquetSink(given)
+        return ParquetSink(given, definition.outputs)
     raise UsageError("SINK", f"sink= is a folder or a function of (DataFrame, batch id), got {given!r}")
 
 

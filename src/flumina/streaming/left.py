@@ -1,0 +1,61 @@
+"""What a batch leaves behind for the next one, and what a snapshot tells of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from flumina.engine.job import KeptState
+from flumina.streaming.cut import Cut
+from flumina.streaming.frontier import Seen
+
+
+@dataclass
+class Left:
+    """What is left of everything before a batch.
+
+    ``lineage`` is equal for two queries if all batches up to here held the same rows, were cut alike and had as many
+    outputs; empty where an earlier version of the library did not tell.
+    """
+
+    state: bytes | KeptState | None
+    carried: dict[str, pa.Table]
+    seen: dict[str, Seen]
+    done: int
+    totals: dict[str, int]
+    plan: str | None
+    closed: bool
+    lineage: str
+
+    @property
+    def size(self) -> int:
+        """Bytes of the state."""
+        if isinstance(self.state, KeptState):
+            return self.state.file.size
+        return 0 if self.state is None else len(self.state)
+
+
+def facts(left: Left, outputs: Mapping[str, int], sink: str | None) -> dict[str, Any]:
+    """What a snapshot has to tell besides its state and the rows that are carried."""
+    return {
+        "state": left.state is not None,
+        "carried": [],
+        "seen": {name: [seen.newest, seen.heard] for name, seen in left.seen.items()},
+        "done": left.done,
+        "totals": left.totals,
+        "closed": left.closed,
+        "lineage": left.lineage,
+        "outputs": dict(outputs),
+        "sink": {"folder": sink},
+    }
+
+
+def following(before: str, cut: Cut, outputs: Mapping[str, int]) -> str:
+    """The lineage after one more batch, with so many rows of each output."""
+    told = json.dumps([before, asdict(cut), dict(outputs)], sort_keys=True)
+    return hashlib.sha256(told.encode()).hexdigest()

@@ -1,0 +1,17 @@
+"""What a user may say of the input."""
+
+from __future__ import annotations
+
+import pytest
+
+import flumina as fl
+from flumina.streaming.frontier import Policy
+from flumina.streaming.rules import Rules
+
+
+@pytest.mark.parametrize("other", [fl.InOrder(), fl.BoundedDelay(3), fl.Heartbeats("beat")])
+def test_batches_lead_the_order_for_all_streams_or_for_none(other: Policy) -> None:
+    with pytest.raises(fl.UsageError, match=r"FRONTIERS.*'a' has fl.ClosedBatches\(\), and stream 'b'"):
+        Rules({"b": other, "a": fl.ClosedBatches()})
+    Rules({"b": other, "a": other})
+    Rules({"b": fl.ClosedBatches(), "a": fl.ClosedBatches()})

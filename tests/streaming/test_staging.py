@@ -1,0 +1,129 @@
+"""Two drivers on one checkpoint: what one has staged is nobody else's until its turn is over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+import flumina as fl
+from flumina.apps import ValueBarrier
+from flumina.engine.checkpoint import Claim
+from flumina.streaming import batches as batches_module
+from flumina.streaming.folder import Folder
+from flumina.streaming.staging import Staging
+from flumina.testing import assert_same_outputs
+from tests.streaming.support import Query
+from tests.streaming.test_batches import IN_ORDER, LATE, barriers, batch, oracle, streams, values
+
+NEXT = batch(values(6, 7, 9), barriers(7, 9))
+
+
+def claim(epoch: int) -> Claim:
+    return cast("Claim", SimpleNamespace(epoch=epoch, id=f"id{epoch}"))
+
+
+def once(monkeypatch: pytest.MonkeyPatch, point: str, do: Callable[[], object]) -> None:
+    """Do something when a batch comes to a failpoint the first time."""
+    todo = [do]
+
+    def reach(here: str, batch: int) -> None:
+        if (here, batch) == (point, 1) and todo:
+            todo.pop()()
+
+    monkeypatch.setattr(batches_module, "reach", reach)
+
+
+@pytest.mark.parametrize("point", ["after-intake", "before-state", "before-sink"])
+def test_a_start_leaves_the_driver_at_work_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
+    old = Query(tmp_path, ValueBarrier, streams())
+    old.feed(0, IN_ORDER[0])
+    once(monkeypatch, point, lambda: Query(tmp_path, ValueBarrier, streams()))
+    old.feed(1, NEXT)
+    assert_same_outputs(old.output(), oracle([IN_ORDER[0], NEXT]))
+
+
+def test_half_written_entries_of_a_log_outlive_a_start(tmp_path: Path) -> None:
+    query = Query(tmp_path, ValueBarrier, streams())
+    beside = tmp_path / "checkpoint" / "log" / "cuts" / ".000000000000.json.0123456789ab"
+    beside.touch()
+    query.start()
+    assert beside.exists(), "it may be that of a driver at work"
+    query.feed(0, IN_ORDER[0])
+    assert not beside.exists()
+
+
+def replace(folder: Path) -> None:
+    Query(folder, ValueBarrier, streams()).feed(1, NEXT)
+
+
+@pytest.mark.parametrize("point", ["before-state", "after-state", "before-sink"])
+def test_who_was_replaced_publishes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
+    old = Query(tmp_path, ValueBarrier, streams())
+    old.feed(0, IN_ORDER[0])
+    once(monkeypatch, point, lambda: replace(tmp_path))
+    with pytest.raises(fl.CheckpointError, match="CHECKPOINT_IN_USE"):
+        old.feed(1, NEXT)
+    assert_same_outputs(old.output(), oracle([IN_ORDER[0], NEXT]))
+
+
+def test_who_is_replaced_while_it_publishes_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its files are gone, which is not what it has to tell."""
+    old = Query(tmp_path, ValueBarrier, streams())
+    old.feed(0, IN_ORDER[0])
+    publish = old.batches.sink.publish
+
+    def late(*given: Any) -> None:
+        new = Query(tmp_path, ValueBarrier, streams())
+        once(monkeypatch, "after-intake", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            new.feed(1, NEXT)
+        publish(*given)
+
+    monkeypatch.setattr(old.batches.sink, "publish", late)
+    with pytest.raises(fl.CheckpointError, match="CHECKPOINT_IN_USE"):
+        old.feed(1, NEXT)
+    assert not (tmp_path / "out" / "batch=1").exists()
+
+
+def test_who_was_replaced_during_a_run_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = Query(tmp_path, ValueBarrier, streams())
+    old.feed(0, IN_ORDER[0])
+
+    def run(*_: Any) -> None:
+        replace(tmp_path)
+        raise fl.OutputError("OUT_LOST", "a file is gone")
+
+    monkeypatch.setattr(old.engine, "run", run)
+    with pytest.raises(fl.CheckpointError, match="CHECKPOINT_IN_USE"):
+        old.feed(1, NEXT)
+
+
+def test_what_drivers_before_have_left_goes(tmp_path: Path) -> None:
+    """Also what earlier versions left, which had one folder for all; but nothing of a driver that came after."""
+    folder = Folder.of(tmp_path, "sink")
+    for name in ("claim-000002-b/3-x", "claim-000012-c/3-x", "3-0123abcd", ".claim-000001-a.0123456789ab"):
+        (tmp_path / name).mkdir(parents=True)
+    staging = Staging(folder)
+    staging.begin(claim(11))
+    assert folder.names() == ["claim-000011-id11", "claim-000012-c"]
+
+
+def test_a_folder_is_renamed_before_it_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "claim-000001-a" / "3-x").mkdir(parents=True)
+    monkeypatch.setattr(Folder, "remove", lambda *_: None)  # dies before it has deleted anything
+    Staging(Folder.of(tmp_path, "sink")).begin(claim(2))
+    assert not (tmp_path / "claim-000001-a").exists()
+    assert any(path.name.startswith(".claim-000001-a.") for path in tmp_path.iterdir())
+
+
+def test_nothing_is_left_of_batches_that_are_done(tmp_path: Path) -> None:
+    query = Query(tmp_path, ValueBarrier, streams(), late="dead-letter")
+    for number, given in enumerate(LATE):
+        query.feed(number, given)
+    for folder in ("out", "dead"):
+        (own,) = (tmp_path / folder / "_flumina").iterdir()
+        assert list(own.iterdir()) == []
