@@ -95,7 +95,7 @@ def start(
     _check_switches(closed=closed, adaptive=adaptive, changed=changed, tls=tls)
     options = check_trigger(trigger, closed=closed)
     try:
-        wide = Wide.of(streams, rules.policies)
+        wide = Wide.of(definition, streams, rules.policies)
     except PySparkException as error:
         raise explained(error) from None
     ts_type = timestamps(streams)
