@@ -122,6 +122,20 @@ def test_another_order_is_noticed_where_nobody_knows_the_files(spark: SparkSessi
     assert sink.calls[0] == sink.calls[1]
 
 
+@pytest.mark.parametrize("column", ["batch", "Batch"])
+def test_a_column_called_batch_needs_a_function(spark: SparkSession, tmp_path: Path, column: str) -> None:
+    class Renamed(Last):
+        output = f"{column} long, v long"
+
+    frame = parquet(spark, tmp_path / "in", {"ts": [5, 7], "v": [1, 3]})
+    with pytest.raises(fl.UsageError, match=rf"RESERVED_COLUMN.*'{column}'.*\n.*function as the sink"):
+        last(spark, frame, tmp_path, program=Renamed)
+    assert not (tmp_path / "out").exists()
+    rows: list[Any] = []
+    last(spark, frame, tmp_path, program=Renamed, sink=lambda outputs, _: rows.extend(outputs.collect()))
+    assert [(row[column], row.v) for row in rows] == [(None, 1), (1, 3)]
+
+
 def test_files_that_a_stream_is_joined_with_order_nothing(spark: SparkSession, tmp_path: Path) -> None:
     """All rows of the stream meet the one row of a file: which of them came first is not told by that."""
     pq.write_table(pa.table({"one": [1]}), tmp_path / "static.parquet")
