@@ -122,6 +122,58 @@ def test_another_order_is_noticed_where_nobody_knows_the_files(spark: SparkSessi
     assert sink.calls[0] == sink.calls[1]
 
 
+class Free(fl.Program):
+    """Events of which most do not depend on each other, so that a plan can spread them as it likes."""
+
+    put = fl.Tag("v long")
+    get = fl.Tag("v long")
+    sync = fl.Tag("v long")
+    depends = fl.depends((sync, put), (sync, sync))
+    output = "what string, v long, n long"
+    n = fl.Sum("long")
+
+    def update(self, state: Any, event: Any, emit: Any) -> None:
+        if event.tag is self.sync:
+            emit("sync", event.v, state.n)
+            return
+        emit("first", event.v, event.seq)
+        emit("second", event.v, event.seq)
+        if event.tag is self.put:
+            state.n += 1
+
+
+def test_a_function_is_called_again_with_the_same_order_under_another_plan(spark: SparkSession, tmp_path: Path) -> None:
+    kinds = {"p": Free.put, "g": Free.get}
+    many = {"ts": [n // 20 for n in range(400)], "kind": ["ppg"[n % 3] for n in range(400)], "v": list(range(400))}
+    syncs = {"ts": [0, 5, 10, 19], "v": [0, 1, 2, 3]}
+    for name, table in (("many", many), ("syncs", syncs)):
+        (tmp_path / name).mkdir()
+        pq.write_table(pa.table(table), tmp_path / name / "0.parquet")
+    sink, leaves = Keeping(), []
+    for workers in (1, 4):
+        read = {
+            name: spark.readStream.schema(ddl).parquet(str(tmp_path / name))
+            for name, ddl in (("many", "ts long, kind string, v long"), ("syncs", "ts long, v long"))
+        }
+        streams = [
+            fl.Stream("many", kinds, read["many"], tag_column="kind"),
+            fl.Stream("syncs", Free.sync, read["syncs"]),
+        ]
+        options = {"program": Free, "sink": sink, "frontiers": fl.InOrder(), "closed": False}
+        query = start(spark, streams, tmp_path, workers=workers, **options)
+        if workers == 1:
+            with pytest.raises(fl.UserCodeError, match="the database is down"):
+                query.awaitTermination()
+        else:
+            query.awaitTermination()
+        assert query.plan is not None
+        leaves.append(len(query.plan.leaves))
+    assert leaves[0] < leaves[1], "the plans differ"
+    given = [fl.Stream("many", kinds, many, tag_column="kind"), fl.Stream("syncs", Free.sync, syncs)]
+    wanted = [tuple(row.values()) for row in fl.spec(Free, given).output.to_pylist()]
+    assert sink.calls == [wanted, wanted]
+
+
 @pytest.mark.parametrize("column", ["batch", "Batch"])
 def test_a_column_called_batch_needs_a_function(spark: SparkSession, tmp_path: Path, column: str) -> None:
     class Renamed(Last):

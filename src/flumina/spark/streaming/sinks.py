@@ -19,6 +19,7 @@ from flumina.streaming.folder import Folder
 class FunctionSink:
     """Calls ``function(outputs, batch)`` for every batch, with the same rows in the same order if it has to be again.
 
+    That is the order of events; among those with equal timestamps and equal ``seq`` columns it may be another one.
     ``outputs`` is a DataFrame, or for a program with named outputs a mapping of them by name. They can be read until
     the function returns.
     """
