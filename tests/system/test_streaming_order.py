@@ -188,6 +188,15 @@ def test_a_column_called_batch_needs_a_function(spark: SparkSession, tmp_path: P
     assert [(row[column], row.v) for row in rows] == [(None, 1), (1, 3)]
 
 
+def test_a_checkpoint_may_have_any_name(spark: SparkSession, tmp_path: Path) -> None:
+    frame = parquet(spark, tmp_path / "in", {"ts": [5, 7], "v": [1, 3]})
+    rows: list[Any] = []
+    odd = tmp_path / "x[1]{2,3}\\4"
+    odd.mkdir()
+    last(spark, frame, odd, sink=lambda outputs, _: rows.extend(outputs.collect()))
+    assert [(row.before, row.v) for row in rows] == [(None, 1), (1, 3)]
+
+
 def test_files_that_a_stream_is_joined_with_order_nothing(spark: SparkSession, tmp_path: Path) -> None:
     """All rows of the stream meet the one row of a file: which of them came first is not told by that."""
     pq.write_table(pa.table({"one": [1]}), tmp_path / "static.parquet")
