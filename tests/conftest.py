@@ -21,6 +21,7 @@ TOGETHER = {
         "test_spark_failures",
         "test_streaming",
         "test_streaming_faults",
+        "test_streaming_order",
     },
     "sessions of their own": {"test_cluster", "test_command_line", "test_scripts"},
 }

@@ -159,6 +159,22 @@ def outputs() -> None:
             state.total += 1
 
 
+def outputs_of_two_cases() -> None:
+    class P(fl.Program):  #: RESERVED_COLUMN, RESERVED_COLUMN, BAD_SCHEMA
+        a = fl.Tag()
+        depends = fl.depends()
+        output: ClassVar[dict[str, str]] = {
+            "one": "Event_TS long, n long",
+            "two": "EVENT_STREAM string",
+            "three": "total long, n long, Total long",
+            "fine": "batch long, Batches long",
+        }
+        total = fl.Sum()
+
+        def update(self, state: Any, event: Any, emit: Any) -> None:
+            state.total += 1
+
+
 def output_of_no_kind() -> None:
     class P(fl.Program):  #: BAD_SCHEMA
         a = fl.Tag()
@@ -474,6 +490,7 @@ CASES: list[Callable[[], None]] = [
     depends_function,
     key_types,
     outputs,
+    outputs_of_two_cases,
     output_of_no_kind,
     signatures,
     methods_that_are_none,

@@ -180,8 +180,16 @@ def _outputs(cls: type[_ProgramClass], where: str) -> Iterator[Problem]:
             continue
         if not schema.fields:
             yield Problem("BAD_SCHEMA", f"output {name!r} has no columns", where)
-        for column in sorted({f.name for f in EVENT_COLUMNS} & set(schema.names)):
-            yield Problem("RESERVED_COLUMN", f"output {name!r}: {column!r} is added by flumina itself", where)
+        taken = {f.name for f in EVENT_COLUMNS}  # Spark reads no file with two columns that differ by case alone
+        for column in sorted(column for column in schema.names if column.lower() in taken):
+            added = f"{column!r} is added by flumina itself"
+            added += "" if column in taken else f", as {column.lower()!r}, and Spark does not look at case"
+            yield Problem("RESERVED_COLUMN", f"output {name!r}: {added}", where)
+        spelt: dict[str, str] = {}
+        for column in schema.names:
+            if spelt.setdefault(column.lower(), column) != column:
+                both = f"columns {spelt[column.lower()]!r} and {column!r} differ by case only, which Spark can't read"
+                yield Problem("BAD_SCHEMA", f"output {name!r}: {both}", where, "rename one of them")
         plain = str(name).isidentifier() and not str(name).startswith("_") and not keyword.iskeyword(str(name))
         if not plain or name in ("columns", "event", "batch", "items", "drain"):
             yield Problem("RESERVED_NAME", f"an output can't be called {name!r}", where)

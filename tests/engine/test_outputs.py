@@ -21,7 +21,7 @@ def test_results_have_the_declared_columns_then_those_of_the_event() -> None:
         )
 
 
-@pytest.mark.parametrize("name", ["event_ts", "event_stream"])
+@pytest.mark.parametrize("name", ["event_ts", "event_stream", "Event_TS", "EVENT_STREAM"])
 def test_columns_that_every_output_gets_can_not_be_declared(name: str) -> None:
     with pytest.raises(UsageError, match="RESERVED_COLUMN"):
         make(None, {"output": Schema.parse(f"{name} long")})

@@ -113,3 +113,16 @@ def test_frames_files_and_tables_in_one_run(spark: SparkSession, tmp_path: Path)
     result = run(case, mixed, out=tmp_path / "out")
     assert_agrees(case, result, collected(case, result), ordered=False)
     assert result.output.count() == result.output.count(), "read any number of times"
+
+
+@pytest.mark.parametrize("name", ["x[1]", "y{1,2}", "back\\slash", "any*?"])
+def test_a_folder_may_have_any_name(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """Spark takes paths for patterns, which might match nothing, or the folder of somebody else."""
+    from flumina import spark as engine  # noqa: PLC0415 -- only where it is needed
+
+    streams = [
+        fl.Stream("values", ValueBarrier.value, {"ts": [1, 2], "v": [3, 4]}),
+        fl.Stream("barriers", ValueBarrier.barrier, {"ts": [5]}),
+    ]
+    result = engine.run(ValueBarrier, streams, out=tmp_path / name, progress=False)
+    assert [row.total for row in result.output.collect()] == [7]

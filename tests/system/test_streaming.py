@@ -8,7 +8,6 @@ import shutil
 import threading
 import time
 from collections import Counter
-from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -390,15 +389,59 @@ def test_a_query_that_is_stopped_leaves_the_rest_for_the_next_start(
     query = start(spark, files.streams(spark), tmp_path, sink=collect)
     with pytest.raises(fl.UsageError, match=r"NAME.*is running already"):
         start(spark, files.streams(spark), tmp_path / "other")
-    with suppress(fl.FluminaError):  # Spark may say that it was interrupted
-        query.awaitTermination()
+    assert query.awaitTermination()
     stopping[0].join()
-    assert max(calls) < 4, "it was stopped"
+    assert query.exception() is None
+    assert list(calls) == [0], "it was stopped, once this batch was done"
+    assert [entry["batchId"] for entry in query.recentProgress] == [0]
     start(spark, files.streams(spark), tmp_path, sink=collect).awaitTermination()
     assert sorted(calls) == [0, 1, 2, 3, 4]
     for name, wanted in files.expected().items():
         rows = [row for batch in calls.values() for row in batch[name]]
         assert_same_outputs(pa.Table.from_pylist(rows, wanted.schema), wanted)
+
+
+class Slow(fl.Program):
+    """A batch of it takes long."""
+
+    put = fl.Tag("v long")
+    depends = fl.depends((put, put))
+    output = "v long, n long"
+    n = fl.Replicated("long", 0)
+
+    def update(self, state: Any, event: Any, emit: Any) -> None:
+        time.sleep(0.05)
+        state.n += 1
+        emit(event.v, state.n)
+
+
+@pytest.mark.parametrize("within", ["run", "sink"])
+def test_a_batch_under_way_is_done_before_a_query_stops(spark: SparkSession, tmp_path: Path, within: str) -> None:
+    given = {"ts": list(range(60)), "v": list(range(60))}
+    (tmp_path / "in").mkdir()
+    pq.write_table(pa.table(given), tmp_path / "in" / "0.parquet")
+    stream = fl.Stream("puts", Slow.put, spark.readStream.schema("ts long, v long").parquet(str(tmp_path / "in")))
+    rows: list[dict[str, Any]] = []
+
+    def keep(outputs: DataFrame, batch: int) -> None:
+        if within == "sink":
+            query.stop()
+        rows.extend(outputs.toArrow().to_pylist())
+
+    query = start(
+        spark, [stream], tmp_path, program=Slow, sink=keep, trigger=None, closed=False, frontiers=fl.InOrder()
+    )
+    if within == "run":
+        while not list((tmp_path / "checkpoint" / "log" / "cuts").glob("*.json")):
+            time.sleep(0.05)
+        time.sleep(1)
+        query.stop()
+        assert not query.isActive
+    assert query.awaitTermination(60)
+    assert query.exception() is None
+    expected = fl.spec(Slow, [replace(stream, data=given)]).output
+    assert_same_outputs(pa.Table.from_pylist(rows, expected.schema), expected)
+    assert query.lastProgress is not None
 
 
 def test_a_file_that_was_changed_is_noticed(spark: SparkSession, files: Files, tmp_path: Path) -> None:

@@ -72,11 +72,11 @@ class Outputs:
         if self.location is not None and self.location.run != self.run:
             raise UsageError("RUN_ID", f"the location belongs to run {self.location.run}, not {self.run}")
         for name, schema in self.schemas.items():
-            for taken in EVENT_COLUMNS:
-                if taken.name in schema.names:
+            for column in schema.names:
+                if column.lower() in {taken.name for taken in EVENT_COLUMNS}:
                     raise UsageError(
                         "RESERVED_COLUMN",
-                        f"output {name!r} has a column {taken.name!r}, which every output gets by itself",
+                        f"output {name!r} has a column {column!r}, which every output gets by itself",
                         hint="give the column another name",
                     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from functools import reduce
 
@@ -39,4 +40,9 @@ def _frame(spark: SparkSession, result: Result) -> DataFrame:
         return spark.createDataFrame(result.held, schema)
     reader = spark.read.schema(schema)
     # One file after another: Spark would read larger ones first, and results may be in order.
-    return reduce(DataFrame.union, [reader.parquet(file) for file in result.files])
+    return reduce(DataFrame.union, [reader.parquet(_literally(file)) for file in result.files])
+
+
+def _literally(path: str) -> str:
+    """A path that Spark does not take for a pattern of paths."""
+    return re.sub(r"([\\{}\[\]*?])", r"\\\1", path)

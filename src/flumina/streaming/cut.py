@@ -23,7 +23,7 @@ class Cut:
     ``frontiers``  how far each stream had come
     ``rows``       how many rows of each stream came in, before anything was sorted out
     ``good``       and how many of those were events that could be ordered
-    ``digests``    what these rows were, whatever their order
+    ``digests``    what these rows were, and their order where something depends on it
     ``closed``     the streams are over: everything is processed
     """
 
@@ -42,7 +42,10 @@ class Cut:
                 if before[stream] != now.get(stream):
                     raise self._others(f"{before[stream]} {what} of stream {stream!r}", f"{now.get(stream)} now")
             if self.digests[stream] != again.digests.get(stream):
-                raise self._others(f"{self.rows[stream]} rows of stream {stream!r}", "as many now, but not the same")
+                raise self._others(
+                    f"{self.rows[stream]} rows of stream {stream!r}",
+                    "as many now, but not the same, or in another order",
+                )
 
     def _others(self, before: str, now: str) -> CheckpointError:
         return CheckpointError(

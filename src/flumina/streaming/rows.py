@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,9 @@ from flumina.sources import CHUNK_ROWS, Tables
 from flumina.streaming.folder import Bytes
 from flumina.streaming.sieve import PLACE, ROW, TS
 from flumina.streams import Stream
+
+NUMBER = "\0number"
+"""The column with the number of a row among all that are dealt."""
 
 _PARTITIONS = 1 << 31
 
@@ -106,3 +109,15 @@ def dealt(stream: Stream, table: pa.Table, parts: int, *, single: bool) -> Table
     if parts == 1:
         return Tables([table])
     return Tables([table.take(pa.array(np.arange(part, len(table), parts))) for part in range(parts)])
+
+
+def numbered(stream: Stream) -> Stream:
+    """A stream whose rows were dealt, ordered by the numbers that they had before: no matter to how many parts."""
+    dealt_to = stream.data
+    if stream.seq is not None or not isinstance(dealt_to, Tables) or dealt_to.parts == 1:
+        return stream
+    tables = [
+        table.append_column(NUMBER, pa.array(part + dealt_to.parts * np.arange(len(table))))
+        for part, table in enumerate(dealt_to.tables)
+    ]
+    return replace(stream, data=Tables(tables), seq=NUMBER)

@@ -25,7 +25,7 @@ from flumina.streaming.frontier import NOTHING, Heartbeats, Policy, Seen
 from flumina.streams import Stream
 
 TS, PLACE, ROW = "\0ts", "\0place", "\0row"
-"""Columns of ours beside those of the input: the timestamp as O compares it, the partition, and the row in it."""
+"""Columns of ours: the timestamp as O compares it, the file of the row (or its partition), and the row there."""
 
 LATE = "LATE"
 _FURTHEST = 2**62
@@ -59,7 +59,7 @@ class Sifted:
     heartbeats: int
     seen: Seen
     digest: int = 0
-    """The same for the same rows, whatever their order, and hardly ever for others."""
+    """The same for the same rows, in whatever order unless that matters, and hardly ever for others."""
 
     @property
     def late(self) -> int:

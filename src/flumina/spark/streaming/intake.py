@@ -15,15 +15,17 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField
 
 from flumina.decode import Decoder
+from flumina.definition import Definition
 from flumina.errors import InputError, UsageError
+from flumina.order import Ints
 from flumina.spark.frames import needed, quoted
+from flumina.spark.streaming.place import FILE, POSITION, WITHIN, in_order_digest, place_columns, places
 from flumina.streaming.frontier import Heartbeats, Policy
 from flumina.streaming.sieve import PLACE, ROW, Sieve, Sifted
 from flumina.streams import Stream
+from flumina.ties import TieRule, must_be_one_part
 
-STREAM, POSITION, DIGEST = "s", "p", "d"
-_ROW_BITS = 33
-"""``monotonically_increasing_id`` has the number of the partition above so many bits, and below that of the row."""
+STREAM, DIGEST = "s", "d"
 
 
 @dataclass(frozen=True)
@@ -35,9 +37,11 @@ class Wide:
     """For each stream its own columns, by their names in the frame."""
     schemas: Mapping[str, pa.Schema]
     """For each stream the types of these columns: times are UTC, whatever the session's zone is."""
+    ordered: Mapping[str, tuple[str, ...]]
+    """For each stream whose order matters beyond timestamps: it does among rows that are alike in these columns."""
 
     @staticmethod
-    def of(streams: Sequence[Stream], policies: Mapping[str, Policy]) -> Wide:
+    def of(definition: Definition, streams: Sequence[Stream], policies: Mapping[str, Policy]) -> Wide:
         """Put streaming DataFrames together, their columns checked."""
         columns: dict[str, dict[str, str]] = {}
         schemas: dict[str, pa.Schema] = {}
@@ -47,37 +51,47 @@ class Wide:
             schemas[stream.name] = _schema(stream.data, mine)
             columns[stream.name] = {f"c{number}_{place}": name for place, name in enumerate(mine)}
             chosen = [F.col(quoted(name)).alias(alias) for alias, name in columns[stream.name].items()]
-            frames.append(stream.data.select(F.lit(number).alias(STREAM), *chosen))
+            frames.append(stream.data.select(F.lit(number).alias(STREAM), *chosen, *place_columns(stream.data)))
         union = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
-        return Wide(union, columns, schemas)
+        ordered = {s.name: _alike(definition, s) for s in streams if must_be_one_part(definition, s)}
+        return Wide(union, columns, schemas, ordered)
 
     def gather(self, batch: DataFrame, sieves: Mapping[str, Sieve]) -> dict[str, Sifted]:
         """The rows of a batch, brought to the driver and sorted out."""
-        hashed = F.xxhash64(*(part for field in batch.schema for part in _hashable(field)))
+        told = [field for field in batch.schema if field.name not in (FILE, WITHIN)]
+        hashed = F.xxhash64(*(part for field in told for part in _hashable(field)))
         whole = batch.withColumns({POSITION: F.monotonically_increasing_id(), DIGEST: hashed}).toArrow()
-        return {
-            name: replace(sieve.sift(self._rows(number, name, whole)), digest=self._digest(number, whole))
-            for number, (name, sieve) in enumerate(sieves.items())
-        }
+        found: dict[str, Sifted] = {}
+        for number, (name, sieve) in enumerate(sieves.items()):
+            mine = whole.filter(pc.equal(whole.column(STREAM), number)) if len(self.columns) > 1 else whole
+            rows = self._rows(name, mine)
+            found[name] = replace(sieve.sift(rows), digest=self._digest(name, rows, mine.column(DIGEST).to_numpy()))
+        return found
 
-    def _digest(self, number: int, whole: pa.Table) -> int:
-        """The sum of what the rows of a stream are hashed to, so that their order does not matter."""
-        mine = whole.column(DIGEST).filter(pc.equal(whole.column(STREAM), number))
-        return int(mine.to_numpy().sum(dtype=np.int64))
+    def _digest(self, name: str, rows: pa.Table, hashes: Ints) -> int:
+        """The sum of what the rows of a stream are hashed to, so that their order matters only where it has to."""
+        if name not in self.ordered:
+            return int(hashes.sum(dtype=np.int64))
+        alike = tuple(rows.column(column) for column in self.ordered[name])
+        return in_order_digest(hashes, alike, rows.column(PLACE).to_numpy(), rows.column(ROW).to_numpy())
 
     def nothing(self, sieves: Mapping[str, Sieve]) -> dict[str, Sifted]:
         """What a batch without rows holds."""
         schema = to_arrow_schema(self.frame.withColumn(POSITION, F.lit(0).cast("long")).schema, timezone="UTC")
-        whole = schema.empty_table()
-        return {name: sieve.sift(self._rows(n, name, whole)) for n, (name, sieve) in enumerate(sieves.items())}
+        return {name: sieve.sift(self._rows(name, schema.empty_table())) for name, sieve in sieves.items()}
 
-    def _rows(self, number: int, name: str, whole: pa.Table) -> pa.Table:
-        mine = whole.filter(pc.equal(whole.column(STREAM), number)) if len(self.columns) > 1 else whole
-        positions = mine.column(POSITION).to_numpy()
+    def _rows(self, name: str, mine: pa.Table) -> pa.Table:
+        """The rows of one stream, with its columns and their places."""
         chosen = mine.select(list(self.columns[name])).rename_columns(list(self.columns[name].values()))
-        chosen = chosen.cast(self.schemas[name])
-        chosen = chosen.append_column(PLACE, pa.array(positions >> _ROW_BITS))
-        return chosen.append_column(ROW, pa.array(positions & np.int64((1 << _ROW_BITS) - 1)))
+        place, row = places(mine)
+        return chosen.cast(self.schemas[name]).append_column(PLACE, pa.array(place)).append_column(ROW, pa.array(row))
+
+
+def _alike(definition: Definition, stream: Stream) -> tuple[str, ...]:
+    """The columns in which rows are alike whose order matters: the timestamp, and the key if all is by key."""
+    keys = {stream.column_of(tag.key.name) for tag in stream.tags if tag.key is not None}
+    by_key = TieRule.of(definition.depends, stream.tags, sequenced=False).by_key
+    return (stream.ts, *keys) if by_key and len(keys) == 1 else (stream.ts,)
 
 
 def _hashable(field: StructField) -> tuple[Column, Column]:

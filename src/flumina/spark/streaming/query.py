@@ -33,24 +33,34 @@ class StreamingQuery:
         self._error: BaseException | None = None
         self._closing: threading.Thread | None = None
         self._stopping = False
+        self._deliberate = False
+        """Whether the query has ended because of :meth:`stop`, whatever Spark says about that."""
+        self._working = threading.Lock()
+        """Held while a batch is processed."""
+        self._worker: int | None = None
 
     # -- what Spark calls -----------------------------------------------------------------------------------------
 
     def batch(self, frame: DataFrame, number: int) -> None:
         """Process one batch."""
-        try:
-            self._started.wait()
-            if not self._claimed:
-                assert self.spark_query is not None
-                self.batches.log.claim_query(self.spark_query.id)
-                self._claimed = True
+        self._started.wait()
+        with self._working:
+            if self._stopping:  # were it not refused, Spark would take it for done
+                self._deliberate = True
+                raise UsageError("STOPPED", f"the query was stopped before batch {number}")
+            self._worker = threading.get_ident()
+            try:
                 self.engine.spark = frame.sparkSession
-                self.batches.finish(self.wide.nothing)
-            self.engine.spark = frame.sparkSession
-            self.batches.process(number, lambda sieves: self.wide.gather(frame, sieves))
-        except BaseException as error:
-            self._error = error
-            raise
+                if not self._claimed:
+                    self.batches.log.claim_query(self._query.id)
+                    self._claimed = True
+                    self.batches.finish(self.wide.nothing)
+                self.batches.process(number, lambda sieves: self.wide.gather(frame, sieves))
+            except BaseException as error:
+                self._error = error
+                raise
+            finally:
+                self._worker = None
 
     def began(self, query: SparkQuery, session: SparkSession) -> None:
         """Spark has started the query."""
@@ -133,18 +143,31 @@ class StreamingQuery:
         return timeout is None or bool(ended)
 
     def stop(self) -> None:
-        """End the query once the batch that is under way is done; what is carried is there at the next start.
+        """End the query once the batch that is under way is done, and wait for that; no error comes of it.
 
-        Use this one for a query with ``closed=True``: if Spark's own handle ends it, that looks like the end of input.
+        What is carried is there at the next start. A sink may call this, too: it returns at once there. Spark's own
+        handle does not wait, but aborts the batch, which is tried again at the next start; and for a query with
+        ``closed=True`` that would look like the end of input.
         """
         self._stopping = True
+        if self._worker == threading.get_ident():
+            threading.Thread(target=self._end, name="flumina-stop", daemon=True).start()
+        else:
+            self._end()
+
+    def _end(self) -> None:
+        """Once no batch is under way, and as none begins any more: have Spark end the query."""
+        with self._working:
+            self._deliberate = self._deliberate or self._query.exception() is None
         self._query.stop()
         if self._closing is not None:
             self._closing.join()
 
     def exception(self) -> BaseException | None:
         """What ended the query, if that was an error."""
-        found = self._query.exception() if self._error is None else self._error
+        found = self._error
+        if found is None and not self._deliberate:
+            found = self._query.exception()
         return None if found is None else _ours(found)
 
     @property
@@ -157,6 +180,8 @@ class StreamingQuery:
         try:
             return wait()
         except PySparkException as error:
+            if self._error is None and self._deliberate:
+                return True
             raise _ours(error if self._error is None else self._error) from None
 
     def __repr__(self) -> str:

@@ -20,6 +20,7 @@ from flumina.streaming.staging import Staging
 class FunctionSink:
     """Calls ``function(outputs, batch)`` for every batch, with the same rows in the same order if it has to be again.
 
+    That is the order of events; among those with equal timestamps and equal ``seq`` columns it may be another one.
     ``outputs`` is a DataFrame, or for a program with named outputs a mapping of them by name. They can be read until
     the function returns.
     """

@@ -96,7 +96,7 @@ def start(
     _check_switches(closed=closed, adaptive=adaptive, changed=changed, tls=tls)
     options = check_trigger(trigger, closed=closed)
     try:
-        wide = Wide.of(streams, rules.policies)
+        wide = Wide.of(definition, streams, rules.policies)
     except PySparkException as error:
         raise explained(error) from None
     ts_type = timestamps(streams)
@@ -203,8 +203,21 @@ def _sink(given: object, folder: Folder, definition: Definition, engine: SparkEn
     if callable(given):
         return FunctionSink(given, folder.below("outputs"), definition, engine)
     if isinstance(given, str | os.PathLike):
+        _check_columns(definition)
         return ParquetSink(given, definition.outputs)
     raise UsageError("SINK", f"sink= is a folder or a function of (DataFrame, batch id), got {given!r}")
+
+
+def _check_columns(definition: Definition) -> None:
+    """Readers of a folder take the column of the batch from its name, whatever is in the files."""
+    for name, schema in definition.outputs.items():
+        for column in schema.names:
+            if column.lower() == "batch":
+                raise UsageError(
+                    "RESERVED_COLUMN",
+                    f"output {name!r} has a column {column!r}: readers of the sink's folders batch=N get N instead",
+                    hint="give the column another name, or a function as the sink",
+                )
 
 
 def _url(folder: Folder, name: str) -> str:

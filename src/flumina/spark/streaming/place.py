@@ -1,0 +1,71 @@
+"""Where the rows of a streaming DataFrame come from: which of them are in an order that means something.
+
+Spark packs small files into one partition and cuts large ones into several, as the number of cores has it, so that a
+partition says nothing: the place of a row that comes out of a file is that file, and its number the one that it has
+there. Only where Spark can't tell the file is a partition all there is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 -- as everybody calls it
+
+from flumina.order import Ints
+
+FILE, WITHIN, POSITION = "f", "w", "p"
+"""Columns of a batch: a hash of the file, something that grows within it, and Spark's partition with the row there."""
+
+_ROW_BITS = 33
+"""``monotonically_increasing_id`` has the number of the partition above so many bits, and below that of the row."""
+
+
+def place_columns(frame: DataFrame) -> tuple[Column, Column]:
+    """The columns :data:`FILE` and :data:`WITHIN` of a streaming DataFrame: nulls if Spark does not know the file."""
+    plan: Any = frame._jdf.queryExecution().analyzed()
+    if plan.collectLeaves().size() == 1:  # of two, the files might be those that a stream is joined with
+        for within in ("row_index", "file_block_start"):  # some formats number rows; of a block, rows come in order
+            try:
+                about = frame.metadataColumn("_metadata")
+                file, number = F.xxhash64(about.getField("file_path")), about.getField(within)
+                frame.select(file, number)
+            except PySparkException:
+                continue
+            return file.alias(FILE), number.alias(WITHIN)
+    return F.lit(None).cast("long").alias(FILE), F.lit(None).cast("long").alias(WITHIN)
+
+
+def places(rows: pa.Table) -> tuple[Ints, Ints]:
+    """For each row the number of its place, and the number that it has there."""
+    positions: Ints = rows.column(POSITION).to_numpy()
+    files = rows.column(FILE)
+    if files.null_count == len(files):
+        return positions >> _ROW_BITS, positions & np.int64((1 << _ROW_BITS) - 1)
+    _, place = np.unique(files.to_numpy(), return_inverse=True)
+    return place.astype(np.int64), _ranks((place,), (rows.column(WITHIN).to_numpy(), positions))
+
+
+def in_order_digest(hashes: Ints, groups: tuple[pa.ChunkedArray, ...], place: Ints, row: Ints) -> int:
+    """A digest of rows and of their order, but only where rows of one place are alike in all groups."""
+    if len(hashes) == 0 or pc.count_distinct(groups[0], mode="all").as_py() == len(hashes):
+        return int(hashes.sum(dtype=np.int64))
+    encoded = (pc.dictionary_encode(group, null_encoding="encode").combine_chunks() for group in groups)
+    codes = tuple(one.indices.to_numpy() for one in encoded)
+    return int((hashes * (2 * _ranks((*codes, place), (row,)) + 1)).sum(dtype=np.int64))
+
+
+def _ranks(groups: tuple[Ints, ...], order: tuple[Ints, ...]) -> Ints:
+    """The number of each row among those of its group, in this order."""
+    sorted_ = np.lexsort((*reversed(order), *groups))
+    begins = np.ones(len(sorted_), bool)
+    if len(sorted_):
+        begins[1:] = np.any([group[sorted_][1:] != group[sorted_][:-1] for group in groups], axis=0)
+    numbers = np.arange(len(sorted_))
+    ranks = np.empty(len(sorted_), np.int64)
+    ranks[sorted_] = numbers - np.maximum.accumulate(np.where(begins, numbers, 0))
+    return ranks

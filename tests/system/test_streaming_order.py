@@ -1,0 +1,206 @@
+"""The order of rows in Structured Streaming: what it comes from, and that it is the same whenever a batch is tried."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import flumina as fl
+from tests.system.streaming import start
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.timeout(240)
+
+ONE_PARTITION = {"spark.sql.files.openCostInBytes": "0", "spark.sql.files.minPartitionNum": "1"}
+"""All files, if they are small, in one partition."""
+
+
+class Last(fl.Program):
+    """Each event tells the one before, so that every order gives other outputs."""
+
+    put = fl.Tag("v long")
+    depends = fl.depends((put, put))
+    output = "before long, v long"
+    last = fl.Replicated("long")
+
+    def update(self, state: Any, event: Any, emit: Any) -> None:
+        emit(state.last, event.v)
+        state.last = event.v
+
+
+@contextmanager
+def settings(spark: SparkSession, **values: str) -> Iterator[None]:
+    """Settings of a session, for a while."""
+    for name, value in values.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name in values:
+            spark.conf.unset(name)
+
+
+def parquet(spark: SparkSession, folder: Path, *tables: dict[str, list[int]]) -> DataFrame:
+    """A file for each table, as a stream."""
+    folder.mkdir()
+    for number, table in enumerate(tables):
+        pq.write_table(pa.table(table), folder / f"{number}.parquet")
+    return spark.readStream.schema("ts long, v long").parquet(str(folder))
+
+
+class Keeping:
+    """A sink that fails the first time, and keeps all that it was given."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[Any]] = []
+
+    def __call__(self, outputs: DataFrame, batch: int) -> None:
+        self.calls.append([tuple(row) for row in outputs.collect()])
+        if len(self.calls) == 1:
+            raise RuntimeError("the database is down")
+
+
+def last(spark: SparkSession, frame: DataFrame, folder: Path, **more: Any) -> None:
+    options = {"program": Last, "frontiers": fl.InOrder(), "closed": False, **more}
+    start(spark, [fl.Stream("puts", Last.put, frame, sorted=False)], folder, **options).awaitTermination()
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_ties_in_two_files_are_refused_however_spark_packs_them(
+    spark: SparkSession, tmp_path: Path, *, packed: bool
+) -> None:
+    tables = {"ts": [1, 5], "v": [1, 2]}, {"ts": [5, 7], "v": [3, 4]}
+    frame = parquet(spark, tmp_path / "in", *tables)
+    with settings(spark, **(ONE_PARTITION if packed else {})), pytest.raises(fl.OrderError, match="AMBIGUOUS_ORDER"):
+        last(spark, frame.filter("v > 0").selectExpr("ts", "v"), tmp_path)
+    with pytest.raises(fl.OrderError, match="AMBIGUOUS_ORDER"):
+        fl.spec(Last, [fl.Stream("puts", Last.put, fl.Parquet(str(tmp_path / "in")))])
+
+
+def test_ties_in_one_file_are_in_its_order_however_spark_cuts_it(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [{"ts": 10 + n // 40, "v": n} for n in range(400)]
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "rows.json").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    sink = Keeping()
+    for cut in ("1000", "100000", "700"):
+        frame = spark.readStream.schema("ts long, v long").json(str(tmp_path / "in"))
+        with settings(spark, **ONE_PARTITION, **{"spark.sql.files.maxPartitionBytes": cut}):
+            if not sink.calls:
+                with pytest.raises(fl.UserCodeError, match="the database is down"):
+                    last(spark, frame, tmp_path, sink=sink)
+            else:
+                last(spark, frame, tmp_path, sink=sink)
+    expected = fl.spec(Last, [fl.Stream("puts", Last.put, rows)]).output
+    wanted = [tuple(row.values()) for row in expected.to_pylist()]
+    assert sink.calls == [wanted, wanted]
+
+
+def test_another_order_is_noticed_where_nobody_knows_the_files(spark: SparkSession, tmp_path: Path) -> None:
+    frame = parquet(spark, tmp_path / "in", {"ts": [5], "v": [1]}, {"ts": [5, 7], "v": [3, 4]})
+
+    def same(pieces: Iterator[Any]) -> Iterator[Any]:
+        yield from pieces
+
+    sink = Keeping()
+    with settings(spark, **ONE_PARTITION), pytest.raises(fl.UserCodeError, match="the database is down"):
+        last(spark, frame.mapInPandas(same, frame.schema), tmp_path, sink=sink)
+    apart = {"spark.sql.files.maxPartitionBytes": "1000"}
+    with settings(spark, **apart), pytest.raises(fl.CheckpointError, match=r"NOT_REPLAYED.*in another order"):
+        last(spark, frame.mapInPandas(same, frame.schema), tmp_path, sink=sink)
+    with settings(spark, **ONE_PARTITION):
+        last(spark, frame.mapInPandas(same, frame.schema), tmp_path, sink=sink)
+    assert len(sink.calls) == 2
+    assert sink.calls[0] == sink.calls[1]
+
+
+class Free(fl.Program):
+    """Events of which most do not depend on each other, so that a plan can spread them as it likes."""
+
+    put = fl.Tag("v long")
+    get = fl.Tag("v long")
+    sync = fl.Tag("v long")
+    depends = fl.depends((sync, put), (sync, sync))
+    output = "what string, v long, n long"
+    n = fl.Sum("long")
+
+    def update(self, state: Any, event: Any, emit: Any) -> None:
+        if event.tag is self.sync:
+            emit("sync", event.v, state.n)
+            return
+        emit("first", event.v, event.seq)
+        emit("second", event.v, event.seq)
+        if event.tag is self.put:
+            state.n += 1
+
+
+def test_a_function_is_called_again_with_the_same_order_under_another_plan(spark: SparkSession, tmp_path: Path) -> None:
+    kinds = {"p": Free.put, "g": Free.get}
+    many = {"ts": [n // 20 for n in range(400)], "kind": ["ppg"[n % 3] for n in range(400)], "v": list(range(400))}
+    syncs = {"ts": [0, 5, 10, 19], "v": [0, 1, 2, 3]}
+    for name, table in (("many", many), ("syncs", syncs)):
+        (tmp_path / name).mkdir()
+        pq.write_table(pa.table(table), tmp_path / name / "0.parquet")
+    sink, leaves = Keeping(), []
+    for workers in (1, 4):
+        read = {
+            name: spark.readStream.schema(ddl).parquet(str(tmp_path / name))
+            for name, ddl in (("many", "ts long, kind string, v long"), ("syncs", "ts long, v long"))
+        }
+        streams = [
+            fl.Stream("many", kinds, read["many"], tag_column="kind"),
+            fl.Stream("syncs", Free.sync, read["syncs"]),
+        ]
+        options = {"program": Free, "sink": sink, "frontiers": fl.InOrder(), "closed": False}
+        query = start(spark, streams, tmp_path, workers=workers, **options)
+        if workers == 1:
+            with pytest.raises(fl.UserCodeError, match="the database is down"):
+                query.awaitTermination()
+        else:
+            query.awaitTermination()
+        assert query.plan is not None
+        leaves.append(len(query.plan.leaves))
+    assert leaves[0] < leaves[1], "the plans differ"
+    given = [fl.Stream("many", kinds, many, tag_column="kind"), fl.Stream("syncs", Free.sync, syncs)]
+    wanted = [tuple(row.values()) for row in fl.spec(Free, given).output.to_pylist()]
+    assert sink.calls == [wanted, wanted]
+
+
+@pytest.mark.parametrize("column", ["batch", "Batch"])
+def test_a_column_called_batch_needs_a_function(spark: SparkSession, tmp_path: Path, column: str) -> None:
+    class Renamed(Last):
+        output = f"{column} long, v long"
+
+    frame = parquet(spark, tmp_path / "in", {"ts": [5, 7], "v": [1, 3]})
+    with pytest.raises(fl.UsageError, match=rf"RESERVED_COLUMN.*'{column}'.*\n.*function as the sink"):
+        last(spark, frame, tmp_path, program=Renamed)
+    assert not (tmp_path / "out").exists()
+    rows: list[Any] = []
+    last(spark, frame, tmp_path, program=Renamed, sink=lambda outputs, _: rows.extend(outputs.collect()))
+    assert [(row[column], row.v) for row in rows] == [(None, 1), (1, 3)]
+
+
+def test_a_checkpoint_may_have_any_name(spark: SparkSession, tmp_path: Path) -> None:
+    frame = parquet(spark, tmp_path / "in", {"ts": [5, 7], "v": [1, 3]})
+    rows: list[Any] = []
+    odd = tmp_path / "x[1]{2,3}\\4"
+    odd.mkdir()
+    last(spark, frame, odd, sink=lambda outputs, _: rows.extend(outputs.collect()))
+    assert [(row.before, row.v) for row in rows] == [(None, 1), (1, 3)]
+
+
+def test_files_that_a_stream_is_joined_with_order_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """All rows of the stream meet the one row of a file: which of them came first is not told by that."""
+    pq.write_table(pa.table({"one": [1]}), tmp_path / "static.parquet")
+    rate = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 4).option("numPartitions", 2).load()
+    joined = rate.crossJoin(spark.read.parquet(str(tmp_path / "static.parquet")))
+    with pytest.raises(fl.OrderError, match="AMBIGUOUS_ORDER"):
+        last(spark, joined.selectExpr("5L AS ts", "value AS v"), tmp_path, trigger=None)
