@@ -1,4 +1,4 @@
-"""The order of rows in Structured Streaming: what it comes from, and that it is the same whenever a batch is tried."""
+"""The order of rows on Spark: what it comes from, and that it is the same whenever a batch is tried."""
 
 from __future__ import annotations
 
@@ -35,6 +35,21 @@ class Last(fl.Program):
     def update(self, state: Any, event: Any, emit: Any) -> None:
         emit(state.last, event.v)
         state.last = event.v
+
+
+class Both(Last):
+    """The same, with a stream beside it."""
+
+    put = fl.Tag("v long")
+    mark = fl.Tag()
+    depends = fl.depends((put, put), (mark, put), (mark, mark))
+
+    def update(self, state: Any, event: Any, emit: Any) -> None:
+        if event.tag is self.mark:
+            emit(state.last, None)
+        else:
+            emit(state.last, event.v)
+            state.last = event.v
 
 
 @contextmanager
@@ -84,6 +99,28 @@ def test_ties_in_two_files_are_refused_however_spark_packs_them(
         last(spark, frame.filter("v > 0").selectExpr("ts", "v"), tmp_path)
     with pytest.raises(fl.OrderError, match="AMBIGUOUS_ORDER"):
         fl.spec(Last, [fl.Stream("puts", Last.put, fl.Parquet(str(tmp_path / "in")))])
+
+
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("alone", [True, False])
+def test_whole_runs_know_the_files_as_well(spark: SparkSession, tmp_path: Path, *, packed: bool, alone: bool) -> None:
+    from flumina import spark as engine  # noqa: PLC0415 -- only where it is needed
+
+    def streams(*tables: dict[str, list[int]]) -> list[fl.Stream]:
+        folder = tmp_path / f"in{len(tables)}"
+        parquet(spark, folder, *tables)
+        puts = spark.read.parquet(str(folder)).filter("v > 0")
+        marks = [] if alone else [fl.Stream("marks", Both.mark, spark.createDataFrame([(9,)], "ts long"))]
+        return [fl.Stream("puts", Both.put, puts, sorted=False), *marks]
+
+    with settings(spark, **(ONE_PARTITION if packed else {})):
+        two = streams({"ts": [1, 5], "v": [1, 2]}, {"ts": [5, 7], "v": [3, 4]})
+        with pytest.raises(fl.OrderError, match="AMBIGUOUS_ORDER"):
+            engine.run(Both, two, spark=spark, workers=1 if alone else 2, progress=False)
+        one = streams({"ts": [1, *[5] * 50, 7], "v": [*range(1, 53)]})
+        found = engine.run(Both, one, spark=spark, workers=1 if alone else 2, progress=False).output
+        rows = sorted((row.v, row.before) for row in found.collect() if row.v)
+        assert rows == [(v, v - 1 or None) for v in range(1, 53)]
 
 
 def test_ties_in_one_file_are_in_its_order_however_spark_cuts_it(spark: SparkSession, tmp_path: Path) -> None:

@@ -20,10 +20,11 @@ from pyspark.sql import types as T  # noqa: N812
 from flumina.decode import timestamp_type
 from flumina.engine.arrivals import Beat
 from flumina.errors import InputError
+from flumina.spark.place import FILE, WITHIN, place_columns
 from flumina.streams import Stream
 
 PARTITION = "\0partition"
-"""The column that holds, for a stream gathered into one part, the number of the partition each row lay in."""
+"""The column that holds, for a stream gathered into one part, which file, or else which partition, each row lay in."""
 
 _BEHIND = 4
 """How many pieces of one stream may wait while another one of the same task is read on."""
@@ -179,12 +180,15 @@ def brought_together(
         names[stream.name] = {name: f"c{number}_{place}" for place, name in enumerate(mine)}
         row = F.monotonically_increasing_id()
         order = F.col(quoted(stream.seq)).cast("long") if stream.seq is not None else row
+        # Only rows that may tie with others of their stream are told by their files.
+        place = place_columns(frame) if one and stream.seq is None else ()
         wide.append(
             frame.select(
                 F.lit(number).alias("s"),
                 (F.lit(0) if one else F.pmod(row, F.lit(tasks)).cast("int")).alias("task"),
                 time_of(frame, stream).alias("t"),
                 order.alias("q"),
+                *place,
                 *[F.col(quoted(name)).alias(alias) for name, alias in names[stream.name].items()],
             )
         )
@@ -193,9 +197,12 @@ def brought_together(
     union = wide[0]
     for other in wide[1:]:
         union = union.unionByName(other, allowMissingColumns=True)
-    placed = union.repartitionById(tasks, F.col("task")).sortWithinPartitions("t", "s", "q").drop("task")
+    files = [name for name in (FILE, WITHIN) if name in union.columns]
+    placed = union.repartitionById(tasks, F.col("task")).sortWithinPartitions("t", "s", *files, "q").drop("task")
     # The upper bits of a row's id are the number of its partition; the lower ones, its place there.
-    placed = placed.withColumn("q", F.shiftright("q", 33).cast("int")) if any(single) else placed.drop("q")
+    partition = F.shiftright("q", 33)
+    lay = F.coalesce(F.col(FILE), partition) if files else partition
+    placed = placed.withColumn("q", lay).drop(*files) if any(single) else placed.drop("q")
     parts = {s.name: (0,) if one else tuple(range(tasks)) for s, one in zip(streams, single, strict=True)}
     return placed, Frame(names, mixed=True, parts=parts)
 

@@ -162,7 +162,7 @@ def _stage(
         plan = choose_plan(definition, estimate(definition, streams), wishes, slots)
         job = make_job(program, streams, plan, timestamp_type(streams), wishes, paced=is_paced(streams), kept=kept)
         return Staged(job, streams, None, None)
-    direct = _sits_in_place(frames, slots)
+    direct = _sits_in_place(definition, frames, slots)
     tasks = frames[0].data.rdd.getNumPartitions() if direct else wishes.workers or slots
     if direct:
         only = frames[0]
@@ -199,9 +199,12 @@ def _check_out(frames: Sequence[Stream], wishes: Wishes) -> None:
             check_is_no_input(location, stream.name, *place)
 
 
-def _sits_in_place(frames: Sequence[Stream], slots: int) -> bool:
-    """Whether the gang can run on the partitions of the input as they are."""
-    return len(frames) == 1 and 1 <= frames[0].data.rdd.getNumPartitions() <= slots
+def _sits_in_place(definition: Definition, frames: Sequence[Stream], slots: int) -> bool:
+    """Whether the gang can run on the partitions of the input as they are; some may hold rows of several files."""
+    only = frames[0]
+    if len(frames) > 1 or not 1 <= only.data.rdd.getNumPartitions() <= slots:
+        return False
+    return only.seq is not None or not must_be_one_part(definition, only) or len(only.data.inputFiles()) <= 1
 
 
 def _sampled(stream: Stream, columns: Sequence[str]) -> Stream:

@@ -114,7 +114,7 @@ DIFFERENT: list[tuple[Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("one", "other"), DIFFERENT, ids=str)
+@pytest.mark.parametrize(("one", "other"), DIFFERENT, ids=[str(n) for n in range(len(DIFFERENT))])
 def test_different_values_have_different_texts(one: Any, other: Any) -> None:
     texts = canonical(one), canonical(other)
     assert None not in texts
@@ -159,7 +159,11 @@ def test_texts_are_the_same_in_every_process() -> None:
     assert len(told[0].splitlines()) == 2 * (len(DIFFERENT) + 1)
 
 
-@pytest.mark.parametrize("value", [object(), io.BytesIO(), len, lambda: 1, Fee, iter([1]), NotImplemented], ids=str)
+@pytest.mark.parametrize(
+    "value",
+    [object(), io.BytesIO(), len, lambda: 1, Fee, iter([1]), NotImplemented],
+    ids=["object", "file", "built in", "function", "class", "iterator", "constant"],
+)
 def test_what_can_not_be_told(value: Any) -> None:
     assert canonical(value) is None
     assert canonical([value, 1]) == "[..., 1]"

@@ -19,7 +19,7 @@ from flumina.definition import Definition
 from flumina.errors import InputError, UsageError
 from flumina.order import Ints
 from flumina.spark.frames import needed, quoted
-from flumina.spark.streaming.place import FILE, POSITION, WITHIN, in_order_digest, place_columns, places
+from flumina.spark.place import FILE, POSITION, WITHIN, in_order_digest, place_columns, places
 from flumina.streaming.frontier import Heartbeats, Policy
 from flumina.streaming.sieve import PLACE, ROW, Sieve, Sifted
 from flumina.streams import Stream

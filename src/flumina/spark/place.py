@@ -1,4 +1,4 @@
-"""Where the rows of a streaming DataFrame come from: which of them are in an order that means something.
+"""Where the rows of a DataFrame come from: which of them are in an order that means something.
 
 Spark packs small files into one partition and cuts large ones into several, as the number of cores has it, so that a
 partition says nothing: the place of a row that comes out of a file is that file, and its number the one that it has
@@ -26,7 +26,7 @@ _ROW_BITS = 33
 
 
 def place_columns(frame: DataFrame) -> tuple[Column, Column]:
-    """The columns :data:`FILE` and :data:`WITHIN` of a streaming DataFrame: nulls if Spark does not know the file."""
+    """The columns :data:`FILE` and :data:`WITHIN` of a DataFrame: nulls if Spark does not know the file."""
     plan: Any = frame._jdf.queryExecution().analyzed()
     if plan.collectLeaves().size() == 1:  # of two, the files might be those that a stream is joined with
         for within in ("row_index", "file_block_start"):  # some formats number rows; of a block, rows come in order
