@@ -1,5 +1,6 @@
 """Logs, and the folders they lie in: whole or not at all, and damage is noticed."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -104,3 +105,22 @@ def test_old_entries_go(folder: Folder) -> None:
     assert log.commits.names()[0] == "000000000030.json"
     assert log.committed(130)
     assert not log.committed(131)
+
+
+def test_a_folder_is_on_the_disk_before_it_is_seen(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    staged = Path(folder.path) / "staged"
+    (staged / "below").mkdir(parents=True)
+    (staged / "one").write_bytes(b"1")
+    (staged / "below" / "two").write_bytes(b"2")
+    synced: list[tuple[str, bool]] = []
+    fsync = os.fsync
+
+    def noted(descriptor: int) -> None:
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        synced.append((path.name, folder.has("batch=0")))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    assert folder.move_folder(str(staged), "batch=0")
+    assert sorted(synced[:-1]) == [(name, False) for name in ("below", "one", "staged", "two")]
+    assert synced[-1] == (Path(folder.path).name, True)

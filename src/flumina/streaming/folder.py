@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from flumina.engine.location import join, resolve, telling
+from flumina.engine.location import join, resolve, settle, telling
 from flumina.errors import UsageError
 
 _BESIDE = re.compile(r"\..+\.[0-9a-f]{12}")
@@ -125,7 +125,7 @@ class Folder:
         finally:
             with suppress(FileNotFoundError):
                 beside.unlink()
-        sync(target.parent)
+        settle(self.filesystem, self.path)
         return True
 
     def _move_in(self, name: str, pieces: Iterable[Bytes], *, once: bool) -> bool:
@@ -142,18 +142,20 @@ class Folder:
         return True
 
     def move_folder(self, staged: str, name: str) -> bool:
-        """Make a folder visible under a name, at once; False if there is one already, which then stays."""
+        """Make a folder visible under a name, at once and for good; False if there is one already, which then stays."""
         if self.has(name):
             return False
         with telling("publish", self.at(name)):
+            for found in self.filesystem.get_file_info(fs.FileSelector(staged, recursive=True)):
+                settle(self.filesystem, found.path)
+            settle(self.filesystem, staged)
             try:
                 self.filesystem.move(staged, self.at(name))
             except OSError:
                 if self.has(name):  # somebody else was faster
                     return False
                 raise
-            if self.local:
-                sync(Path(self.path))
+            settle(self.filesystem, self.path)
         return True
 
     def remove(self, name: str) -> None:
@@ -171,12 +173,3 @@ class Folder:
         with suppress(OSError, pa.ArrowException):
             self.filesystem.move(self.at(name), self.at(aside))
             self.remove(aside)
-
-
-def sync(folder: Path) -> None:
-    """Force the names in a folder to the disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
