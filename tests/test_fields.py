@@ -299,3 +299,12 @@ def test_nan_is_in_a_set_once() -> None:
     joined.remove(float("nan"))
     joined.discard(float("nan"))
     assert joined == {1.0}
+
+
+def test_it_does_not_matter_which_zero_a_set_saw_first() -> None:
+    field = Set("double")
+    for zeros in ([0.0, -0.0], [-0.0, 0.0]):
+        value = field.identity()
+        for zero in zeros:
+            value.add(zero)
+        assert repr(value) == "{0.0}"

@@ -144,6 +144,8 @@ _NAN = float("nan")
 class FloatSet(ValueSet):
     """A set of floats that holds NaN once, as SQL does: for Python, every NaN that was read or copied is another one.
 
+    Nor does it matter whether 0.0 or -0.0 came first: both are 0.0 in it.
+
     >>> seen = FloatSet([float("nan")])
     >>> seen.add(float("nan"))
     >>> len(seen | {float("nan"), 1.0}), float("nan") in seen
@@ -151,23 +153,23 @@ class FloatSet(ValueSet):
     """
 
     def __init__(self, values: Iterable[Any] = ()) -> None:
-        super().__init__(map(_one_nan, values))
+        super().__init__(map(_one_of_equals, values))
 
     def add(self, value: Any) -> None:  # noqa: ANN401
-        super().add(_one_nan(value))
+        super().add(_one_of_equals(value))
 
     def update(self, *others: Iterable[Any]) -> None:
         for values in others:
-            super().update(map(_one_nan, values))
+            super().update(map(_one_of_equals, values))
 
     def discard(self, value: Any) -> None:  # noqa: ANN401
-        super().discard(_one_nan(value))
+        super().discard(_one_of_equals(value))
 
     def remove(self, value: Any) -> None:  # noqa: ANN401
-        super().remove(_one_nan(value))
+        super().remove(_one_of_equals(value))
 
     def __contains__(self, value: object) -> bool:
-        return super().__contains__(_one_nan(value))
+        return super().__contains__(_one_of_equals(value))
 
     def __ior__(self, other: Any) -> Self:  # noqa: ANN401
         self.update(other)
@@ -182,8 +184,11 @@ class FloatSet(ValueSet):
         return self.union(other) if isinstance(other, set | frozenset) else NotImplemented
 
 
-def _one_nan(value: Any) -> Any:  # noqa: ANN401
-    return value if value == value else _NAN  # noqa: PLR0124 -- not true of NaN
+def _one_of_equals(value: Any) -> Any:  # noqa: ANN401
+    """A value, whichever of those that count as the same was there first."""
+    if value != value:  # noqa: PLR0124 -- it is NaN
+        return _NAN
+    return 0.0 if type(value) is float and value == 0 else value
 
 
 def in_order(values: Iterable[Any]) -> list[Any]:
