@@ -254,9 +254,13 @@ def test_an_interrupt_calls_the_run_off(tmp_path: Path) -> None:
         time.sleep(3)
         os.kill(os.getpid(), signal.SIGINT)
 
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # who is started in the background ignores it
     threading.Thread(target=interrupt).start()
     began = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
-        run(ValueBarrier, paced(ValueBarrier), out=tmp_path / "out")
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run(ValueBarrier, paced(ValueBarrier), out=tmp_path / "out")
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert time.monotonic() - began < 8
     assert list(tmp_path.iterdir()) == []
