@@ -224,3 +224,21 @@ def test_everything_with_an_order_is_rearranged() -> None:
 
 class Color(Enum):
     RED = frozenset({1, 2})
+
+
+def test_what_a_base_class_has_computed_does_not_count_either() -> None:
+    class Sized:
+        def __init__(self) -> None:
+            self.seen = [1]
+
+        @cached_property
+        def size(self) -> int:
+            return len(self.seen)
+
+    class Other(Sized):
+        pass
+
+    one, other = Other(), Other()
+    assert one.size == 1
+    assert same(one, other)
+    assert identical(one, other)

@@ -157,8 +157,10 @@ def _frozen(value: object) -> object:
         return [_frozen(one) for one in in_order(value)]
     if isinstance(value, dict):
         return {key: _frozen(entry) for key, entry in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(map(_frozen, value))  # type: ignore[call-overload, call-arg]
+    if type(value) is list:
+        return list(map(_frozen, value))
+    if type(value) is tuple:
+        return tuple(map(_frozen, value))
     return copy.deepcopy(value)
 
 

@@ -206,6 +206,9 @@ def in_order(values: Iterable[Any]) -> list[Any]:
 _TOTAL: frozenset[type] = frozenset({int, str, bytes, bool, date})
 """Types of which any two values can be compared."""
 
+_BY_VALUE = _TOTAL | {float, Decimal}
+"""The same once NaN is set apart."""
+
 
 def _rank(value: Any) -> tuple[Any, ...]:  # noqa: ANN401
     """Compares like the values of one type, where they have an order, and with those of other types by its name."""
@@ -220,7 +223,7 @@ def _rank(value: Any) -> tuple[Any, ...]:  # noqa: ANN401
         return kind, 0, tuple(sorted((_rank(key), _rank(entry)) for key, entry in value.items()))
     if isinstance(value, datetime):
         return kind, 0, value.isoformat()  # some have a zone and some do not
-    return kind, 0, value if type(value) in _TOTAL | {float, Decimal} else repr(value)
+    return kind, 0, value if type(value) in _BY_VALUE else repr(value)
 
 
 def merge(left: KeyMap, right: KeyMap, join: Callable[[Value, Value], Value]) -> KeyMap:

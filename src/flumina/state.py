@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import is_dataclass
 from decimal import Decimal
 from enum import Enum
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -93,7 +93,8 @@ def _attributes(value: Any) -> dict[str, Any]:  # noqa: ANN401
     kind: type = type(value)
     found = {name: getattr(value, name) for name in _slots(kind) if hasattr(value, name)}
     own = getattr(value, "__dict__", {})
-    return found | {name: held for name, held in own.items() if not isinstance(vars(kind).get(name), cached_property)}
+    computed = {name for name in own if isinstance(getattr(kind, name, None), cached_property)}
+    return found | {name: held for name, held in own.items() if name not in computed}
 
 
 @lru_cache(maxsize=1024)
@@ -109,51 +110,15 @@ def _slots(kind: type) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def _has_equality(kind: type) -> bool:
-    """Whether a class says itself which of its objects are equal; a dataclass only says that its fields count."""
-    return not is_dataclass(kind) and any("__eq__" in vars(one) for one in kind.__mro__[:-1])
+    """Whether a class says itself which of its objects are equal; a dataclass or record only says what it holds."""
+    return (
+        not is_dataclass(kind)
+        and not issubclass(kind, Record)
+        and any("__eq__" in vars(one) for one in kind.__mro__[:-1])
+    )
 
 
 _PLAIN = frozenset({int, str, bytes, bool, type(None)})
-
-
-def identical(left: Any, right: Any) -> bool:  # noqa: ANN401
-    """Whether two states can't be told apart: types, signs of zero and digits behind the point included.
-
-    >>> identical(0.0, -0.0), identical(Decimal("0"), Decimal("0.00")), identical([0, None], [0, None])
-    (False, False, True)
-    """
-    kind = type(left)
-    if kind is not type(right):  # a set that a program has put in the place of ours does as well
-        return isinstance(left, set) and isinstance(right, set) and left == right
-    if kind in _PLAIN:
-        return bool(left == right)
-    if isinstance(left, float):
-        return bool(left.hex() == right.hex())
-    if kind is Decimal:
-        return bool(left.as_tuple() == right.as_tuple())
-    if isinstance(left, np.ndarray | np.generic):
-        if left.dtype != right.dtype or left.shape != right.shape:
-            return False
-        if left.dtype.kind == "O":
-            return all(map(identical, left.ravel().tolist(), right.ravel().tolist()))
-        return bool(left.tobytes() == right.tobytes())
-    if isinstance(left, Record):
-        return identical(left.__dict__, right.__dict__)
-    if isinstance(left, dict):
-        if hasattr(left, "pruned"):
-            left, right = left.pruned(), right.pruned()
-        alike = left.keys() == right.keys() and all(identical(value, right[key]) for key, value in left.items())
-        return alike and (kind is dict or identical(_attributes(left), _attributes(right)))
-    if isinstance(left, list | tuple):
-        alike = len(left) == len(right) and all(map(identical, left, right))
-        return alike and (kind in (list, tuple) or identical(_attributes(left), _attributes(right)))
-    return same(left, right) if _is_opaque(left) else identical(_attributes(left), _attributes(right))
-
-
-def _is_opaque(value: Any) -> bool:  # noqa: ANN401
-    """Whether only an object itself can say to what it is equal."""
-    kind: type = type(value)
-    return _has_equality(kind) or not (hasattr(value, "__dict__") or _slots(kind))
 
 
 def same(left: Any, right: Any, tolerance: float = 0.0) -> bool:  # noqa: ANN401
@@ -164,8 +129,74 @@ def same(left: Any, right: Any, tolerance: float = 0.0) -> bool:  # noqa: ANN401
     >>> same({"a": [1.0, 2.0]}, {"a": [1.0, 2.0 + 1e-12]}), same(0.1 + 0.2, 0.3, 1e-9)
     (False, True)
     """
-    if type(left) is type(right) and type(left) in _PLAIN:
+    return _alike(left, right, partial(_equal, tolerance=tolerance))
+
+
+def identical(left: Any, right: Any) -> bool:  # noqa: ANN401
+    """Whether two states can't be told apart: types, signs of zero and digits behind the point included.
+
+    >>> identical(0.0, -0.0), identical(Decimal("0"), Decimal("0.00")), identical([0, None], [0, None])
+    (False, False, True)
+    """
+    return _alike(left, right, _indistinguishable)
+
+
+def _alike(left: Any, right: Any, values: Callable[[Any, Any], bool]) -> bool:  # noqa: ANN401
+    """Whether two objects are built alike, and ``values`` says so of all that is in them."""
+    kind: Any = type(left)
+    if kind is not type(right):
+        return values(left, right)
+    if kind in _PLAIN:
         return bool(left == right)
+    if isinstance(left, dict):
+        if hasattr(left, "pruned"):  # a KeyMap: a key that is not there has the identity
+            return _entries_alike(left, right, values)
+        alike = left.keys() == right.keys() and all(_alike(value, right[key], values) for key, value in left.items())
+        return alike and (kind is dict or _alike(_attributes(left), _attributes(right), values))
+    if isinstance(left, list | tuple):
+        alike = len(left) == len(right) and all(_alike(a, b, values) for a, b in zip(left, right, strict=True))
+        return alike and (kind in (list, tuple) or _alike(_attributes(left), _attributes(right), values))
+    if _is_opaque(left):
+        return values(left, right)
+    return left is right or _alike(_attributes(left), _attributes(right), values)
+
+
+def _is_opaque(value: Any) -> bool:  # noqa: ANN401
+    """Whether only an object itself can say to what it is equal."""
+    kind: type = type(value)
+    return _has_equality(kind) or not (hasattr(value, "__dict__") or _slots(kind))
+
+
+def _entries_alike(left: Any, right: Any, values: Callable[[Any, Any], bool]) -> bool:  # noqa: ANN401 -- two KeyMaps
+    """Whether two maps have the same for every key that one of them has."""
+    ours, theirs = left.pruned(), right.pruned()
+    return all(
+        _alike(
+            ours[key] if key in ours else left.field.identity(),
+            theirs[key] if key in theirs else left.field.identity(),
+            values,
+        )
+        for key in ours.keys() | theirs.keys()
+    )
+
+
+def _indistinguishable(left: Any, right: Any) -> bool:  # noqa: ANN401
+    if type(left) is not type(right):  # a set that a program has put in the place of ours does as well
+        return isinstance(left, set) and isinstance(right, set) and left == right
+    if isinstance(left, float):
+        return bool(left.hex() == right.hex())
+    if isinstance(left, Decimal):
+        return bool(left.as_tuple() == right.as_tuple())
+    if isinstance(left, np.ndarray | np.generic):
+        if left.dtype != right.dtype or left.shape != right.shape:
+            return False
+        if left.dtype.kind == "O":
+            return all(map(identical, left.ravel().tolist(), right.ravel().tolist()))
+        return bool(left.tobytes() == right.tobytes())
+    return _equal(left, right, 0.0)
+
+
+def _equal(left: Any, right: Any, tolerance: float) -> bool:  # noqa: ANN401
     if isinstance(left, float) or isinstance(right, float):
         return _same_number(left, right, tolerance)
     if type(left) is not type(right):
@@ -175,33 +206,7 @@ def same(left: Any, right: Any, tolerance: float = 0.0) -> bool:  # noqa: ANN401
         return _same_array(left, right, tolerance)
     if isinstance(left, pa.Array | pa.ChunkedArray | pa.Table | pa.RecordBatch):
         return bool(left.equals(right))
-    if isinstance(left, Record):
-        left, right = left.__dict__, right.__dict__
-    if isinstance(left, dict):
-        if hasattr(left, "pruned"):  # a KeyMap: a key that is not there has the identity
-            return _same_entries(left, right, tolerance)
-        alike = left.keys() == right.keys() and all(same(v, right[k], tolerance) for k, v in left.items())
-        return alike and (type(left) is dict or same(_attributes(left), _attributes(right), tolerance))
-    if isinstance(left, list | tuple):
-        alike = len(left) == len(right) and all(same(a, b, tolerance) for a, b in zip(left, right, strict=True))
-        return alike and (type(left) in (list, tuple) or same(_attributes(left), _attributes(right), tolerance))
-    if _is_opaque(left):
-        return bool(left == right)
-    return left is right or same(_attributes(left), _attributes(right), tolerance)
-
-
-def _same_entries(left: Any, right: Any, tolerance: float) -> bool:  # noqa: ANN401 -- two KeyMaps
-    """Whether two maps have the same for every key that one of them has."""
-    ours, theirs = left.pruned(), right.pruned()
-    missing: Any = object()
-    return all(
-        same(
-            left.field.identity() if (a := ours.get(key, missing)) is missing else a,
-            left.field.identity() if (b := theirs.get(key, missing)) is missing else b,
-            tolerance,
-        )
-        for key in ours.keys() | theirs.keys()
-    )
+    return bool(left == right)
 
 
 def _same_array(left: npt.NDArray[Any], right: npt.NDArray[Any], tolerance: float) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from flumina.engine.checkpoint import Checkpoints, Claim, Snapshot, input_facts, program_facts
+from flumina.engine.checkpoint.sealed import damaged
 from flumina.engine.job import Job, Snapshots
 from flumina.engine.outputs import Outputs
 from flumina.engine.policy import Checkpoint
@@ -98,9 +99,4 @@ class Continuation:
                 while data := stream.read(_PIECE):
                     crc = zlib.crc32(data, crc)
             if crc != file.crc32:
-                raise CheckpointError(
-                    "CHECKPOINT_DAMAGED",
-                    f"{path} is damaged: its bytes do not have the checksum that the snapshot states",
-                    file=path,
-                    hint="ask for an older snapshot (older=True), or restore the file from a copy",
-                )
+                raise damaged(path, "its bytes do not have the checksum that the snapshot states")

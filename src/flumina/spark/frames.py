@@ -180,8 +180,7 @@ def brought_together(
         names[stream.name] = {name: f"c{number}_{place}" for place, name in enumerate(mine)}
         row = F.monotonically_increasing_id()
         order = F.col(quoted(stream.seq)).cast("long") if stream.seq is not None else row
-        # Only rows that may tie with others of their stream are told by their files.
-        place = place_columns(frame) if one and stream.seq is None else ()
+        place = place_columns(frame) if one else ()  # the others can't tie with rows of their own stream
         wide.append(
             frame.select(
                 F.lit(number).alias("s"),

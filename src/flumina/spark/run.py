@@ -204,7 +204,7 @@ def _sits_in_place(definition: Definition, frames: Sequence[Stream], slots: int)
     only = frames[0]
     if len(frames) > 1 or not 1 <= only.data.rdd.getNumPartitions() <= slots:
         return False
-    return only.seq is not None or not must_be_one_part(definition, only) or len(only.data.inputFiles()) <= 1
+    return not must_be_one_part(definition, only) or len(only.data.inputFiles()) <= 1
 
 
 def _sampled(stream: Stream, columns: Sequence[str]) -> Stream:

@@ -302,10 +302,7 @@ class Batches:
             plan, change = self.planner.choose(self.engine.slots())
         with watch.phase("run"):
             parts, single = self.planner.shape, self.planner.single
-            streams = [
-                replace(s, data=dealt(s, ready[s.name], parts[s.name], single=single[s.name]), sorted=True)
-                for s in self.streams
-            ]
+            streams = [dealt(s, ready[s.name], parts[s.name], single=single[s.name]) for s in self.streams]
             ran = self.engine.run(batch, streams, plan, left.state, self.sink.staging(batch))
         return change, ran
 

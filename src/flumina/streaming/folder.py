@@ -146,7 +146,8 @@ class Folder:
         if self.has(name):
             return False
         with telling("publish", self.at(name)):
-            for found in self.filesystem.get_file_info(fs.FileSelector(staged, recursive=True)):
+            inside = self.filesystem.get_file_info(fs.FileSelector(staged, recursive=True)) if self.local else ()
+            for found in inside:
                 settle(self.filesystem, found.path)
             settle(self.filesystem, staged)
             try:

@@ -101,23 +101,18 @@ class Gathered:
         return self.table
 
 
-def dealt(stream: Stream, table: pa.Table, parts: int, *, single: bool) -> Tables | Gathered:
-    """Rows as the source of a stream: spread evenly over parts, each in order, or all in one."""
+def dealt(stream: Stream, table: pa.Table, parts: int, *, single: bool) -> Stream:
+    """The stream of these rows: spread evenly over parts, each in order, or all in one.
+
+    Where it has no ``seq``, rows keep the numbers they had before, so that their order does not tell how many parts
+    there are.
+    """
     if single:
-        return Gathered(table.drop_columns([TS, ROW]))
-    table = table.select(stream.columns)
-    if parts == 1:
-        return Tables([table])
-    return Tables([table.take(pa.array(np.arange(part, len(table), parts))) for part in range(parts)])
-
-
-def numbered(stream: Stream) -> Stream:
-    """A stream whose rows were dealt, ordered by the numbers that they had before: no matter to how many parts."""
-    dealt_to = stream.data
-    if stream.seq is not None or not isinstance(dealt_to, Tables) or dealt_to.parts == 1:
-        return stream
-    tables = [
-        table.append_column(NUMBER, pa.array(part + dealt_to.parts * np.arange(len(table))))
-        for part, table in enumerate(dealt_to.tables)
-    ]
-    return replace(stream, data=Tables(tables), seq=NUMBER)
+        return replace(stream, data=Gathered(table.drop_columns([TS, ROW])), sorted=True)
+    table, seq = table.select(stream.columns), stream.seq
+    if seq is None and parts > 1:
+        table, seq = table.append_column(NUMBER, pa.array(np.arange(len(table)))), NUMBER
+    spread = (
+        [table.take(pa.array(np.arange(part, len(table), parts))) for part in range(parts)] if parts > 1 else [table]
+    )
+    return replace(stream, data=Tables(spread), seq=seq, sorted=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import hashlib
 import inspect
-import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
@@ -30,9 +29,6 @@ from flumina.sources import Generated
 from flumina.streams import Stream
 
 Facts = dict[str, Any]
-
-_VARIES = re.compile(r" at 0x|\{")
-"""Addresses, and sets, whose order differs from process to process: a run that was killed must find what it was."""
 
 
 def program_facts(program: AnyProgram, streams: Sequence[Stream] = ()) -> Facts:
@@ -74,9 +70,8 @@ def _input(data: Any) -> Facts:  # noqa: ANN401 -- whatever stands in Stream(dat
             return {}  # told by who reads it
         return {"files": len(infos), "bytes": sum(info.size for info in infos)}
     if isinstance(data, Generated):
-        made = repr(data.function)
-        told = is_dataclass(data.function) and not _VARIES.search(made)
-        return {"parts": data.parts, "generator": _digest(made) if told else None}
+        made = canonical(data.function) if is_dataclass(data.function) else None  # else another in every process
+        return {"parts": data.parts, "generator": None if made is None else _digest(made)}
     in_parts = isinstance(data, Sequence) and not (data and all(isinstance(row, Mapping) for row in data))
     rows = [_rows(part) for part in (data if in_parts else [data])]
     known = [count for count in rows if count is not None]

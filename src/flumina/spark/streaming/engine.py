@@ -17,7 +17,6 @@ from flumina.program import AnyProgram
 from flumina.spark.run import Staged, execute
 from flumina.spark.session import Cluster
 from flumina.streaming.batches import Ran
-from flumina.streaming.rows import numbered
 from flumina.streams import Stream
 
 
@@ -40,7 +39,6 @@ class SparkEngine:
     def run(self, batch: int, streams: Sequence[Stream], plan: Plan, state: bytes | KeptState | None, out: str) -> Ran:
         """Run the plan from a state, with its outputs in a new folder."""
         cluster = Cluster.of(self.spark)
-        streams = [numbered(stream) for stream in streams]
         wishes = Wishes(out=out, order=self.ordered, state=True, settings=self.settings, start=Start(state))
         job = make_job(self.program, streams, plan, self.ts_type, wishes)
         cluster.require(job.layout.tasks)
