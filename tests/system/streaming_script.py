@@ -1,19 +1,44 @@
-"""A driver that can be killed: fraud detection over files, from and to a folder. Run by test_streaming_faults.py."""
+"""A driver that can be killed: a query over one of the sources, in a folder. Run by test_streaming_faults.py."""
 
+import json
 import sys
 from pathlib import Path
 
 from tests.system.cluster import session
+from tests.system.endless import ENDLESS, SHORTLY, options, stopped_after
 from tests.system.streaming import Files, start
 
+LAST = 4
+"""The batch after which somebody stops what does not end of itself."""
 
-def main(folder: Path) -> None:
-    """Process all there is, and say so."""
+
+def over_files(folder: Path, *, endless: bool) -> None:
+    """All there is; or as a query that would wait for more, until there is none."""
     spark = session("local[2,4]")
-    query = start(spark, Files(folder / "in", {}).streams(spark), folder)
-    query.awaitTermination()
-    print("done")  # noqa: T201
+    streams = Files(folder / "in", {}).streams(spark)
+    if endless:
+        query = start(spark, streams, folder, trigger=SHORTLY, closed=False)
+        query.processAllAvailable()
+        query.stop()
+    else:
+        start(spark, streams, folder).awaitTermination()
+
+
+def over_endless(name: str, folder: Path) -> None:
+    """Some batches of a source that has always more; how far it came is in a file."""
+    spark = session("local[2,4]")
+    source = ENDLESS[name]
+    done = stopped_after(start(spark, source.streams(spark), folder, **options(source)), LAST)
+    (folder / "done.json").write_text(json.dumps(done))
+
+
+def main(folder: Path, name: str) -> None:
+    """By the name of the source."""
+    if name in ENDLESS:
+        over_endless(name, folder)
+    else:
+        over_files(folder, endless=name == "files, waiting")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -19,8 +19,10 @@ import pytest
 import flumina as fl
 from flumina.apps.fraud import Fraud
 from flumina.engine.checkpoint import Checkpoints
+from flumina.engine.failpoints import POINTS
 from flumina.engine.job import Settings
 from flumina.errors import GangError
+from flumina.streaming import batches as batches_module
 from flumina.testing import assert_same_outputs
 from tests.system.cluster import Cluster, kill, session
 from tests.system.processes import children
@@ -207,6 +209,43 @@ def test_a_query_outlives_an_executor(cluster: Cluster, spark_on_cluster: SparkS
     with watcher:
         start_query(spark_on_cluster, files.streams(spark_on_cluster), tmp_path).awaitTermination()
     assert watcher.left == 0, "an executor was killed"
+    assert_exactly_once(tmp_path / "out", files.expected())
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", range(5))
+def test_a_query_loses_an_executor_at_every_failpoint_and_others_at_any_time(
+    cluster: Cluster, spark_on_cluster: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    rng = random.Random(seed)
+    files = Files.make(tmp_path / "in", batches=4, rows=rng.choice([12, 48, 300]), seed=seed)
+    waiting = [(point, number // 3) for number, point in enumerate(POINTS)]
+    killed: list[int] = []
+
+    def lose_one() -> None:
+        while not (there := cluster.executors()):
+            time.sleep(0.1)
+        killed.append(rng.choice(there))
+        kill(killed[-1])
+
+    def reach(point: str, batch: int) -> None:
+        if waiting and (point, batch) == waiting[0]:
+            waiting.pop(0)
+            lose_one()
+
+    def harm() -> bool:
+        busy = len(cluster.executors()) == 2 and bool(spark_on_cluster.sparkContext.statusTracker().getActiveJobsIds())
+        if busy and rng.random() < 0.1:
+            lose_one()
+            return True
+        return False
+
+    monkeypatch.setattr(batches_module, "reach", reach)
+    with Watcher(harm, 3):
+        start_query(spark_on_cluster, files.streams(spark_on_cluster), tmp_path).awaitTermination()
+    assert not waiting
+    assert len(killed) >= len(POINTS)
     assert_exactly_once(tmp_path / "out", files.expected())
 
 

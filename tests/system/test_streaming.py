@@ -168,34 +168,6 @@ def test_times_are_the_same_in_every_zone(spark: SparkSession, tmp_path: Path) -
     assert_exactly_once(tmp_path / "out", {"output": expected})
 
 
-def test_a_python_data_source_with_heartbeats(spark: SparkSession, tmp_path: Path) -> None:
-    from tests.system.ticks import Ticks, rows_of  # noqa: PLC0415 -- needs pyspark
-
-    spark.dataSource.register(Ticks)
-    frame = spark.readStream.format("ticks").load()
-    tags = {"value": ValueBarrier.value, "barrier": ValueBarrier.barrier}
-    stream = fl.Stream("ticks", tags, frame, tag_column="kind", seq="n")
-    query = start(
-        spark,
-        [stream],
-        tmp_path,
-        program=ValueBarrier,
-        trigger={"processingTime": "100 milliseconds"},
-        closed=False,
-        frontiers={"ticks": fl.Heartbeats("kind", "beat")},
-    )
-    while len(query.recentProgress) < 4 and not query.awaitTermination(0.2):
-        pass
-    query.stop()
-    done = query.lastProgress
-    assert done is not None
-    assert done["totals"]["heartbeats"] > 0
-    given = [row for row in rows_of(0, done["batchId"] + 1) if row["ts"] <= done["cut"] and row["kind"] != "beat"]
-    assert 0 < len(given) == done["totals"]["processed"]
-    expected = fl.spec(ValueBarrier, [replace(stream, data=given, sorted=False)]).output
-    assert_exactly_once(tmp_path / "out", {"output": expected})
-
-
 VIEWS = 40_000
 """In a batch: so many that it is worth the while to share those of one page."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -16,6 +17,7 @@ import pytest
 from flumina.engine.failpoints import POINTS, VARIABLE
 from flumina.streaming import batches as batches_module
 from tests.system.cluster import kill
+from tests.system.endless import ENDLESS, expected, options, stopped_after
 from tests.system.processes import children
 from tests.system.streaming import Files, Watcher, assert_exactly_once, start
 
@@ -31,12 +33,12 @@ def files(tmp_path: Path) -> Files:
     return Files.make(tmp_path / "in", batches=3, rows=48)
 
 
-def driver(folder: Path, failpoint: str | None = None) -> subprocess.Popen[bytes]:
+def driver(folder: Path, failpoint: str | None = None, source: str = "files") -> subprocess.Popen[bytes]:
     """A driver of its own, with a JVM of its own."""
     environment = {**os.environ, **({} if failpoint is None else {VARIABLE: failpoint})}
     script = ROOT / "tests" / "system" / "streaming_script.py"
     return subprocess.Popen(
-        [sys.executable, str(script), str(folder)],
+        [sys.executable, str(script), str(folder), source],
         env=environment,
         cwd=folder,
         stdout=subprocess.DEVNULL,
@@ -88,10 +90,9 @@ def test_the_newest_commit_is_deleted(spark: SparkSession, files: Files, tmp_pat
     assert_exactly_once(tmp_path / "out", files.expected())
 
 
-def test_a_batch_fails_at_every_point_and_is_tried_again(
-    spark: SparkSession, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As a killed driver, but for the JVM, which goes on: Spark's query is started again from its checkpoint."""
+@pytest.fixture
+def crashes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """Where a batch goes no further, one after the other: as a killed driver, but for the JVM, which goes on."""
     waiting = [(point, number // 3) for number, point in enumerate(POINTS)]
 
     def reach(point: str, batch: int) -> None:
@@ -100,54 +101,106 @@ def test_a_batch_fails_at_every_point_and_is_tried_again(
             raise Crash(point)
 
     monkeypatch.setattr(batches_module, "reach", reach)
+    return waiting
+
+
+def test_a_batch_fails_at_every_point_and_is_tried_again(
+    spark: SparkSession, files: Files, tmp_path: Path, crashes: list[tuple[str, int]]
+) -> None:
     for _ in POINTS:
         with pytest.raises(Crash):
             start(spark, files.streams(spark), tmp_path).awaitTermination()
     start(spark, files.streams(spark), tmp_path).awaitTermination()
-    assert not waiting
+    assert not crashes
     assert_exactly_once(tmp_path / "out", files.expected())
 
 
-def test_python_workers_are_killed(spark: SparkSession, files: Files, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ENDLESS)
+def test_a_query_that_never_ends_fails_at_every_point_and_is_tried_again(
+    spark: SparkSession, tmp_path: Path, crashes: list[tuple[str, int]], name: str
+) -> None:
+    source = ENDLESS[name]
+    for _ in POINTS:
+        with pytest.raises(Crash):
+            start(spark, source.streams(spark), tmp_path, **options(source)).awaitTermination()
+    done = stopped_after(start(spark, source.streams(spark), tmp_path, **options(source)), 3)
+    assert not crashes
+    assert_exactly_once(tmp_path / "out", expected(source, done))
+
+
+def python_workers(driver: int) -> list[int]:
+    """The processes that a driver's executor has for Python."""
+    daemons = [pid for pid, command in children(driver).items() if "pyspark.daemon" in command]
+    return [pid for daemon in daemons for pid in children(daemon)]
+
+
+def test_python_workers_are_killed(
+    spark: SparkSession, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of them at every failpoint, once; and some of them while they work."""
+    waiting = set(POINTS)
+
+    def reach(point: str, batch: int) -> None:
+        if batch and point in waiting:
+            waiting.remove(point)
+            for pid in python_workers(os.getpid()):
+                kill(pid)
+
     def harm() -> bool:
-        daemons = [pid for pid, command in children(os.getpid()).items() if "pyspark.daemon" in command]
-        working = [pid for daemon in daemons for pid in children(daemon)]
+        working = python_workers(os.getpid())
         jobs = spark.sparkContext.statusTracker().getActiveJobsIds()
         if not working or not jobs:
             return False
         kill(random.Random(len(working)).choice(working))
         return True
 
+    monkeypatch.setattr(batches_module, "reach", reach)
     watcher = Watcher(harm, 3)
     with watcher:
         start(spark, files.streams(spark), tmp_path).awaitTermination()
     assert watcher.left < 3, "somebody was killed"
+    assert not waiting
     assert_exactly_once(tmp_path / "out", files.expected())
+
+
+def lose_newest_commits(folder: Path, rng: random.Random) -> None:
+    """As a file system does that lost its last second: the newest commit of ours, of Spark's, of both or of neither."""
+    for log in ("log", "spark"):
+        names = sorted((folder / "checkpoint" / log / "commits").glob("[0-9]*"))
+        if names and rng.random() < 0.5:
+            newest = max(names, key=lambda path: int(path.name.split(".")[0]))
+            newest.unlink()
+            newest.with_name(f".{newest.name}.crc").unlink(missing_ok=True)
+
+
+def harm(folder: Path, source: str, rng: random.Random) -> None:
+    """A driver is killed at a failpoint, or at any time; or some of its Python workers are, and it goes on."""
+    what = rng.choice(["failpoint", "driver", "workers"])
+    process = driver(folder, f"{rng.choice(POINTS)}:{rng.randrange(4)}" if what == "failpoint" else None, source)
+    if what != "failpoint":
+        try:
+            process.wait(rng.uniform(3, 20))
+        except subprocess.TimeoutExpired:
+            for pid in [process.pid] if what == "driver" else python_workers(process.pid):
+                kill(pid)
+    end(process)
+    if rng.random() < 0.3:
+        lose_newest_commits(folder, rng)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", range(100))
-def test_a_driver_is_killed_at_any_time(spark_home: None, tmp_path: Path, seed: int) -> None:
-    """At a failpoint, or after some seconds, up to three times in a row; then the newest commit may be lost, too."""
+def test_whoever_is_killed_at_any_time(spark_home: None, tmp_path: Path, seed: int) -> None:
+    """Up to three times in a row, over every source; queries that end of themselves, and such that do not."""
     rng = random.Random(seed)
+    name = rng.choice(["files", *ENDLESS])
     files = Files.make(tmp_path / "in", batches=4, rows=rng.choice([12, 48, 300]), seed=seed)
     for _ in range(rng.randint(1, 3)):
-        if rng.random() < 0.5:
-            end(driver(tmp_path, f"{rng.choice(POINTS)}:{rng.randrange(4)}"))
-        else:
-            process = driver(tmp_path)
-            try:
-                process.wait(rng.uniform(3, 20))
-            except subprocess.TimeoutExpired:
-                process.kill()
-            end(process)
-        if rng.random() < 0.3:
-            for log in ("log", "spark"):
-                names = sorted((tmp_path / "checkpoint" / log / "commits").glob("[0-9]*"))
-                if names and rng.random() < 0.5:
-                    newest = max(names, key=lambda path: int(path.name.split(".")[0]))
-                    newest.unlink()
-                    newest.with_name(f".{newest.name}.crc").unlink(missing_ok=True)
-    assert end(driver(tmp_path)) == 0
-    assert_exactly_once(tmp_path / "out", files.expected())
+        harm(tmp_path, rng.choice(["files", "files, waiting"]) if name == "files" else name, rng)
+    assert end(driver(tmp_path, source=name)) == 0
+    if name == "files":
+        assert_exactly_once(tmp_path / "out", files.expected())
+    else:
+        done = json.loads((tmp_path / "done.json").read_text())
+        assert_exactly_once(tmp_path / "out", expected(ENDLESS[name], done))

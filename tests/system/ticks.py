@@ -22,7 +22,7 @@ def rows_of(first: int, last: int) -> list[dict[str, Any]]:
     return found
 
 
-class Ticks(DataSource):
+class TickSource(DataSource):
     """Eight ticks a batch, without end."""
 
     @classmethod
