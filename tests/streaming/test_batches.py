@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from flumina.apps import Fraud, ValueBarrier
 from flumina.engine.failpoints import POINTS
 from flumina.streaming import batches as batches_module
 from flumina.streaming import dead
+from flumina.streaming.sink import ParquetSink
 from flumina.testing import assert_same_outputs
 from tests.streaming.support import Crash, Given, Query, crash_at, sifted
 
@@ -30,6 +32,10 @@ def streams() -> list[fl.Stream]:
 
 def values(*ts: int) -> pa.Table:
     return pa.table({"ts": pa.array(ts, pa.int64()), "v": pa.array([t * 7 + 1 for t in ts], pa.int64())})
+
+
+nobody = pa.table({"ts": [77], "v": pa.nulls(1, pa.int64())})
+"""A value that is not there."""
 
 
 def barriers(*ts: int) -> pa.Table:
@@ -294,6 +300,62 @@ def test_a_crash_anywhere_changes_nothing(
         query.feed(number, APART[number])
     query.feed(len(APART), batch(values(), barriers()), closed=True)
     assert_same_outputs(query.output(), oracle(APART))
+
+
+SPOILT = [
+    {VALUES: [values(1, 2, 30), nobody], BARRIERS: [barriers(2)]},
+    {VALUES: [values(31, 1), nobody], BARRIERS: [barriers(31)]},
+    {VALUES: [values(2, 33)], BARRIERS: [barriers(1, 40)]},
+]
+"""With rows that are bad, and rows that come too late."""
+
+
+@pytest.mark.parametrize("point", [*POINTS, "between letters and sink"])
+@pytest.mark.parametrize("where", [0, 1, 2])
+def test_a_crash_anywhere_loses_no_dead_letter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str, where: int
+) -> None:
+    rules: dict[str, Any] = {"frontiers": dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay())}
+    query = Query(tmp_path, ValueBarrier, streams(), **rules, late="dead-letter", bad_rows="dead-letter")
+    if point in POINTS:
+        crash_at(monkeypatch, point, where)
+    for number, given in enumerate(SPOILT):
+        if number == where:
+            if point not in POINTS:
+                monkeypatch.setattr(ParquetSink, "publish", lambda *_: crash())
+            with pytest.raises(Crash):
+                query.feed(number, given)
+            monkeypatch.undo()
+            query.start()
+        query.feed(number, given)
+    letters = [(row["reason"], row["partition"], row["row"], json.loads(row["data"])["ts"]) for row in query.dead()]
+    null = ("NULL_VALUE", 1, 0, 77)
+    assert letters == [null, ("LATE", 0, 1, 1), null, ("LATE", 0, 0, 2), ("LATE", 0, 0, 1)]
+    good = batch(values(1, 2, 30, 31, 33), barriers(2, 31, 40))
+    query.feed(len(SPOILT), batch(values(), barriers()), closed=True)
+    assert_same_outputs(query.output(), oracle([good]))
+
+
+def crash() -> None:
+    raise Crash
+
+
+def test_a_batch_that_is_tried_again_under_another_policy_keeps_its_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = Query(tmp_path, ValueBarrier, streams(), frontiers=dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay(20)))
+    rows = batch(values(1, 2, 30), barriers(10, 30))
+    crash_at(monkeypatch, "after-cut", 0)
+    with pytest.raises(Crash):
+        query.feed(0, rows)
+    monkeypatch.undo()
+    query.rules = replace(query.rules, policies=dict.fromkeys((VALUES, BARRIERS), fl.InOrder()))
+    query.start()
+    query.feed(0, rows)
+    assert (query.last["cut"], sum(query.last["carried"].values())) == (9, 3), "InOrder would have taken all of them"
+    query.feed(1, batch(values(31), barriers(31)))
+    assert (query.last["cut"], sum(query.last["carried"].values())) == (31, 0)
+    assert_same_outputs(query.output(), oracle([rows, batch(values(31), barriers(31))]))
 
 
 def test_large_states_stay_in_their_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,17 +83,23 @@ def test_the_first_cut_of_a_batch_counts(folder: Folder) -> None:
             log.decide(Cut(2, 10, {"a": 10}, {"a": rows}, {"a": good}, {"a": digest}))
 
 
-def test_every_byte_of_a_cut_counts(folder: Folder) -> None:
+@pytest.mark.parametrize("kind", ["cut", "commit"])
+def test_every_byte_of_an_entry_counts(folder: Folder, kind: str) -> None:
     log = Log(folder)
     log.make()
     log.decide(Cut(2, 10, {"a": 10}, {"a": 3}, {"a": 2}, {"a": 77}))
-    path = Path(log.cuts.at("000000000002.json"))
+    log.commit(2)
+    entries, read = {"cut": (log.cuts, log.cut), "commit": (log.commits, log.committed)}[kind]
+    path = Path(entries.at("000000000002.json"))
     whole = path.read_bytes()
     for at in range(len(whole)):
         for damaged in (whole[:at], whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]):
             path.write_bytes(damaged)
             with pytest.raises(fl.CheckpointError, match="DAMAGED"):
-                log.cut(2)
+                read(2)
+    Path(entries.at("000000000003.json")).write_bytes(whole)
+    with pytest.raises(fl.CheckpointError, match=f"it is the {kind} of batch 2"):
+        read(3)
 
 
 def test_old_entries_go(folder: Folder) -> None:

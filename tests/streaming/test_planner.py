@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from flumina.plan import make_plan
 from flumina.plan.costs import evaluate
 from flumina.plan.sources import bind
 from flumina.program import define
+from flumina.streaming import planner as planner_module
 from flumina.streaming.observed import Observed
 from flumina.streaming.planner import WORTH, Planner
 from flumina.testing import assert_same_outputs
@@ -83,6 +85,36 @@ def test_a_plan_that_promises_less_is_not_taken() -> None:
     inputs = bind(define(PageViews), chosen.observed.sources(chosen.shape))
     best = make_plan(PageViews, chosen.observed.sources(chosen.shape), slots=4)
     assert evaluate(best, inputs).load > (1 - WORTH) * evaluate(before, inputs).load
+
+
+@pytest.mark.parametrize(("load", "taken"), [(100.0, False), (81.0, False), (79.0, True)])
+def test_a_fifth_is_enough(monkeypatch: pytest.MonkeyPatch, load: float, *, taken: bool) -> None:
+    chosen = planner()
+    chosen.observe(rows(0, 2000, 100))
+    before, _ = chosen.choose(4)
+    say_loads(monkeypatch, 100.0, load)
+    chosen.observe(rows(10_000, 2000, 100, hot="home", seed=1))
+    after, change = chosen.choose(4)
+    assert (change is not None, after is not before) == (taken, taken)
+    assert change is None or change.saving == pytest.approx(0.21)
+
+
+def say_loads(monkeypatch: pytest.MonkeyPatch, *loads: float) -> None:
+    """Have the model say this of the plan that there is, and of another one."""
+    left = iter(loads)
+    monkeypatch.setattr(planner_module, "evaluate", lambda *_: SimpleNamespace(load=next(left)))
+
+
+def test_what_a_plan_was_made_for_is_not_known_after_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = planner()
+    first.observe(rows(0, 2000, 100, hot="home"))
+    second = planner()
+    second.resume(first.choose(4)[0])
+    second.observe(rows(0, 100, 2000))
+    say_loads(monkeypatch, 100.0, 50.0)
+    _, change = second.choose(4)
+    assert change is not None
+    assert change.reason == "rates are other ones since the query was started again"
 
 
 def test_fewer_slots_make_another_plan() -> None:

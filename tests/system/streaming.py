@@ -71,17 +71,20 @@ class Files:
         }
         return [replace(stream, data=read[stream.name]) for stream in declared()]
 
+    def whole(self) -> list[fl.Stream]:
+        """All of it, as the oracle has it."""
+        return [replace(s, data=pa.concat_tables(self.tables[s.name])) for s in declared()]
+
     def expected(self) -> dict[str, pa.Table]:
         """The sequential program on all of it."""
-        whole = [replace(s, data=pa.concat_tables(self.tables[s.name])) for s in declared()]
-        return dict(fl.spec(Fraud, whole).outputs)
+        return dict(fl.spec(Fraud, self.whole()).outputs)
 
 
 def start(spark: SparkSession, streams: Sequence[fl.Stream], folder: Path, **more: Any) -> StreamingQuery:
-    """A query with its sink and its checkpoint in a folder."""
+    """A query with its sink and its checkpoint in a folder; for so few rows the default plan would be one worker."""
     from flumina import spark as engine  # noqa: PLC0415 -- only where it is needed
 
-    options: dict[str, Any] = {"trigger": NOW, "frontiers": DELAYED, "closed": True, **more}
+    options: dict[str, Any] = {"trigger": NOW, "frontiers": DELAYED, "closed": True, "optimiser": "greedy", **more}
     sink = options.pop("sink", folder / "out")
     return engine.start(options.pop("program", Fraud), streams, sink, folder / "checkpoint", spark=spark, **options)
 

@@ -206,9 +206,11 @@ def test_a_query_outlives_an_executor(cluster: Cluster, spark_on_cluster: SparkS
         return True
 
     watcher = Watcher(harm, 1)
+    query = start_query(spark_on_cluster, files.streams(spark_on_cluster), tmp_path)
     with watcher:
-        start_query(spark_on_cluster, files.streams(spark_on_cluster), tmp_path).awaitTermination()
+        query.awaitTermination()
     assert watcher.left == 0, "an executor was killed"
+    assert max(entry["leaves"] for entry in query.recentProgress) > 1
     assert_exactly_once(tmp_path / "out", files.expected())
 
 
@@ -219,7 +221,7 @@ def test_a_query_loses_an_executor_at_every_failpoint_and_others_at_any_time(
     cluster: Cluster, spark_on_cluster: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     rng = random.Random(seed)
-    files = Files.make(tmp_path / "in", batches=4, rows=rng.choice([12, 48, 300]), seed=seed)
+    files = Files.make(tmp_path / "in", batches=4, rows=rng.choice([48, 120, 300]), seed=seed)
     waiting = [(point, number // 3) for number, point in enumerate(POINTS)]
     killed: list[int] = []
 

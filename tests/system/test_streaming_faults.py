@@ -93,7 +93,7 @@ def test_the_newest_commit_is_deleted(spark: SparkSession, files: Files, tmp_pat
 @pytest.fixture
 def crashes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """Where a batch goes no further, one after the other: as a killed driver, but for the JVM, which goes on."""
-    waiting = [(point, number // 3) for number, point in enumerate(POINTS)]
+    waiting = [(point, number // 2) for number, point in enumerate(POINTS)]
 
     def reach(point: str, batch: int) -> None:
         if waiting and (point, batch) == waiting[0]:
@@ -107,6 +107,7 @@ def crashes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 def test_a_batch_fails_at_every_point_and_is_tried_again(
     spark: SparkSession, files: Files, tmp_path: Path, crashes: list[tuple[str, int]]
 ) -> None:
+    """The last of them in the batch behind the files, which closes the streams."""
     for _ in POINTS:
         with pytest.raises(Crash):
             start(spark, files.streams(spark), tmp_path).awaitTermination()
@@ -123,8 +124,10 @@ def test_a_query_that_never_ends_fails_at_every_point_and_is_tried_again(
     for _ in POINTS:
         with pytest.raises(Crash):
             start(spark, source.streams(spark), tmp_path, **options(source)).awaitTermination()
-    done = stopped_after(start(spark, source.streams(spark), tmp_path, **options(source)), 3)
+    done = stopped_after(start(spark, source.streams(spark), tmp_path, **options(source)), 4)
     assert not crashes
+    assert done["leaves"] > 1
+    assert done["joins"] > 0
     assert_exactly_once(tmp_path / "out", expected(source, done))
 
 
@@ -134,16 +137,21 @@ def python_workers(driver: int) -> list[int]:
     return [pid for daemon in daemons for pid in children(daemon)]
 
 
+@pytest.mark.parametrize("points", [POINTS[::3], pytest.param(POINTS, marks=pytest.mark.soak)], ids=["some", "all"])
 def test_python_workers_are_killed(
-    spark: SparkSession, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, points: tuple[str, ...]
 ) -> None:
-    """All of them at every failpoint, once; and some of them while they work."""
-    waiting = set(POINTS)
+    """All of them at another failpoint of every batch from the third on; and some of them while they work.
+
+    Each time costs Spark five seconds: it waits for the tasks that it gives up.
+    """
+    files = Files.make(tmp_path / "in", batches=len(points) + 2, rows=48)
+    killed: dict[str, list[int]] = {}
 
     def reach(point: str, batch: int) -> None:
-        if batch and point in waiting:
-            waiting.remove(point)
-            for pid in python_workers(os.getpid()):
+        if point == dict(enumerate(points, 2)).get(batch):
+            killed[point] = python_workers(os.getpid())
+            for pid in killed[point]:
                 kill(pid)
 
     def harm() -> bool:
@@ -155,11 +163,14 @@ def test_python_workers_are_killed(
         return True
 
     monkeypatch.setattr(batches_module, "reach", reach)
-    watcher = Watcher(harm, 3)
+    watcher = Watcher(harm, 1)
+    query = start(spark, files.streams(spark), tmp_path)
     with watcher:
-        start(spark, files.streams(spark), tmp_path).awaitTermination()
-    assert watcher.left < 3, "somebody was killed"
-    assert not waiting
+        query.awaitTermination()
+    assert watcher.left == 0, "somebody was killed"
+    assert tuple(killed) == points
+    assert all(killed.values()), killed
+    assert max(entry["leaves"] for entry in query.recentProgress) > 1
     assert_exactly_once(tmp_path / "out", files.expected())
 
 
@@ -176,7 +187,7 @@ def lose_newest_commits(folder: Path, rng: random.Random) -> None:
 def harm(folder: Path, source: str, rng: random.Random) -> None:
     """A driver is killed at a failpoint, or at any time; or some of its Python workers are, and it goes on."""
     what = rng.choice(["failpoint", "driver", "workers"])
-    process = driver(folder, f"{rng.choice(POINTS)}:{rng.randrange(4)}" if what == "failpoint" else None, source)
+    process = driver(folder, f"{rng.choice(POINTS)}:{rng.randrange(5)}" if what == "failpoint" else None, source)
     if what != "failpoint":
         try:
             process.wait(rng.uniform(3, 20))
@@ -195,7 +206,7 @@ def test_whoever_is_killed_at_any_time(spark_home: None, tmp_path: Path, seed: i
     """Up to three times in a row, over every source; queries that end of themselves, and such that do not."""
     rng = random.Random(seed)
     name = rng.choice(["files", *ENDLESS])
-    files = Files.make(tmp_path / "in", batches=4, rows=rng.choice([12, 48, 300]), seed=seed)
+    files = Files.make(tmp_path / "in", batches=4, rows=rng.choice([48, 120, 300]), seed=seed)
     for _ in range(rng.randint(1, 3)):
         harm(tmp_path, rng.choice(["files", "files, waiting"]) if name == "files" else name, rng)
     assert end(driver(tmp_path, source=name)) == 0

@@ -18,8 +18,9 @@ from pyspark.sql import functions as F  # noqa: N812 -- as everybody calls it
 
 from flumina.order import Ints
 
-FILE, WITHIN, POSITION = "f", "w", "p"
-"""Columns of a batch: a hash of the file, something that grows within it, and Spark's partition with the row there."""
+FILE, WITHIN, POSITION, PATH = "f", "w", "p", "n"
+"""Columns of a batch: a hash of the file, something that grows within it, Spark's partition with the row there, and the
+path of the file, which is only asked for when somebody is to see it."""
 
 _ROW_BITS = 33
 """``monotonically_increasing_id`` has the number of the partition above so many bits, and below that of the row."""
@@ -27,17 +28,37 @@ _ROW_BITS = 33
 
 def place_columns(frame: DataFrame) -> tuple[Column, Column]:
     """The columns :data:`FILE` and :data:`WITHIN` of a DataFrame: nulls if Spark does not know the file."""
-    plan: Any = frame._jdf.queryExecution().analyzed()
-    if plan.collectLeaves().size() == 1:  # of two, the files might be those that a stream is joined with
-        for within in ("row_index", "file_block_start"):  # some formats number rows; of a block, rows come in order
-            try:
-                about = frame.metadataColumn("_metadata")
-                file, number = F.xxhash64(about.getField("file_path")), about.getField(within)
-                frame.select(file, number)
-            except PySparkException:
-                continue
-            return file.alias(FILE), number.alias(WITHIN)
+    for within in ("row_index", "file_block_start"):  # some formats number rows; of a block, rows come in order
+        found = _metadata(frame, "file_path", within)
+        if found is not None:
+            return F.xxhash64(found[0]).alias(FILE), found[1].alias(WITHIN)
     return F.lit(None).cast("long").alias(FILE), F.lit(None).cast("long").alias(WITHIN)
+
+
+def path_column(frame: DataFrame) -> Column:
+    """The column :data:`PATH` of a DataFrame: null if Spark does not know the file."""
+    found = _metadata(frame, "file_path")
+    return (F.lit(None).cast("string") if found is None else found[0]).alias(PATH)
+
+
+def _metadata(frame: DataFrame, *names: str) -> list[Column] | None:
+    """What Spark can tell of the file of every row, if it can."""
+    plan: Any = frame._jdf.queryExecution().analyzed()
+    if plan.collectLeaves().size() != 1:  # of two, the files might be those that a stream is joined with
+        return None
+    try:
+        about = frame.metadataColumn("_metadata")
+        found = [about.getField(name) for name in names]
+        frame.select(*found)
+    except PySparkException:
+        return None
+    return found
+
+
+def paths(batch: DataFrame) -> dict[int, str]:
+    """The files of a batch, by their numbers as :func:`places` counts them."""
+    pairs = batch.select(FILE, PATH).where(F.col(PATH).isNotNull()).distinct().collect()
+    return {number: path for number, (_, path) in enumerate(sorted((pair[0], pair[1]) for pair in pairs))}
 
 
 def places(rows: pa.Table) -> tuple[Ints, Ints]:

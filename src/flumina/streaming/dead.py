@@ -17,6 +17,7 @@ from flumina.streaming.sieve import LATE, PLACE, ROW, Sifted
 SCHEMA = pa.schema(
     [
         pa.field("stream", pa.string(), nullable=False),
+        pa.field("file", pa.string()),
         pa.field("partition", pa.int64(), nullable=False),
         pa.field("row", pa.int64(), nullable=False),
         pa.field("reason", pa.string(), nullable=False),
@@ -25,7 +26,8 @@ SCHEMA = pa.schema(
         pa.field("data", pa.string(), nullable=False),
     ]
 )
-"""Partition and row say where in its batch the row stood; ``data`` is the row as JSON.
+"""Where the row stood in its batch: its file, if that is known; the number of that file, else of the partition; and the
+number of the row there. ``data`` is the row as JSON.
 
 JSON has no NaN and no infinity: they are the texts "NaN", "Infinity" and "-Infinity".
 """
@@ -45,6 +47,7 @@ def letters(stream: str, sifted: Sifted, *, late: bool, bad: bool) -> pa.Table:
     shown = rows.drop_columns([PLACE, ROW])
     columns = [
         pa.array([stream] * len(rows)),
+        pa.array(list(map(sifted.files().get, rows.column(PLACE).to_pylist())), pa.string()),
         rows.column(PLACE).cast(pa.int64()),
         rows.column(ROW).cast(pa.int64()),
         pa.array([fault.condition for fault in faults]),
@@ -72,6 +75,7 @@ def first_error(stream: str, sifted: Sifted, *, late: bool, bad: bool) -> InputE
     if not found:
         return None
     place, row, fault = min(found, key=lambda entry: entry[:2])
+    file = sifted.files().get(place)
     hint = (
         "other rows were before it: say how far each stream is with frontiers=, fl.BoundedDelay(0) if each is sorted "
         "by itself, in a new checkpoint and sink, since what has been processed stays so; or what to do with late "
@@ -79,9 +83,8 @@ def first_error(stream: str, sifted: Sifted, *, late: bool, bad: bool) -> InputE
         if fault.condition == LATE
         else 'repair the data, or set bad_rows="dead-letter"'
     )
-    return InputError(
-        fault.condition, fault.message, stream=stream, part=place, row=row, column=fault.column, hint=hint
-    )
+    message = fault.message if file is None else f"{fault.message} (in {file})"
+    return InputError(fault.condition, message, stream=stream, part=place, row=row, column=fault.column, hint=hint)
 
 
 def _rows(table: pa.Table) -> list[dict[str, Any]]:

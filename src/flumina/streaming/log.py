@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import wraps
-from typing import ParamSpec
+from typing import Any, ParamSpec
 
-from flumina.engine.checkpoint.sealed import seal, unseal
+from flumina.engine.checkpoint.sealed import damaged, seal, unseal
 from flumina.errors import CheckpointError
 from flumina.streaming.cut import Cut
 from flumina.streaming.folder import Folder
@@ -51,11 +51,8 @@ class Log:
 
     def cut(self, batch: int) -> Cut | None:
         """The cut that was chosen for a batch, if one was."""
-        found = self.cuts.read(_name(batch))
-        if found is None:
-            return None
-        content = unseal(found, "cut", self.cuts.at(_name(batch)))
-        return Cut(**{name: content[name] for name in Cut.__dataclass_fields__})
+        content = _entry(self.cuts, "cut", batch)
+        return None if content is None else Cut(**{name: content[name] for name in Cut.__dataclass_fields__})
 
     def decide(self, cut: Cut) -> Cut:
         """Log a cut; if there is one already, that one counts."""
@@ -72,7 +69,7 @@ class Log:
 
     def committed(self, batch: int) -> bool:
         """Whether a batch is done, its outputs included."""
-        return self.commits.has(_name(batch))
+        return _entry(self.commits, "commit", batch) is not None
 
     def commit(self, batch: int) -> None:
         """A batch is done."""
@@ -115,6 +112,17 @@ def restoring(method: Callable[Given, None]) -> Callable[Given, None]:
             ) from error
 
     return told
+
+
+def _entry(log: Folder, kind: str, batch: int) -> dict[str, Any] | None:
+    """What a log says of a batch, if it says anything."""
+    found, path = log.read(_name(batch)), log.at(_name(batch))
+    if found is None:
+        return None
+    content = unseal(found, kind, path)
+    if content["batch"] != batch:
+        raise damaged(path, f"it is the {kind} of batch {content['batch']}")
+    return content
 
 
 def _name(batch: int) -> str:

@@ -129,6 +129,8 @@ class Planner:
 
     def _reason(self) -> str:
         """What is different from when the plan was made: a key that has become hot, else the rate that changed most."""
+        if not self._shares:
+            return "rates are other ones since the query was started again"
         new = [
             (share, key, f"{tag} on {stream}")
             for stream, tag in self.observed.keys

@@ -8,7 +8,7 @@ told. What passes here is what :class:`~flumina.decode.Decoder` takes::
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,6 +60,8 @@ class Sifted:
     seen: Seen
     digest: int = 0
     """The same for the same rows, in whatever order unless that matters, and hardly ever for others."""
+    files: Callable[[], Mapping[int, str]] = dict
+    """Asks for the files that places are, where they are known: for people who look for a row."""
 
     @property
     def late(self) -> int:

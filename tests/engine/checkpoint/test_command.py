@@ -7,6 +7,7 @@ import pytest
 from flumina.apps import ValueBarrier
 from flumina.cli import main
 from flumina.engine.checkpoint import Checkpoints, OutputFile, program_facts
+from flumina.engine.checkpoint.sealed import seal
 from flumina.plan.optimise import make_plan
 from flumina.plan.render.json import to_json
 from flumina.plan.sources import Source
@@ -157,9 +158,20 @@ def test_a_plan_that_can_not_be_read_hides_nothing(tmp_path: Path, capsys: Outpu
 
 def test_the_checkpoint_of_a_query_holds_its_snapshots_further_down(tmp_path: Path, capsys: Output) -> None:
     fill(Checkpoints(tmp_path / "state"))
-    (tmp_path / "log").mkdir()
+    entries = {"query.json": "query", "cuts/000000000007.json": "cut", "commits/000000000007.json": "commit"}
+    for name, kind in entries.items():
+        (tmp_path / "log" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "log" / name).write_bytes(seal(kind, {"batch": 7}))
     assert run(capsys, "ls", tmp_path) == run(capsys, "ls", tmp_path / "state")
     assert run(capsys, "verify", tmp_path)[0] == 0
+    for name in entries:
+        path = tmp_path / "log" / name
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-1])
+        code, out, _ = run(capsys, "verify", tmp_path)
+        assert code == 1
+        assert f"DAMAGED {path}" in out
+        path.write_bytes(whole)
 
 
 def test_calls_that_can_not_be_meant_exit_with_2(tmp_path: Path, capsys: Output) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from flumina.engine.checkpoint.manifest import SnapshotManifest
 from flumina.engine.checkpoint.snapshot import Snapshot
 from flumina.engine.checkpoint.store import Checkpoints
+from flumina.engine.checkpoint.verify import verify_log
 from flumina.errors import CheckpointError, PlanError, UsageError
 from flumina.plan.render.json import from_json
 from flumina.plan.render.text import to_text
@@ -60,7 +61,9 @@ def add_parser(subparsers: Any) -> None:  # noqa: ANN401 -- argparse has no publ
 def run(args: argparse.Namespace) -> int:
     """Do what the command line asks; 1 if something is damaged."""
     store = Checkpoints(args.path)
+    args.log = None
     if {"log", "state"} <= set(store.folder.names() or ()):  # of a streaming query, which has more in it
+        args.log = store.folder.below("log")
         store = Checkpoints(f"{args.path.rstrip('/')}/state")
     if not store.folder.names():
         raise UsageError("NO_CHECKPOINT", f"{args.path} is not there, or empty", hint="name the folder of a checkpoint")
@@ -194,7 +197,7 @@ def _plain(value: object) -> str:
 
 
 def _verify(store: Checkpoints, args: argparse.Namespace) -> int:
-    findings = store.verify()
+    findings = store.verify() + ([] if args.log is None else verify_log(args.log))
     damaged = [finding for finding in findings if finding.damaged]
     if args.json:
         told = [{"file": f.file, "what": f.what, "damaged": f.damaged} for f in findings]

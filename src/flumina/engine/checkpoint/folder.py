@@ -158,6 +158,10 @@ class Folder:
         """The path of a file."""
         return join(self.path, name)
 
+    def below(self, name: str) -> Folder:
+        """A folder in this one."""
+        return Folder(self.filesystem, self.at(name))
+
     def create(self) -> None:
         """Make the folder, if it is not there."""
         with _telling("make the folder", self.path):

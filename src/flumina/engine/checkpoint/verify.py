@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyarrow import fs
 
-from flumina.engine.checkpoint.folder import Listing, Place, missing
+from flumina.engine.checkpoint.folder import Folder, Listing, Place, missing
 from flumina.engine.checkpoint.manifest import OutputFile
 from flumina.engine.checkpoint.reader import Reader
+from flumina.engine.checkpoint.sealed import unseal
 from flumina.engine.checkpoint.snapshot import Snapshot, read_state
 from flumina.engine.location import join, resolve
 from flumina.errors import CheckpointError, FluminaError
@@ -38,6 +39,20 @@ def verify(reader: Reader) -> list[Finding]:
     found = list(_look(reader, listing))
     gone = listing.places - reader.folder.listing().places
     return [finding for place, finding in found if place not in gone]
+
+
+def verify_log(folder: Folder) -> list[Finding]:
+    """What is wrong with the log of a streaming query, every entry of which is sealed."""
+    found: list[Finding] = []
+    for kind, log in {"query": folder, "cut": folder.below("cuts"), "commit": folder.below("commits")}.items():
+        for name in sorted(log.names() or ()):
+            if name.endswith(".json"):
+                try:
+                    unseal(log.read(name), kind, log.at(name))
+                except CheckpointError as error:
+                    if name in (log.names() or ()):  # a driver at work deletes old ones
+                        found.append(_found(error))
+    return found
 
 
 def _look(reader: Reader, listing: Listing) -> Iterator[tuple[Place | None, Finding]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from flumina.definition import Definition
 from flumina.errors import InputError, UsageError
 from flumina.order import Ints
 from flumina.spark.frames import needed, quoted
-from flumina.spark.place import FILE, POSITION, WITHIN, in_order_digest, place_columns, places
+from flumina.spark.place import FILE, PATH, POSITION, WITHIN, in_order_digest, path_column, paths, place_columns, places
 from flumina.streaming.frontier import Heartbeats, Policy
 from flumina.streaming.sieve import PLACE, ROW, Sieve, Sifted
 from flumina.streams import Stream
@@ -51,21 +51,24 @@ class Wide:
             schemas[stream.name] = _schema(stream.data, mine)
             columns[stream.name] = {f"c{number}_{place}": name for place, name in enumerate(mine)}
             chosen = [F.col(quoted(name)).alias(alias) for alias, name in columns[stream.name].items()]
-            frames.append(stream.data.select(F.lit(number).alias(STREAM), *chosen, *place_columns(stream.data)))
+            place = (*place_columns(stream.data), path_column(stream.data))
+            frames.append(stream.data.select(F.lit(number).alias(STREAM), *chosen, *place))
         union = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
         ordered = {s.name: _alike(definition, s) for s in streams if must_be_one_part(definition, s)}
         return Wide(union, columns, schemas, ordered)
 
     def gather(self, batch: DataFrame, sieves: Mapping[str, Sieve]) -> dict[str, Sifted]:
         """The rows of a batch, brought to the driver and sorted out."""
-        told = [field for field in batch.schema if field.name not in (FILE, WITHIN)]
+        told = [field for field in batch.schema if field.name not in (FILE, WITHIN, PATH)]
         hashed = F.xxhash64(*(part for field in told for part in _hashable(field)))
-        whole = batch.withColumns({POSITION: F.monotonically_increasing_id(), DIGEST: hashed}).toArrow()
+        whole = batch.drop(PATH).withColumns({POSITION: F.monotonically_increasing_id(), DIGEST: hashed}).toArrow()
         found: dict[str, Sifted] = {}
         for number, (name, sieve) in enumerate(sieves.items()):
             mine = whole.filter(pc.equal(whole.column(STREAM), number)) if len(self.columns) > 1 else whole
             rows = self._rows(name, mine)
-            found[name] = replace(sieve.sift(rows), digest=self._digest(name, rows, mine.column(DIGEST).to_numpy()))
+            digest = self._digest(name, rows, mine.column(DIGEST).to_numpy())
+            files = partial(paths, batch.where(F.col(STREAM) == number))
+            found[name] = replace(sieve.sift(rows), digest=digest, files=files)
         return found
 
     def _digest(self, name: str, rows: pa.Table, hashes: Ints) -> int:
