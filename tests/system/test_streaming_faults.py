@@ -137,7 +137,7 @@ def python_workers(driver: int) -> list[int]:
     return [pid for daemon in daemons for pid in children(daemon)]
 
 
-@pytest.mark.parametrize("points", [POINTS[::3], pytest.param(POINTS, marks=pytest.mark.soak)], ids=["some", "all"])
+@pytest.mark.parametrize("points", [POINTS[::4], pytest.param(POINTS, marks=pytest.mark.soak)], ids=["some", "all"])
 def test_python_workers_are_killed(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, points: tuple[str, ...]
 ) -> None:

@@ -79,8 +79,15 @@ def start(
     ``trigger``       ``{"availableNow": True}`` or ``{"processingTime": "1 second"}``, as for Spark
     ``closed``        with availableNow: nothing comes after what is there now, so what is carried is processed, too
     ``max_carried``   how many rows may wait for a stream that holds up others before that is an error
+    ``name``          how Spark and messages call the query; by default the program's name
+    ``workers``       at most so many workers, each a task; by default what the cluster has room for
+    ``plan``          a plan, or the file of one, for all batches; instead of ``workers`` and ``optimiser``
+    ``optimiser``     how plans are made, as for :func:`flumina.spark.run`
     ``adaptive``      make another plan between two batches where the observed rates promise 20 % or more
     ``changed``       go on from the checkpoint although the program's code is another
+    ``tls``           encrypt what workers send each other, also where Spark does not encrypt
+    ``settings``      sizes and times of the engine: :class:`~flumina.Settings`
+    ``spark``         the session; by default the active one
     """
     cluster = Cluster.of(spark)
     cluster.check()
