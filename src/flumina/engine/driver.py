@@ -6,7 +6,7 @@ import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import partial, reduce
 from operator import add
 from pathlib import Path
 from typing import Any
@@ -77,7 +77,16 @@ class Wishes:
                     f"the checkpoint {inside} lies in the folder for outputs, which holds nothing else",
                     hint="choose a folder beside it",
                 )
-        return Continuation.of(checkpoint, program, streams)
+        return Continuation.of(checkpoint, program, streams, partial(self.location, lasting=True))
+
+    def location(self, run: str, *, lasting: bool) -> Location | None:
+        """Where the outputs of a run go, if they go to files."""
+        if self.out is None or self.out is NOWHERE:
+            return None
+        if not isinstance(self.out, str | os.PathLike):
+            raise UsageError("OUT", f"out= is the path of a folder, got {self.out!r}")
+        place = os.fspath(self.out)
+        return Location.of(place, run, filesystem=self.filesystem, overwrite=self.overwrite, lasting=lasting)
 
 
 def choose_plan(definition: Definition, sources: Sequence[PlannedSource], wishes: Wishes, slots: int) -> Plan:
@@ -113,17 +122,8 @@ def make_job(
     definition = define(program)
     check_streams(definition, streams)
     run = uuid.uuid4().hex[:12] if kept is None else kept.run
-    location = None
-    if wishes.out is not None and wishes.out is not NOWHERE:
-        if not isinstance(wishes.out, str | os.PathLike):
-            raise UsageError("OUT", f"out= is the path of a folder, got {wishes.out!r}")
-        location = Location.of(
-            os.fspath(wishes.out),
-            run,
-            filesystem=wishes.filesystem,
-            overwrite=wishes.overwrite,
-            lasting=kept is not None,
-        )
+    location = wishes.location(run, lasting=kept is not None)
+    if location is not None:
         for stream in streams:
             for file in stream.data.files if isinstance(stream.data, Parquet) else ():
                 check_is_no_input(location, stream.name, file.system, file.path)
