@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyarrow import fs
 
 import flumina as fl
 from flumina import local
@@ -497,7 +498,7 @@ def test_damaged_outputs_are_noticed(damage: str, tmp_path: Path) -> None:
         victim.write_bytes(
             whole[:middle] if damage == "cut" else whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
         )
-    with pytest.raises(fl.FluminaError, match=r"CHECKPOINT_DAMAGED|OUT_LOST") as caught:
+    with pytest.raises(CheckpointError, match=r"CHECKPOINT_(DAMAGED|MISSING_FILE)") as caught:
         run("page-views", tmp_path)
     assert victim.name in str(caught.value)
     victim.write_bytes(whole)
@@ -675,3 +676,58 @@ def test_an_older_snapshot_than_the_one_that_was_to_be_published(
     assert 0 < result.stats.events < fl.spec(PageViews, page_views()).events
     assert_page_views(result, order=order)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "out"]
+
+
+def die_after_five(since: fl.Since) -> bool:
+    if since.snapshots == 5 and since.events >= 10:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return since.events >= 20
+
+
+def test_two_are_kept_and_nothing_else(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+
+    def begin(**policy: Any) -> RunResult:
+        checkpoint = fl.Checkpoint(kept, keep=2, **policy)
+        place = tmp_path / "out"
+        return local.run(Fraud, fraud(), workers=2, out=place, checkpoint=checkpoint, settings=SMALL, progress=False)
+
+    def assert_two_with_their_files(*, states: int) -> None:
+        both = Checkpoints(kept).all()
+        assert len(both) == 2
+        assert sum(len(one.manifest.states) for one in both) == states
+        named = [name for one in both for name in (one.manifest.place.manifest, one.manifest.place.marker)]
+        named += [file.name for one in both for file in one.manifest.states]
+        epoch = both[-1].manifest.epoch
+        there = sorted(path.name for path in kept.iterdir())
+        assert there == sorted([*named, f"claim-{epoch:06d}-{both[-1].manifest.claim}.json"])
+        assert Checkpoints(kept).verify() == [] or not states
+
+    with pytest.raises(TaskLostError):
+        begin(when=die_after_five)
+    assert [one.number for one in Checkpoints(kept).all()] == [4, 5]
+    assert_two_with_their_files(states=2)
+    result = begin(events=20)
+    assert_agrees("fraud", result)
+    assert_two_with_their_files(states=0)
+
+
+def test_a_checkpoint_in_a_file_system_that_was_given(tmp_path: Path) -> None:
+    """Its paths mean something else on the disk: whoever forgot the file system would find or leave files elsewhere."""
+    (tmp_path / "store").mkdir()
+    filesystem = fs.SubTreeFileSystem(str(tmp_path / "store"), fs.LocalFileSystem())
+
+    def begin(**policy: Any) -> RunResult:
+        checkpoint = fl.Checkpoint("runs/kept", keep=100, filesystem=filesystem, **policy)
+        place = tmp_path / "out"
+        return local.run(Fraud, fraud(), workers=2, out=place, checkpoint=checkpoint, settings=SMALL, progress=False)
+
+    with pytest.raises(TaskLostError):
+        begin(when=crash)
+    taken = Checkpoints(tmp_path / "store" / "runs" / "kept").all()
+    assert len(taken) == 2
+    assert_states_are_those_of_the_oracle("fraud", taken)
+    result = begin(events=EVENTS)
+    assert_agrees("fraud", result)
+    assert result.stats.events == fl.spec(Fraud, fraud()).events - taken[-1].manifest.events
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "store"]
