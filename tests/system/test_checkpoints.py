@@ -731,3 +731,33 @@ def test_a_checkpoint_in_a_file_system_that_was_given(tmp_path: Path) -> None:
     assert_agrees("fraud", result)
     assert result.stats.events == fl.spec(Fraud, fraud()).events - taken[-1].manifest.events
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "store"]
+
+
+def test_outputs_and_checkpoint_with_equal_paths_in_two_file_systems(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    outputs, kept = (fs.SubTreeFileSystem(str(tmp_path / name), fs.LocalFileSystem()) for name in "ab")
+    for _ in range(2):
+        result = local.run(
+            Fraud,
+            fraud(),
+            out="results",
+            filesystem=outputs,
+            checkpoint=fl.Checkpoint("results/kept", filesystem=kept),
+            progress=False,
+        )
+        assert_agrees("fraud", result)
+    with pytest.raises(UsageError, match="CHECKPOINT_OUT"):
+        local.run(Fraud, fraud(), out="x", filesystem=kept, checkpoint=fl.Checkpoint("x/y", filesystem=kept))
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_results_that_somebody_has_removed_are_not_published_again(tmp_path: Path, *, older: bool) -> None:
+    run("fraud", tmp_path)
+    (tmp_path / "out").rename(tmp_path / "elsewhere")
+    with pytest.raises(CheckpointError, match=r"CHECKPOINT_MISSING_FILE.*out/_SUCCESS") as caught:
+        run("fraud", tmp_path, older=older)
+    assert caught.value.file == str(tmp_path / "out" / "_SUCCESS")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["elsewhere", "kept"]
+    (tmp_path / "elsewhere").rename(tmp_path / "out")
+    assert_agrees("fraud", run("fraud", tmp_path, older=older))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from flumina.engine.checkpoint import Checkpoints, Checksum, Claim, Snapshot, check_files, input_facts, program_facts
 from flumina.engine.checkpoint.sealed import damaged
 from flumina.engine.job import Job, Snapshots
-from flumina.engine.location import Location
+from flumina.engine.location import MARKER, Location, join
 from flumina.engine.outputs import Outputs
 from flumina.engine.policy import Checkpoint
 from flumina.engine.publish import Publication, Result
@@ -112,6 +112,13 @@ def check_outputs(store: Checkpoints, snapshot: Snapshot, location: Location | N
         written = {f"{location.staging}/{file.path}": Checksum(file.size, file.crc32) for file in manifest.outputs}
     elif location.is_published:
         return
+    elif manifest.finished:
+        raise CheckpointError(
+            "CHECKPOINT_MISSING_FILE",
+            f"{join(location.path, MARKER)} is not there, or of another run, though this run has published its results",
+            file=join(location.path, MARKER),
+            hint="bring the results back, or begin anew with another checkpoint",
+        )
     else:
         written = {path: Checksum(*found) for path, found in manifest.extra.get(CHECKSUMS, {}).items()}
         for path in (path for named in manifest.extra[FILES].values() for path in named.values()):

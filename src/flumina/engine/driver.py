@@ -20,7 +20,7 @@ from flumina.engine.codec import Codec
 from flumina.engine.continuation import Continuation
 from flumina.engine.job import Card, Job, Settings, Start, TaskReport, TaskStats
 from flumina.engine.layout import lay_out
-from flumina.engine.location import Location, resolve
+from flumina.engine.location import Location, join, resolve
 from flumina.engine.outputs import NOWHERE, Nowhere, Outputs
 from flumina.engine.policy import Checkpoint
 from flumina.engine.publish import Result, publish
@@ -68,15 +68,14 @@ class Wishes:
                 hint="pass out=PATH, a folder that all tasks and the driver can reach",
             )
         checkpoint = Checkpoint.of(self.checkpoint)
-        if self.out is not NOWHERE:
-            inside = resolve(checkpoint.path, checkpoint.filesystem, "checkpoint")[1].rstrip("/")
-            outputs = resolve(str(self.out), self.filesystem)[1].rstrip("/")
-            if f"{inside}/".startswith(f"{outputs}/"):
-                raise UsageError(
-                    "CHECKPOINT_OUT",
-                    f"the checkpoint {inside} lies in the folder for outputs, which holds nothing else",
-                    hint="choose a folder beside it",
-                )
+        filesystem, inside = resolve(checkpoint.path, checkpoint.filesystem, "checkpoint")
+        outputs = self.location("unknown", lasting=True)
+        if outputs is not None and outputs.holds(filesystem, join(inside, "any file")):
+            raise UsageError(
+                "CHECKPOINT_OUT",
+                f"the checkpoint {inside} lies in the folder for outputs, which holds nothing else",
+                hint="choose a folder beside it",
+            )
         return Continuation.of(checkpoint, program, streams, partial(self.location, lasting=True))
 
     def location(self, run: str, *, lasting: bool) -> Location | None:
