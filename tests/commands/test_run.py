@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import flumina as fl
+from flumina import local
 from flumina.apps import PageViews
 from flumina.apps.registry import find_app
 from flumina.cli import main
@@ -256,7 +258,41 @@ def test_the_report_has_a_place_of_its_own(tmp_path: Path, capsys: Output, monke
     assert "Some rows of output" in text
 
 
-def test_a_checkpoint_is_kept_and_gone_on_from(tmp_path: Path, capsys: Output) -> None:
+FRAGILE = ORDERS.replace(
+    "        if event.tag is self.order:",
+    """        if event.tag is self.order and event.amount == 4_900 and Path(__file__).with_name("broken").exists():
+            raise OSError("out of coffee")
+        if event.tag is self.order:""",
+).replace("import pyarrow as pa", "from pathlib import Path\nimport pyarrow as pa")
+
+
+def test_a_checkpoint_is_gone_on_from(tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Input is read in small pieces, so that there are snapshots before it is over."""
+    pieces = fl.Settings(chunk_rows=100, window=200)
+    monkeypatch.setattr("flumina.local.run", partial(local.run, settings=pieces))
+    job, out, kept, broken = write(tmp_path, "fragile_job.py", FRAGILE), *map(tmp_path.joinpath, ("o", "c", "broken"))
+    arguments = [f"{job}:Orders", "--streams", f"{job}:streams", "--set", "count=5000", "--workers", "2", "--out", out]
+    arguments += ["--checkpoint", kept, "--snapshot-every", "500events"]
+    broken.touch()
+    code, _, err = run(capsys, *arguments)
+    assert code == 1
+    assert "out of coffee" in err
+    before, latest = Checkpoints(kept).all()[-2:]
+    assert not latest.manifest.finished
+    assert before.manifest.events < latest.manifest.events
+    state = kept / latest.manifest.states[0].name
+    state.write_bytes(b"")
+    broken.unlink()
+    code, _, err = run(capsys, *arguments)
+    assert code == 2
+    assert state.name in err
+    assert "ask for an older snapshot (--resume-older)" in err
+    found = run_json(capsys, *arguments, "--resume-older", "--verify")
+    assert found["verified"] is True
+    assert found["stats"]["events"] == 5_002 - before.manifest.events
+
+
+def test_a_run_that_is_over_gives_its_outputs_again(tmp_path: Path, capsys: Output) -> None:
     out, kept = tmp_path / "totals", tmp_path / "kept"
     arguments = [*SMALL[1:], "--workers", "2", "--out", out, "--checkpoint", kept]
     assert run_json(capsys, *arguments, "--snapshot-every", "500events")["stats"]["events"] == 4020

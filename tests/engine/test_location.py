@@ -164,3 +164,34 @@ def test_discarding_never_fails(tmp_path: Path) -> None:
     location.discard()
     location.discard()
     assert visible(tmp_path) == []
+
+
+@pytest.mark.parametrize("renames", [False, True])
+def test_what_a_driver_that_died_has_moved_is_found_and_taken_back(
+    tmp_path: Path, settled: list[str], *, renames: bool
+) -> None:
+    location = Location.of(tmp_path / "out", "r", lasting=True)
+    if not renames:
+        location = replace(location, renames=False, staging=f"{location.path}/_flumina-r")
+    location.prepare()
+    folder = Path(location.task_folder(0, "a"))
+    names = {f"{folder}/{n}.parquet": f"below/part-{n}-r.parquet" for n in range(3)}
+    for path in names:
+        Path(path).write_text(path)
+    first, second, third = names
+    location._move_all({names[first]: first, names[second]: second}, location.ready)
+    assert {path: location.lies(path, name) for path, name in names.items()} == {
+        first: f"{location.ready}/{names[first]}",
+        second: f"{location.ready}/{names[second]}",
+        third: third,
+    }
+    assert location.lies("gone", "below/gone") == "gone", "whoever reads it will tell"
+    settled.clear()
+    for _ in range(2):
+        location.take_back({**names, "gone": "below/gone"})
+        assert [Path(path).read_text() for path in names] == list(names)
+        assert [location.lies(path, name) for path, name in names.items()] == list(names)
+    assert str(folder) in settled, "the next snapshot vouches for them"
+    assert not Path(location.ready, names[first]).exists()
+    location.commit({name: path for path, name in names.items()})
+    assert visible(tmp_path / "out") == ["_SUCCESS", "below", *sorted(names.values())]

@@ -1,5 +1,6 @@
 """Whole runs: what tasks emit is what is published, once."""
 
+import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from flumina.engine import publish as publishing
 from flumina.engine.location import Location
 from flumina.engine.publish import publish
 from flumina.engine.sink import Sink
-from flumina.errors import OutputError, UsageError
+from flumina.errors import CheckpointError, OutputError, UsageError
 from tests.engine.writing import (
     ONE,
     TWO,
@@ -361,3 +362,32 @@ def test_ordered_results_go_on_in_further_files(tmp_path: Path, monkeypatch: pyt
     assert list(result.files) == sorted(result.files)
     found = [row for file in result.files for row in listed(pq.read_table(file))]
     assert found == expected(item for mine in items for item in mine)
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_all_that_is_prepared_for_later_has_checksums(tmp_path: Path, *, ordered: bool) -> None:
+    """What tasks wrote, what is merged of it, and what says that there are no rows."""
+    outputs = make(tmp_path / "out", TWO, ordered=ordered, checked=True)
+    outputs.prepare()
+    items = [item for item in emitted(0, TWO) if item.output == "big"]
+    publication = publishing.prepare(outputs, [run_task(outputs, 0, items)])
+    staged = [path for named in publication.files.values() for path in named.values()]
+    assert len(staged) == len(TWO)
+    data = {path: Path(path).read_bytes() for path in staged}
+    assert publication.checksums == {path: (len(whole), zlib.crc32(whole)) for path, whole in data.items()}
+    assert publishing.prepare(make(tmp_path / "out", TWO), []).checksums == {}, "nobody will ask"
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_staged_file_with_another_checksum_is_named(tmp_path: Path, *, ordered: bool) -> None:
+    outputs = make(tmp_path / "out", ordered=ordered, checked=True)
+    outputs.prepare()
+    manifest = run_task(outputs, 0, emitted(0))
+    staged = Path(manifest.files["output"].path)
+    whole = staged.read_bytes()
+    staged.write_bytes(whole[:50] + bytes([whole[50] ^ 4]) + whole[51:])
+    with pytest.raises(CheckpointError, match=r"CHECKPOINT_DAMAGED.*output\.parquet"):
+        publish(outputs, [manifest])
+    assert not (tmp_path / "out").exists()
+    staged.write_bytes(whole)
+    assert_same(publish(outputs, [manifest])["output"].table(), expected(emitted(0)), ordered=ordered)

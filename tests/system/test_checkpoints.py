@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyarrow import fs
 
 import flumina as fl
 from flumina import local
@@ -20,6 +21,7 @@ from flumina.engine.checkpoint import Checkpoints, Snapshot
 from flumina.engine.codec import Codec
 from flumina.engine.driver import RunResult
 from flumina.engine.location import Location
+from flumina.engine.outputs import StagedFile
 from flumina.engine.publish import Publication
 from flumina.engine.recorder import FILES, Recorder
 from flumina.errors import CheckpointError, OutputError, TaskLostError, UsageError
@@ -322,15 +324,15 @@ def test_a_replaced_driver_spoils_nothing_that_its_successor_publishes(
     late: list[Any] = []
     results: list[RunResult] = []
 
-    def stands_still(*arguments: Any) -> list[str]:
+    def stands_still(*arguments: Any) -> list[StagedFile]:
         if not late:
             late.append(arguments)
             results.append(run("value-barrier", tmp_path, order=True))
         return merge(*arguments)
 
     def is_overtaken(self: Publication) -> None:
-        for path in merge(*late[0]):
-            Path(path).write_bytes(b"half of a file")
+        for file in merge(*late[0]):
+            Path(file.path).write_bytes(b"half of a file")
         make_visible(self)
 
     monkeypatch.setattr(publishing, "_merge", stands_still)
@@ -496,7 +498,7 @@ def test_damaged_outputs_are_noticed(damage: str, tmp_path: Path) -> None:
         victim.write_bytes(
             whole[:middle] if damage == "cut" else whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
         )
-    with pytest.raises(fl.FluminaError, match=r"CHECKPOINT_DAMAGED|OUT_LOST") as caught:
+    with pytest.raises(CheckpointError, match=r"CHECKPOINT_(DAMAGED|MISSING_FILE)") as caught:
         run("page-views", tmp_path)
     assert victim.name in str(caught.value)
     victim.write_bytes(whole)
@@ -512,3 +514,250 @@ def test_a_damaged_state_is_noticed_and_an_older_one_used_on_request(tmp_path: P
     with pytest.raises(CheckpointError, match="CHECKPOINT_DAMAGED"):
         run("fraud", tmp_path)
     assert_agrees("fraud", run("fraud", tmp_path, older=True))
+
+
+def damage(victim: Path, how: str) -> bytes:
+    """Spoil a file, so that whoever looks at its size alone sees a flipped bit never; gives what it was."""
+    whole = victim.read_bytes()
+    middle = len(whole) // 2
+    flipped = whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
+    victim.write_bytes(flipped if how == "flip" else whole[:-5])
+    return whole
+
+
+def dies_over_publishing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, moved: int, *, renames: bool, order: bool
+) -> list[Path]:
+    """A driver that dies before its files are visible, after it moved so many of them; where they lie now."""
+    move_all = Location._move_all
+
+    def some(self: Location, files: dict[str, str]) -> None:
+        move_all(self, dict(list(files.items())[:moved]), self.ready)
+        raise DeadError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Location, "_rename_in" if renames else "_move_in", some)
+        with pytest.raises(DeadError):
+            run("page-views", folder, order=order)
+    over = Checkpoints(folder / "kept").latest()
+    assert over is not None
+    assert not over.manifest.finished
+    named = {name: Path(path) for files in over.manifest.extra[FILES].values() for name, path in files.items()}
+    place = Path(str(over.manifest.folder)) / "ready" if renames else folder / "out"
+    lie = [place / name if (place / name).exists() else path for name, path in named.items()]
+    assert len(set(lie) - set(named.values())) == moved
+    return lie
+
+
+def assert_page_views(result: RunResult, *, order: bool) -> None:
+    assert_agrees("page-views", result)
+    if order:
+        for name, table in fl.spec(PageViews, page_views()).outputs.items():
+            assert result.outputs[name].to_pylist() == table.to_pylist(), name
+
+
+@pytest.mark.parametrize("how", ["flip", "cut"])
+@pytest.mark.parametrize("order", [False, True], ids=["as it comes", "in order"])
+@pytest.mark.parametrize(
+    ("moved", "renames"), [(0, True), (1, True), (1, False)], ids=["none moved", "one moved", "one moved for good"]
+)
+def test_nothing_damaged_is_published(
+    how: str, moved: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, order: bool, renames: bool
+) -> None:
+    """The driver died when all files had their names; those that it had moved are looked at as well."""
+    if not renames:
+        monkeypatch.setattr("flumina.engine.location.can_rename", lambda _: False)
+    lie = dies_over_publishing(tmp_path, monkeypatch, moved, renames=renames, order=order)
+    for victim in {lie[0], lie[-1]}:
+        whole = damage(victim, how)
+        with pytest.raises(CheckpointError, match="CHECKPOINT_DAMAGED") as caught:
+            run("page-views", tmp_path, order=order)
+        assert caught.value.file == str(victim)
+        assert not (tmp_path / "out" / "_SUCCESS").exists()
+        victim.write_bytes(whole)
+    result = run("page-views", tmp_path, order=order)
+    assert result.stats.events == 0
+    assert_page_views(result, order=order)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "out"]
+
+
+@pytest.mark.parametrize("how", ["flip", "cut"])
+@pytest.mark.parametrize("order", [False, True], ids=["as it comes", "in order"])
+def test_what_is_damaged_before_the_same_driver_publishes(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, order: bool
+) -> None:
+    publish = Recorder.publish
+    spoilt: list[tuple[Path, bytes]] = []
+
+    def damaged(self: Recorder, *arguments: Any) -> Any:
+        victim = staged(tmp_path)[0]
+        spoilt.append((victim, damage(victim, how)))
+        return publish(self, *arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Recorder, "publish", damaged)
+        with pytest.raises(CheckpointError, match="CHECKPOINT_DAMAGED") as caught:
+            run("page-views", tmp_path, order=order)
+    ((victim, whole),) = spoilt
+    assert caught.value.file == str(victim)
+    assert not (tmp_path / "out").exists()
+    victim.write_bytes(whole)
+    assert_page_views(run("page-views", tmp_path, order=order), order=order)
+
+
+def files_of(snapshot: Snapshot) -> set[Path]:
+    return {Path(str(snapshot.manifest.folder)) / file.path for file in snapshot.manifest.outputs}
+
+
+@pytest.mark.parametrize("how", ["flip", "cut", "delete"])
+@pytest.mark.parametrize("order", [False, True], ids=["as it comes", "in order"])
+def test_damaged_outputs_lead_to_an_older_snapshot_on_request(how: str, tmp_path: Path, *, order: bool) -> None:
+    with pytest.raises(TaskLostError):
+        run("page-views", tmp_path, events=None, when=crash, order=order)
+    first, second = snapshots("page-views", tmp_path)
+    victim = min(files_of(second) - files_of(first))
+    victim.unlink() if how == "delete" else damage(victim, how)
+    with pytest.raises(CheckpointError, match=r"CHECKPOINT_(DAMAGED|MISSING_FILE)(.|\n)*older=True") as caught:
+        run("page-views", tmp_path, order=order)
+    assert caught.value.file == str(victim)
+    result = run("page-views", tmp_path, order=order, older=True)
+    assert_page_views(result, order=order)
+    whole = fl.spec(PageViews, page_views()).events
+    assert result.stats.events == whole - first.manifest.events, "what came behind the first snapshot was done again"
+    again = run("page-views", tmp_path, order=order)
+    assert again.stats.events == 0
+    assert_page_views(again, order=order)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "out"]
+
+
+def test_an_older_snapshot_is_asked_for_and_none_is_whole(tmp_path: Path) -> None:
+    with pytest.raises(TaskLostError):
+        run("page-views", tmp_path, events=None, when=crash)
+    first, _ = snapshots("page-views", tmp_path)
+    victim = min(files_of(first))
+    whole = damage(victim, "flip")
+    for _ in range(2):
+        with pytest.raises(CheckpointError, match="CHECKPOINT_DAMAGED") as caught:
+            run("page-views", tmp_path, older=True)
+        assert caught.value.file == str(victim)
+        assert caught.value.__notes__ == [f"none of the 2 snapshots in {tmp_path / 'kept'} is whole"]
+        assert "older=True" not in str(caught.value), "it was asked for"
+    victim.write_bytes(whole)
+    assert_agrees("page-views", run("page-views", tmp_path, older=True))
+
+
+def test_an_older_snapshot_is_asked_for_and_all_are_whole(tmp_path: Path) -> None:
+    with pytest.raises(TaskLostError):
+        run("page-views", tmp_path, events=None, when=crash)
+    _, second = snapshots("page-views", tmp_path)
+    result = run("page-views", tmp_path, older=True)
+    assert_agrees("page-views", result)
+    assert result.stats.events == fl.spec(PageViews, page_views()).events - second.manifest.events
+
+
+@pytest.mark.parametrize("order", [False, True], ids=["as it comes", "in order"])
+@pytest.mark.parametrize(
+    ("moved", "renames"),
+    [(False, True), (True, True), (True, False)],
+    ids=["none moved", "some moved", "some moved for good"],
+)
+def test_an_older_snapshot_than_the_one_that_was_to_be_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, moved: bool, order: bool, renames: bool
+) -> None:
+    """Files that it needs, and that were moved already, are taken back; the work behind it is done again, once."""
+    if not renames:
+        monkeypatch.setattr("flumina.engine.location.can_rename", lambda _: False)
+    count = 0 if not moved else 1 if order else 3
+    lie = dies_over_publishing(tmp_path, monkeypatch, count, renames=renames, order=order)
+    damage(lie[-1], "flip")
+    with pytest.raises(CheckpointError, match="CHECKPOINT_DAMAGED"):
+        run("page-views", tmp_path, order=order)
+    result = run("page-views", tmp_path, order=order, older=True)
+    assert 0 < result.stats.events < fl.spec(PageViews, page_views()).events
+    assert_page_views(result, order=order)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "out"]
+
+
+def die_after_five(since: fl.Since) -> bool:
+    if since.snapshots == 5 and since.events >= 10:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return since.events >= 20
+
+
+def test_two_are_kept_and_nothing_else(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+
+    def begin(**policy: Any) -> RunResult:
+        checkpoint = fl.Checkpoint(kept, keep=2, **policy)
+        place = tmp_path / "out"
+        return local.run(Fraud, fraud(), workers=2, out=place, checkpoint=checkpoint, settings=SMALL, progress=False)
+
+    def assert_two_with_their_files(*, states: int) -> None:
+        both = Checkpoints(kept).all()
+        assert len(both) == 2
+        assert sum(len(one.manifest.states) for one in both) == states
+        named = [name for one in both for name in (one.manifest.place.manifest, one.manifest.place.marker)]
+        named += [file.name for one in both for file in one.manifest.states]
+        epoch = both[-1].manifest.epoch
+        there = sorted(path.name for path in kept.iterdir())
+        assert there == sorted([*named, f"claim-{epoch:06d}-{both[-1].manifest.claim}.json"])
+        assert Checkpoints(kept).verify() == [] or not states
+
+    with pytest.raises(TaskLostError):
+        begin(when=die_after_five)
+    assert [one.number for one in Checkpoints(kept).all()] == [4, 5]
+    assert_two_with_their_files(states=2)
+    result = begin(events=20)
+    assert_agrees("fraud", result)
+    assert_two_with_their_files(states=0)
+
+
+def test_a_checkpoint_in_a_file_system_that_was_given(tmp_path: Path) -> None:
+    """Its paths mean something else on the disk: whoever forgot the file system would find or leave files elsewhere."""
+    (tmp_path / "store").mkdir()
+    filesystem = fs.SubTreeFileSystem(str(tmp_path / "store"), fs.LocalFileSystem())
+
+    def begin(**policy: Any) -> RunResult:
+        checkpoint = fl.Checkpoint("runs/kept", keep=100, filesystem=filesystem, **policy)
+        place = tmp_path / "out"
+        return local.run(Fraud, fraud(), workers=2, out=place, checkpoint=checkpoint, settings=SMALL, progress=False)
+
+    with pytest.raises(TaskLostError):
+        begin(when=crash)
+    taken = Checkpoints(tmp_path / "store" / "runs" / "kept").all()
+    assert len(taken) == 2
+    assert_states_are_those_of_the_oracle("fraud", taken)
+    result = begin(events=EVENTS)
+    assert_agrees("fraud", result)
+    assert result.stats.events == fl.spec(Fraud, fraud()).events - taken[-1].manifest.events
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "store"]
+
+
+def test_outputs_and_checkpoint_with_equal_paths_in_two_file_systems(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    outputs, kept = (fs.SubTreeFileSystem(str(tmp_path / name), fs.LocalFileSystem()) for name in "ab")
+    for _ in range(2):
+        result = local.run(
+            Fraud,
+            fraud(),
+            out="results",
+            filesystem=outputs,
+            checkpoint=fl.Checkpoint("results/kept", filesystem=kept),
+            progress=False,
+        )
+        assert_agrees("fraud", result)
+    with pytest.raises(UsageError, match="CHECKPOINT_OUT"):
+        local.run(Fraud, fraud(), out="x", filesystem=kept, checkpoint=fl.Checkpoint("x/y", filesystem=kept))
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_results_that_somebody_has_removed_are_not_published_again(tmp_path: Path, *, older: bool) -> None:
+    run("fraud", tmp_path)
+    (tmp_path / "out").rename(tmp_path / "elsewhere")
+    with pytest.raises(CheckpointError, match=r"CHECKPOINT_MISSING_FILE.*out/_SUCCESS") as caught:
+        run("fraud", tmp_path, older=older)
+    assert caught.value.file == str(tmp_path / "out" / "_SUCCESS")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["elsewhere", "kept"]
+    (tmp_path / "elsewhere").rename(tmp_path / "out")
+    assert_agrees("fraud", run("fraud", tmp_path, older=older))

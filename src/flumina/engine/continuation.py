@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from flumina.engine.checkpoint import Checkpoints, Claim, Snapshot, input_facts, program_facts
+from flumina.engine.checkpoint import Checkpoints, Checksum, Claim, Snapshot, check_files, input_facts, program_facts
 from flumina.engine.checkpoint.sealed import damaged
 from flumina.engine.job import Job, Snapshots
+from flumina.engine.location import MARKER, Location, join
 from flumina.engine.outputs import Outputs
 from flumina.engine.policy import Checkpoint
 from flumina.engine.publish import Publication, Result
-from flumina.engine.recorder import FILES, ROWS, Progress, Recorder, commit
+from flumina.engine.recorder import CHECKSUMS, FILES, ROWS, Progress, Recorder, commit
 from flumina.errors import CheckpointError
 from flumina.program import AnyProgram
 from flumina.streams import Stream
-
-_PIECE = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -30,10 +29,17 @@ class Continuation:
     latest: Snapshot | None
 
     @staticmethod
-    def of(given: Checkpoint, program: AnyProgram, streams: Sequence[Stream]) -> Continuation:
-        """Find out where a run stands, and become the driver that carries it on."""
+    def of(
+        given: Checkpoint, program: AnyProgram, streams: Sequence[Stream], place: Callable[[str], Location | None]
+    ) -> Continuation:
+        """Find out where a run stands, and become the driver that carries it on.
+
+        ``place`` tells where the outputs of a run go: an older snapshot is chosen for what lies there, too.
+        """
         store = Checkpoints(given.path, filesystem=given.filesystem, keep=given.keep)
-        latest = store.latest(older=given.older)
+        latest = store.latest(
+            older=given.older, check=lambda snapshot: check_outputs(store, snapshot, place(snapshot.manifest.run))
+        )
         facts = {**program_facts(program, streams), "input": input_facts(streams)}
         run = None if latest is None else latest.manifest.run
         claim = store.claim(resumes=latest, facts=facts, run=run, changed=given.changed)
@@ -47,13 +53,19 @@ class Continuation:
     @property
     def over(self) -> bool:
         """Whether all events have been processed."""
-        return self.latest is not None and FILES in self.latest.manifest.extra
+        return self.latest is not None and _is_over(self.latest)
 
     def job(self, job: Job) -> Job:
         """The job, so that it takes snapshots and begins where the last one was taken."""
-        self._check_outputs(job.outputs)
+        location = job.outputs.location
+        if self.latest is not None:
+            self._check_folder(self.latest, location)
+            if not self.given.older:  # else it was chosen for that
+                check_outputs(self.store, self.latest, location)
         if self.over:
             return job
+        if self.latest is not None and location is not None:
+            location.take_back(_names(self.store, self.latest))
         progress = Progress.of(self.latest)
         snapshots = Snapshots(self.given.policy, self.store, self.claim.epoch)
         return replace(job, start=progress.start(), snapshots=snapshots)
@@ -76,27 +88,57 @@ class Continuation:
             commit(self.claim, Progress.of(self.latest), manifest.extra, outputs, manifest.plan, finished=True)
         return publication.results()
 
-    def _check_outputs(self, outputs: Outputs) -> None:
-        """What the snapshot says was written is still there, byte for byte."""
-        if self.latest is None:
-            return
-        manifest, location = self.latest.manifest, outputs.location
-        folder = None if location is None else location.staging
-        if manifest.folder != folder:
+    def _check_folder(self, latest: Snapshot, location: Location | None) -> None:
+        """The outputs so far lie where those to come will."""
+        before, now = latest.manifest.folder, None if location is None else location.staging
+        if before != now:
             raise CheckpointError(
                 "CHECKPOINT_OUT",
-                f"the outputs of this run so far lie in {manifest.folder}, not in {folder}",
+                f"the outputs of this run so far lie in {before}, not in {now}",
                 file=self.store.folder.path,
                 hint="pass the same out= as before, or begin anew with another checkpoint",
             )
-        if location is None or self.over:
-            return
-        for file in manifest.outputs:
-            path = f"{location.staging}/{file.path}"
-            location.check_staged(path, file.size)
-            crc = 0
-            with location.filesystem.open_input_stream(path) as stream:
-                while data := stream.read(_PIECE):
-                    crc = zlib.crc32(data, crc)
-            if crc != file.crc32:
-                raise damaged(path, "its bytes do not have the checksum that the snapshot states")
+
+
+def check_outputs(store: Checkpoints, snapshot: Snapshot, location: Location | None) -> None:
+    """What a snapshot says was written is still there, byte for byte, or has been published.
+
+    Outputs that lie in another folder than this run's are not looked at.
+    """
+    manifest = snapshot.manifest
+    if location is None or manifest.folder != location.staging:
+        return
+    if not _is_over(snapshot):
+        written = {f"{location.staging}/{file.path}": Checksum(file.size, file.crc32) for file in manifest.outputs}
+    elif location.is_published:
+        return
+    elif manifest.finished:
+        raise CheckpointError(
+            "CHECKPOINT_MISSING_FILE",
+            f"{join(location.path, MARKER)} is not there, or of another run, though this run has published its results",
+            file=join(location.path, MARKER),
+            hint="bring the results back, or begin anew with another checkpoint",
+        )
+    else:
+        written = {path: Checksum(*found) for path, found in manifest.extra.get(CHECKSUMS, {}).items()}
+        for path in (path for named in manifest.extra[FILES].values() for path in named.values()):
+            if path not in written:
+                raise damaged(path, "no checksum was taken when it was written")
+    names = _names(store, snapshot)
+    lie = {path: location.lies(path, names[path]) if path in names else path for path in written}
+    check_files(location.filesystem, {lie[path]: checksum for path, checksum in written.items()})
+
+
+def _is_over(snapshot: Snapshot) -> bool:
+    return FILES in snapshot.manifest.extra
+
+
+def _names(store: Checkpoints, snapshot: Snapshot) -> dict[str, str]:
+    """Under which names staged files are to be seen, by this snapshot or by a newer one that can't be gone on from."""
+    names: dict[str, str] = {}
+    for place in sorted(snapshot.seen.manifests):
+        if place >= snapshot.manifest.place:
+            with suppress(CheckpointError):
+                files = store.read(place, snapshot.seen).manifest.extra.get(FILES, {})
+                names |= {staged: name for named in files.values() for name, staged in named.items()}
+    return names

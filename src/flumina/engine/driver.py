@@ -6,7 +6,7 @@ import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import partial, reduce
 from operator import add
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from flumina.engine.codec import Codec
 from flumina.engine.continuation import Continuation
 from flumina.engine.job import Card, Job, Settings, Start, TaskReport, TaskStats
 from flumina.engine.layout import lay_out
-from flumina.engine.location import Location, resolve
+from flumina.engine.location import Location, join, resolve
 from flumina.engine.outputs import NOWHERE, Nowhere, Outputs
 from flumina.engine.policy import Checkpoint
 from flumina.engine.publish import Result, publish
@@ -68,16 +68,24 @@ class Wishes:
                 hint="pass out=PATH, a folder that all tasks and the driver can reach",
             )
         checkpoint = Checkpoint.of(self.checkpoint)
-        if self.out is not NOWHERE:
-            inside = resolve(checkpoint.path, checkpoint.filesystem, "checkpoint")[1].rstrip("/")
-            outputs = resolve(str(self.out), self.filesystem)[1].rstrip("/")
-            if f"{inside}/".startswith(f"{outputs}/"):
-                raise UsageError(
-                    "CHECKPOINT_OUT",
-                    f"the checkpoint {inside} lies in the folder for outputs, which holds nothing else",
-                    hint="choose a folder beside it",
-                )
-        return Continuation.of(checkpoint, program, streams)
+        filesystem, inside = resolve(checkpoint.path, checkpoint.filesystem, "checkpoint")
+        outputs = self.location("unknown", lasting=True)
+        if outputs is not None and outputs.holds(filesystem, join(inside, "any file")):
+            raise UsageError(
+                "CHECKPOINT_OUT",
+                f"the checkpoint {inside} lies in the folder for outputs, which holds nothing else",
+                hint="choose a folder beside it",
+            )
+        return Continuation.of(checkpoint, program, streams, partial(self.location, lasting=True))
+
+    def location(self, run: str, *, lasting: bool) -> Location | None:
+        """Where the outputs of a run go, if they go to files."""
+        if self.out is None or self.out is NOWHERE:
+            return None
+        if not isinstance(self.out, str | os.PathLike):
+            raise UsageError("OUT", f"out= is the path of a folder, got {self.out!r}")
+        place = os.fspath(self.out)
+        return Location.of(place, run, filesystem=self.filesystem, overwrite=self.overwrite, lasting=lasting)
 
 
 def choose_plan(definition: Definition, sources: Sequence[PlannedSource], wishes: Wishes, slots: int) -> Plan:
@@ -113,17 +121,8 @@ def make_job(
     definition = define(program)
     check_streams(definition, streams)
     run = uuid.uuid4().hex[:12] if kept is None else kept.run
-    location = None
-    if wishes.out is not None and wishes.out is not NOWHERE:
-        if not isinstance(wishes.out, str | os.PathLike):
-            raise UsageError("OUT", f"out= is the path of a folder, got {wishes.out!r}")
-        location = Location.of(
-            os.fspath(wishes.out),
-            run,
-            filesystem=wishes.filesystem,
-            overwrite=wishes.overwrite,
-            lasting=kept is not None,
-        )
+    location = wishes.location(run, lasting=kept is not None)
+    if location is not None:
         for stream in streams:
             for file in stream.data.files if isinstance(stream.data, Parquet) else ():
                 check_is_no_input(location, stream.name, file.system, file.path)

@@ -179,6 +179,28 @@ class Location:
         if self.is_published:
             raise UsageError("PUBLISHED", f"the results of run {self.run} have been published to {self.path} before")
 
+    @property
+    def ready(self) -> str:
+        """Where files are moved to become visible: still out of sight, where one rename then shows them all."""
+        return join(self.staging, "ready") if self.renames else self.path
+
+    def lies(self, staged: str, name: str) -> str:
+        """Where the file is that is to be seen under a name: staged, or moved by a driver that died over publishing."""
+        moved = join(self.ready, name)
+        with telling("read", staged):
+            before, after = self.filesystem.get_file_info([staged, moved])
+        return moved if before.type == fs.FileType.NotFound and after.type == fs.FileType.File else staged
+
+    def take_back(self, names: Mapping[str, str]) -> None:
+        """Undo what a driver that died has begun: files, each with its name, are staged again and go on as such."""
+        moved = {staged: where for staged, name in names.items() if (where := self.lies(staged, name)) != staged}
+        with telling("write to", self.staging):
+            for staged, where in moved.items():
+                self.filesystem.move(where, staged)
+            self._settle_names(moved)
+        if self.renames:
+            self.remove(self.ready)
+
     def check_staged(self, path: str, size: int) -> None:
         """A file that a task says it wrote is there, whole."""
         with telling("read", path):
@@ -202,7 +224,7 @@ class Location:
         self.discard()
 
     def _rename_in(self, files: Mapping[str, str]) -> None:
-        ready, replaced = join(self.staging, "ready"), join(self.staging, "replaced")
+        ready, replaced = self.ready, join(self.staging, "replaced")
         self._move_all(files, ready)
         self._mark(ready, self.run)
         self._settle_names([*(join(ready, name) for name in files), join(ready, MARKER)])
@@ -250,12 +272,8 @@ class Location:
             if parent:
                 self.filesystem.create_dir(parent, recursive=True)
         for name, staged in files.items():
-            if self.filesystem.get_file_info(staged).type != fs.FileType.NotFound or not self._is_file(folder, name):
+            if self.lies(staged, name) == staged:
                 self.filesystem.move(staged, join(folder, name))
-
-    def _is_file(self, folder: str, name: str) -> bool:
-        """Whether a file has been moved before, by a driver that died over it."""
-        return bool(self.filesystem.get_file_info(join(folder, name)).type == fs.FileType.File)
 
     def _mark(self, folder: str, run: str) -> None:
         with self.filesystem.open_output_stream(join(folder, MARKER)) as stream:

@@ -71,7 +71,8 @@ class Checkpoint:
     ``syncs``       after so many events for which states were joined
     ``when``        whenever this function of :class:`Since` says so
     ``keep``        how many are kept
-    ``older``       go on from an older snapshot if the newest is damaged
+    ``filesystem``  one of pyarrow's or fsspec's, in which the folder lies; else the path or URI tells
+    ``older``       go on from an older snapshot if the newest, or an output that belongs to it, is damaged
     ``changed``     go on although the code of the program has changed
     """
 

@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from flumina.engine.checkpoint.checksum import Checksum, check_files
 from flumina.engine.location import Location, join, telling
 from flumina.engine.merge import Run, merged
-from flumina.engine.outputs import Manifest, Outputs
+from flumina.engine.outputs import Manifest, Outputs, StagedFile
 from flumina.engine.parquet import ParquetFile
 from flumina.engine.pieces import places
 from flumina.errors import UsageError
@@ -61,11 +62,15 @@ class Result:
 
 @dataclass(frozen=True)
 class Publication:
-    """Files that are ready to become the results of a run: for each output their names, and where they are staged."""
+    """Files that are ready to become the results of a run: for each output their names, and where they are staged.
+
+    ``checksums`` are those of the staged files, where somebody may publish them much later.
+    """
 
     outputs: Outputs
     rows: Mapping[str, int]
     files: Mapping[str, Mapping[str, str]]
+    checksums: Mapping[str, Checksum] = field(default_factory=dict)
 
     def make_visible(self) -> None:
         """Bring all of them to their place; what a driver that died has begun is brought to its end."""
@@ -110,11 +115,13 @@ def prepare(outputs: Outputs, manifests: Sequence[Manifest]) -> Publication:
 
     Ordered files are merged here, in the driver, from the sorted runs of the tasks, with bounded memory. Ordered inline
     results are sorted in memory. What is written here has names that no other call gives: a driver that was replaced,
-    and does not know it yet, writes beside the files of its successor, not into them.
+    and does not know it yet, writes beside the files of its successor, not into them. What has a checksum is read once
+    more: nothing damaged is published, or merged into what would look whole.
     """
     _check(outputs, manifests)
     rows = {name: sum(manifest.rows[name] for manifest in manifests) for name in outputs.schemas}
     files: dict[str, dict[str, str]] = {}
+    checksums: dict[str, Checksum] = {}
     location = outputs.location
     if location is not None:
         made = join(location.staging, uuid.uuid4().hex[:12])
@@ -122,10 +129,11 @@ def prepare(outputs: Outputs, manifests: Sequence[Manifest]) -> Publication:
             staged = _files(location, name, manifests)
             if outputs.ordered:
                 staged = _merge(outputs, location, name, manifests, made)
-            staged = staged or _empty(outputs, location, name, made)
+            staged = staged or [_empty(outputs, location, name, made)]
             folder = outputs.folder(name)
-            files[name] = {f"{folder}part-{n:05d}-{outputs.run}.parquet": path for n, path in enumerate(staged)}
-    return Publication(outputs, rows, files)
+            files[name] = {f"{folder}part-{n:05d}-{outputs.run}.parquet": file.path for n, file in enumerate(staged)}
+            checksums |= _checksums(staged)
+    return Publication(outputs, rows, files, checksums)
 
 
 def _check(outputs: Outputs, manifests: Sequence[Manifest]) -> None:
@@ -150,24 +158,34 @@ def _inline(outputs: Outputs, name: str, manifests: Sequence[Manifest]) -> pa.Ta
     return table.cast(final)
 
 
-def _files(location: Location, name: str, manifests: Sequence[Manifest]) -> list[str]:
+def _files(location: Location, name: str, manifests: Sequence[Manifest]) -> list[StagedFile]:
     files = [manifest.files[name] for manifest in manifests if name in manifest.files]
+    checksums = _checksums(files)
     for file in files:
-        location.check_staged(file.path, file.size)
-    return [file.path for file in files]
+        if file.path not in checksums:
+            location.check_staged(file.path, file.size)
+    check_files(location.filesystem, checksums)
+    return files
 
 
-def _empty(outputs: Outputs, location: Location, name: str, made: str) -> list[str]:
+def _checksums(files: Sequence[StagedFile]) -> dict[str, Checksum]:
+    return {file.path: Checksum(file.size, file.crc) for file in files if file.crc is not None}
+
+
+def _empty(outputs: Outputs, location: Location, name: str, made: str) -> StagedFile:
     """A file without rows, which still says what the columns are; ``made`` is how its path begins."""
     final = outputs.final(name)
-    file = ParquetFile(location.filesystem, f"{made}-{name}.parquet", final, final, outputs.compression)
+    path = f"{made}-{name}.parquet"
+    file = ParquetFile(location.filesystem, path, final, final, outputs.compression, checked=outputs.checked)
     file.write(final.empty_table())
     file.close()
-    location.settle(file.path)
-    return [file.path]
+    location.settle(path)
+    return StagedFile(path, 0, file.size, crc=file.crc)
 
 
-def _merge(outputs: Outputs, location: Location, name: str, manifests: Sequence[Manifest], made: str) -> list[str]:
+def _merge(
+    outputs: Outputs, location: Location, name: str, manifests: Sequence[Manifest], made: str
+) -> list[StagedFile]:
     runs: list[Run] = []
     for number, manifest in enumerate(manifests):
         if name in manifest.files:
@@ -184,14 +202,15 @@ def _merge(outputs: Outputs, location: Location, name: str, manifests: Sequence[
                 if written:
                     written[-1].close()
                 path = f"{made}-{name}-{len(written):05d}.parquet"
+                schemas = outputs.encoded(name), final
                 written.append(
-                    ParquetFile(location.filesystem, path, outputs.encoded(name), final, outputs.compression)
+                    ParquetFile(location.filesystem, path, *schemas, outputs.compression, checked=outputs.checked)
                 )
             written[-1].write(_encoded(outputs, name, table))
         if written:
             written[-1].close()
         location.settle(*(file.path for file in written))
-    return [file.path for file in written]
+    return [StagedFile(file.path, file.rows, file.size, crc=file.crc) for file in written]
 
 
 def _groups(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:

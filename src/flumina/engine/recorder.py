@@ -13,8 +13,9 @@ from flumina.engine.outputs import Manifest, Outputs, StagedFile
 from flumina.engine.publish import Result, prepare
 from flumina.plan.render.json import to_json
 
-ROWS, FILES = "rows", "publish"
-"""What a manifest says besides: rows of each output so far, and at the end the names under which its files are seen."""
+ROWS, FILES, CHECKSUMS = "rows", "publish", "checksums"
+"""What a manifest says besides: rows of each output so far, and at the end the names under which its files are seen,
+with the checksums of what is staged for them."""
 
 
 @dataclass
@@ -67,11 +68,12 @@ class Recorder:
         outputs = self.job.outputs
         done = self._committed.plus(outputs, last, after=None, events=self._gang_began.events + events)
         publication = prepare(outputs, done.manifests(outputs))
+        extra = {ROWS: done.rows, FILES: publication.files, CHECKSUMS: publication.checksums}
         if outputs.location is not None:
-            snapshot = self._write(done, [], {ROWS: done.rows, FILES: publication.files})
+            snapshot = self._write(done, [], extra)
             done = replace(done, snapshot=snapshot)
             publication.make_visible()
-        self._write(done, [], {ROWS: done.rows, FILES: publication.files}, finished=True)
+        self._write(done, [], extra, finished=True)
         return publication.results()
 
     def _write(

@@ -1,11 +1,12 @@
 """Damage of any byte of any file is found, and never a silent fresh start."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from flumina.engine.checkpoint import Checkpoints, sealed
+from flumina.engine.checkpoint import Checkpoints, Snapshot, sealed
 from flumina.errors import CheckpointError
 from tests.engine.checkpoint.support import InMemory, digest, fill, names
 
@@ -152,7 +153,34 @@ def test_if_nothing_is_whole_there_is_no_older_one(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"0 bytes, 9 were written") as caught:
         store.latest(older=True)
     assert caught.value.__notes__ == [f"none of the 3 snapshots in {tmp_path} is whole"]
+    assert caught.value.hint
+    assert "older" not in caught.value.hint, "that is what was asked for"
     assert names(tmp_path) == before
+
+
+def test_whoever_asks_for_an_older_one_may_look_at_more_than_its_state(tmp_path: Path) -> None:
+    store = Checkpoints(tmp_path)
+    fill(store, epochs=1, snapshots=3)
+    looked_at: list[int] = []
+
+    def up_to(number: int) -> Callable[[Snapshot], None]:
+        def check(snapshot: Snapshot) -> None:
+            looked_at.append(snapshot.number)
+            if snapshot.number > number:
+                raise sealed.damaged("rows.parquet", "it is not what was written")
+
+        return check
+
+    found = store.latest(older=True, check=up_to(2))
+    assert found is not None
+    assert (found.number, looked_at) == (2, [3, 2])
+    with pytest.raises(CheckpointError, match=r"CHECKPOINT_DAMAGED\] rows\.parquet"):
+        store.latest(older=True, check=up_to(0))
+    claim = store.claim(resumes=found)
+    assert claim.commit(state=b"other").manifest.place == (2, 4)
+    looked_at.clear()
+    store.latest(older=True, check=up_to(9))
+    assert looked_at == [4]
 
 
 def test_a_newer_format_is_told_from_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

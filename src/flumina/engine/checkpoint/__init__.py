@@ -10,6 +10,7 @@
     snapshot = claim.commit(number=number, after=ts, state_files=[file])
 """
 
+from flumina.engine.checkpoint.checksum import Checksum, check_files
 from flumina.engine.checkpoint.claim import Claim
 from flumina.engine.checkpoint.differences import check_program, differences
 from flumina.engine.checkpoint.facts import input_facts, program_facts
@@ -21,6 +22,7 @@ from flumina.engine.checkpoint.verify import Finding
 
 __all__ = [
     "Checkpoints",
+    "Checksum",
     "Claim",
     "Finding",
     "OutputFile",
@@ -28,6 +30,7 @@ __all__ = [
     "Snapshot",
     "SnapshotManifest",
     "StateFile",
+    "check_files",
     "check_program",
     "differences",
     "input_facts",

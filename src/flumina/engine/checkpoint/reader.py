@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from flumina.engine.checkpoint.chain import chain
@@ -23,16 +23,17 @@ class Reader:
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
 
-    def latest(self, *, older: bool = False) -> Snapshot | None:
+    def latest(self, *, older: bool = False, check: Callable[[Snapshot], None] = lambda _: None) -> Snapshot | None:
         """The snapshot to go on from; None where nothing was ever committed.
 
-        Damage is an error. With ``older``, the newest snapshot is given that is whole (its state is read to know
-        that); if none is, that is an error too.
+        Damage is an error. With ``older``, the newest snapshot is given that is whole: its state is read to know that,
+        and ``check`` raises if anything is wrong with what belongs to it and lies elsewhere. If none is, that is an
+        error too.
         """
         listing = self.folder.listing()
         for tries_left in reversed(range(_TRIES)):
             try:
-                return self._newest_good(listing) if older else self.newest(listing)
+                return self._newest_good(listing, check) if older else self.newest(listing)
             except CheckpointError:
                 again = self.folder.listing()
                 if again == listing or not tries_left:
@@ -78,7 +79,7 @@ class Reader:
         place = next(self.chain(listing), None)
         return None if place is None else self.read(place, listing)
 
-    def _newest_good(self, listing: Listing) -> Snapshot | None:
+    def _newest_good(self, listing: Listing, check: Callable[[Snapshot], None]) -> Snapshot | None:
         """The newest snapshot on the chain that is whole, or, where the chain is broken, of all."""
         if not listing.places:
             return self.newest(listing)
@@ -91,13 +92,18 @@ class Reader:
             try:
                 snapshot = self.read(place, listing)
                 snapshot.states()
+                check(snapshot)
             except CheckpointError as error:
                 first = first or error
             else:
                 return snapshot
         assert first is not None
-        first.add_note(f"none of the {len(listing.places)} snapshots in {self.folder.path} is whole")
-        raise first
+        hint = (
+            "restore what is damaged from a copy, or begin anew, with another checkpoint and another place for outputs"
+        )
+        none_whole = CheckpointError(first.condition, first.message, file=first.file, hint=hint)
+        none_whole.add_note(f"none of the {len(listing.places)} snapshots in {self.folder.path} is whole")
+        raise none_whole from first
 
     def read(self, place: Place, listing: Listing) -> Snapshot:
         """A snapshot whose manifest has its own checksum and that of its marker."""

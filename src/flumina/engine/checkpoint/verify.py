@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
 from pyarrow import fs
 
+from flumina.engine.checkpoint.checksum import Checksum
 from flumina.engine.checkpoint.folder import Folder, Listing, Place, missing
 from flumina.engine.checkpoint.manifest import OutputFile
 from flumina.engine.checkpoint.reader import Reader
@@ -16,8 +16,6 @@ from flumina.engine.checkpoint.sealed import unseal
 from flumina.engine.checkpoint.snapshot import Snapshot, read_state
 from flumina.engine.location import join, resolve
 from flumina.errors import CheckpointError, FluminaError
-
-_AT_ONCE = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -119,26 +117,16 @@ def _outputs(snapshot: Snapshot, files: list[OutputFile]) -> Iterator[Finding]:
     for file in files:
         path = join(inside, file.path)
         try:
-            size, checksum = _read(filesystem, path)
+            found = Checksum.of(filesystem, path)
         except FileNotFoundError:
             yield Finding(path, f"is not there: {file.rows:,} rows of output {file.output!r} are lost")
         except (OSError, pa.ArrowException) as error:
             yield Finding(path, f"can't be read: {error}")
         else:
-            if size != file.size:
-                yield Finding(path, f"has {size:,} bytes, {file.size:,} were written")
-            elif checksum != file.crc32:
+            if found.size != file.size:
+                yield Finding(path, f"has {found.size:,} bytes, {file.size:,} were written")
+            elif found.crc32 != file.crc32:
                 yield Finding(path, "does not have the checksum that the manifest states")
-
-
-def _read(filesystem: fs.FileSystem, path: str) -> tuple[int, int]:
-    """Size and CRC-32 of a file."""
-    size = checksum = 0
-    with filesystem.open_input_stream(path) as stream:
-        while piece := stream.read(_AT_ONCE):
-            size += len(piece)
-            checksum = zlib.crc32(piece, checksum)
-    return size, checksum
 
 
 def _without_need(reader: Reader, listing: Listing) -> Iterator[Finding]:
