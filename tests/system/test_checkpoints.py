@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -78,11 +79,12 @@ def key_counter() -> list[fl.Stream]:
 def ties() -> list[fl.Stream]:
     """Many events at each timestamp, so that a cut in the middle of one would be noticed."""
     parts = [
-        pa.table({"ts": [n // 4 * 20 for n in range(ROWS)], "v": list(range(part, part + ROWS))}) for part in range(5)
+        pa.table({"ts": [n // 4 * 20 for n in range(2 * ROWS)], "v": list(range(part, part + 2 * ROWS))})
+        for part in range(5)
     ]
     return [
         fl.Stream("values", ValueBarrier.value, parts),
-        fl.Stream("barriers", ValueBarrier.barrier, columns(first=0, step=20, count=ROWS // 4)),
+        fl.Stream("barriers", ValueBarrier.barrier, columns(first=0, step=20, count=ROWS // 2)),
     ]
 
 
@@ -121,14 +123,14 @@ def divided(inputs: Inputs, slots: int | None) -> Plan:
 def run(case: str, folder: Path, *, workers: int = 2, **policy: Any) -> RunResult:
     program, streams = CASES[case]
     options = {name: policy.pop(name) for name in ("order", "plan", "state") if name in policy}
-    policy.setdefault("events", EVENTS)
+    policy = {"events": EVENTS, "keep": 100, **policy}
     return local.run(
         program,
         streams(),
         workers=None if "plan" in options else workers,
         optimiser=divided,
         out=folder / "out",
-        checkpoint=fl.Checkpoint(folder / "kept", keep=100, **policy),
+        checkpoint=fl.Checkpoint(folder / "kept", **policy),
         settings=SMALL,
         progress=False,
         **options,
@@ -136,7 +138,8 @@ def run(case: str, folder: Path, *, workers: int = 2, **policy: Any) -> RunResul
 
 
 def snapshots(case: str, folder: Path) -> list[Snapshot]:
-    return [one for one in Checkpoints(folder / "kept").all() if one.manifest.states]
+    """Those that were taken on the way."""
+    return [one for one in Checkpoints(folder / "kept").all() if one.after is not None]
 
 
 def assert_agrees(case: str, result: RunResult) -> None:
@@ -157,7 +160,7 @@ def assert_states_are_those_of_the_oracle(case: str, taken: list[Snapshot]) -> N
 
 
 def die(folder: Path, victim: int | None = None) -> None:
-    """End this process, or the ``victim``, as soon as two snapshots lie there: a task may have yet to hand in its part."""
+    """End this process, or the ``victim``, once two snapshots are there: a task may have yet to hand in its part."""
     deadline = time.monotonic() + 30
     while len(list(folder.glob("kept/snapshot-*.done"))) < 2 and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -218,6 +221,19 @@ def test_a_run_that_lost_a_process_goes_on_under_any_plan(case: str, before: int
     assert result.stats.events == whole - taken[-1].manifest.events < whole
     assert len(snapshots(case, tmp_path)) == 2 + result.stats.snapshots >= 3
     assert_states_are_those_of_the_oracle(case, snapshots(case, tmp_path))
+
+
+@every
+@pytest.mark.parametrize("workers", [1, 2])
+def test_snapshots_after_so_many_events_that_synchronise(case: str, workers: int, tmp_path: Path) -> None:
+    result = run(case, tmp_path, workers=workers, events=None, syncs=10)
+    assert_synchronised(result, workers)
+    assert_agrees(case, result)
+    cuts = [one.after for one in snapshots(case, tmp_path) if one.after is not None]
+    assert len(cuts) == result.stats.snapshots >= 3
+    synchronising = pa.concat_tables(CASES[case][1]()[-1].parts())["ts"].to_numpy()
+    until = synchronising.searchsorted(cuts, "right").tolist()
+    assert all(after - before >= 10 for before, after in pairwise([0, *until])), "not before it was time"
 
 
 @every
@@ -345,14 +361,17 @@ def test_a_driver_that_dies_over_publishing(
 
     monkeypatch.setattr(owner, method, dying)
     with pytest.raises(DeadError):
-        run("fraud", tmp_path)
+        run("fraud", tmp_path, state=True)
     monkeypatch.undo()
-    result = run("fraud", tmp_path)
+    result = run("fraud", tmp_path, state=True)
     assert_agrees("fraud", result)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "out"]
-    again = run("fraud", tmp_path)
+    again = run("fraud", tmp_path, state=True)
     assert again.stats.events == 0
     assert_agrees("fraud", again)
+    expected = fl.spec(Fraud, fraud()).state
+    assert same(result.state, expected)
+    assert same(again.state, expected)
 
 
 def test_files_moved_one_by_one_before_the_driver_died(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -510,6 +529,40 @@ def test_a_finished_run_does_not_give_its_result_for_other_input(tmp_path: Path)
     assert local.run(ValueBarrier, of(1, 2), **kept).output.column("total").to_pylist() == [3], "it is over"
     with pytest.raises(CheckpointError, match=r"CHECKPOINT_PROGRAM(.|\n)*input 'values': rows 2 -> 3"):
         local.run(ValueBarrier, of(1, 2, 3), **kept)
+
+
+def test_a_finished_run_gives_its_state_again_if_it_kept_it(tmp_path: Path) -> None:
+    for folder, asked in (tmp_path / "asked", True), (tmp_path / "not", False):
+        assert (run("key-counter", folder, state=asked).state is None) != asked
+        assert run("key-counter", folder, state=False).state is None
+    again = run("key-counter", tmp_path / "asked", state=True, workers=5, keep=1)
+    assert again.stats.events == 0
+    assert same(again.state, fl.spec(KeyCounter, key_counter()).state)
+    with pytest.raises(CheckpointError, match=r"CHECKPOINT_STATE.*over(.|\n)*state=True") as caught:
+        run("key-counter", tmp_path / "not", state=True)
+    assert str(caught.value.file).endswith("not/kept")
+    assert_agrees("key-counter", run("key-counter", tmp_path / "not"))
+
+
+class Diary(fl.Program):
+    """Events that depend on each other and on nothing else."""
+
+    note = fl.Tag()
+    depends = fl.depends((note, note))
+    notes = fl.Count()
+
+    def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+        state.notes += 1
+
+
+def test_a_program_in_which_nothing_synchronises_is_told_so(tmp_path: Path) -> None:
+    notes = [fl.Stream("notes", Diary.note, {"ts": [1, 2, 3]})]
+    kept: dict[str, Any] = {"out": tmp_path / "out", "progress": False}
+    with pytest.raises(UsageError, match=r"NO_SYNCS.*syncs=4(.|\n)*Diary(.|\n)*events="):
+        local.run(Diary, notes, checkpoint=fl.Checkpoint(tmp_path / "kept", syncs=4), **kept)
+    assert list(tmp_path.iterdir()) == []
+    seen = fl.Checkpoint(tmp_path / "kept", when=lambda since: since.syncs > 0)
+    assert local.run(Diary, notes, checkpoint=seen, state=True, **kept).state.notes == 3
 
 
 def test_a_checkpoint_needs_a_place_for_outputs(tmp_path: Path) -> None:
