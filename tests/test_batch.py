@@ -18,6 +18,7 @@ from flumina.errors import UsageError
 from flumina.events import Event, Tag
 from flumina.order import Point
 from flumina.program import define
+from flumina.tagsets import KeySet, TagSet
 
 STREAMS = ("views", "ticks")
 
@@ -83,6 +84,12 @@ class TestModel:
         taken = batch_of(model).take(np.array(indices, np.int64))
         assert list(taken) == [model[i] for i in indices]
         assert list(taken.slice(1, len(indices))) == [model[i] for i in indices[1:]]
+
+    @given(lists | one_tag, st.sets(st.sampled_from(["", "a", "b"])), st.booleans(), st.booleans())
+    def test_count(self, model: list[Event], pages: set[str], whole: bool, ticks: bool) -> None:  # noqa: FBT001
+        change = Tags.change.universe if whole else KeySet.of("b")
+        tags = TagSet({"view": KeySet.of(*pages), "change": change} | ({"tick": Tags.tick.universe} if ticks else {}))
+        assert batch_of(model).count(tags) == sum(tags.has(event.tag, event.key) for event in model)
 
     @given(lists | one_tag)
     def test_runs(self, model: list[Event]) -> None:

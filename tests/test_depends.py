@@ -102,3 +102,50 @@ def test_only_pairs_of_tags(pair: object) -> None:
         depends(pair)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="DEPENDS_PAIR"):
         depends(always=[pair])  # type: ignore[list-item]
+
+
+@both
+def test_of_two_tags_the_one_whose_events_are_in_a_sequence_synchronises(relation: Dependence) -> None:
+    assert relation.synchronising([Tags.inc, Tags.read, Tags.reset]) == TagSet.all_of([Tags.read, Tags.reset])
+
+
+class Kinds:
+    work = Tag(key="k long")
+    alone = Tag()
+    barrier = Tag()
+    other = Tag()
+
+
+@pytest.mark.parametrize(
+    ("pairs", "wanted"),
+    [
+        ([], []),
+        ([(Kinds.alone, Kinds.alone)], []),
+        ([(Kinds.work, Kinds.work), (Kinds.barrier, Kinds.barrier), (Kinds.work, Kinds.barrier)], [Kinds.barrier]),
+        ([(Kinds.barrier, Kinds.other)], [Kinds.barrier, Kinds.other]),
+        (
+            [(Kinds.barrier, Kinds.barrier), (Kinds.other, Kinds.other), (Kinds.barrier, Kinds.other)],
+            [Kinds.barrier, Kinds.other],
+        ),
+        (
+            [
+                (Kinds.barrier, Kinds.barrier),
+                (Kinds.other, Kinds.other),
+                (Kinds.barrier, Kinds.alone),
+                (Kinds.other, Kinds.alone),
+            ],
+            [Kinds.barrier, Kinds.other],
+        ),
+    ],
+    ids=["nothing", "itself alone", "a sequence for each key", "neither", "both", "below two"],
+)
+def test_which_events_synchronise(pairs: list[tuple[Tag, Tag]], wanted: list[Tag]) -> None:
+    tags = [Kinds.work, Kinds.alone, Kinds.barrier, Kinds.other]
+    assert RuleDependence.bind(depends(*pairs)).synchronising(tags) == TagSet.all_of(wanted)
+
+
+def test_some_keys_of_a_tag_may_synchronise() -> None:
+    relation = FunctionDependence(lambda a, b: 1 in (a.key, b.key), [Tags.inc])
+    assert relation.synchronising([Tags.inc]) == TagSet({"inc": KeySet.of(1)})
+    all_in_a_sequence = FunctionDependence(lambda a, b: True, [Tags.inc])
+    assert all_in_a_sequence.synchronising([Tags.inc]) == TagSet()

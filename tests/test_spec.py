@@ -75,23 +75,25 @@ class TestKnownAnswers:
 
 class TestUntil:
     @pytest.mark.parametrize(
-        ("until", "events"),
+        ("until", "events", "infos"),
         [
-            (START, 0),
-            (Point(1, 0, 99), 0),
-            (Point(1, 1, 0), 1),
-            (heartbeat(2, 0), 2),
-            (heartbeat(2, 1), 3),
-            (Point(4, 0, 2), 5),
-            (Point(4, 1, 1), 5),
-            (Point(4, 1, 2), 6),
-            (END, 7),
+            (START, 0, {}),
+            (Point(1, 0, 99), 0, {}),
+            (Point(1, 1, 0), 1, {}),
+            (heartbeat(2, 0), 2, {"a": "A"}),
+            (heartbeat(2, 1), 3, {"a": "A"}),
+            (Point(3, 0, 1), 4, {"a": "A", "b": "B"}),
+            (Point(4, 0, 2), 5, {"a": "AA", "b": "B"}),
+            (Point(4, 1, 1), 5, {"a": "AA", "b": "B"}),
+            (Point(4, 1, 2), 6, {"a": "AA", "b": "B"}),
+            (END, 7, {"a": "AA", "b": "B"}),
         ],
     )
-    def test_all_events_up_to_a_point(self, until: Point, events: int) -> None:
+    def test_all_events_up_to_a_point(self, until: Point, events: int, infos: dict[str, str]) -> None:
         result = fl.spec(PageViews, page_views(), until=until)
         assert result.events == events
         assert result.output.equals(fl.spec(PageViews, page_views()).output.slice(0, events))
+        assert {page: state.info for page, state in result.state.items()} == infos
 
 
 class TestResult:

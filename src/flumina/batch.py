@@ -23,7 +23,7 @@ from flumina import order
 from flumina.errors import InputError, UsageError
 from flumina.order import Ints, Point
 from flumina.schema import Schema
-from flumina.tagsets import Key
+from flumina.tagsets import Key, TagSet
 
 if TYPE_CHECKING:
     from flumina.events import Event, Tag
@@ -177,6 +177,17 @@ class Batch:
         for which, column in enumerate(tables):
             mine = self.table_of == which
             found[mine] = column[self.row_of[mine]]
+        return found
+
+    def count(self, tags: TagSet) -> int:
+        """How many of the events are in a set; keys are looked at only where a tag is there with some of them."""
+        found = 0
+        for which, tag in enumerate(self.tags):
+            keys = tags[tag.name]
+            if keys == tag.universe:
+                found += len(self) if self.table_of is None else int(np.count_nonzero(self.table_of == which))
+            elif not keys.is_empty():
+                found += int(np.count_nonzero(keys.mask(self._of_table(which).keys)))
         return found
 
     def runs(self) -> Iterator[Batch]:

@@ -116,6 +116,11 @@ class Definition:
         """All events of the program: the predicate ``true``."""
         return TagSet.all_of(self.tags.values())
 
+    @property
+    def synchronising(self) -> TagSet:
+        """The events for which states are brought together, whatever the plan: what ``syncs`` counts."""
+        return self.depends.synchronising(self.tags.values())
+
     def join_of(self, fork: Fork) -> Join:
         """The join that undoes a fork."""
         wanted = (fork.left, fork.right, fork.source)

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from flumina.errors import UsageError
 from flumina.events import Tag, user_line
-from flumina.tagsets import Key, TagSet
+from flumina.tagsets import Key, KeySet, TagSet
 
 
 class Rule(Enum):
@@ -76,6 +76,13 @@ class Dependence(Protocol):
     def only_by_key(self, tags: Collection[str]) -> bool:
         """Whether events of these tags with different keys never depend on each other."""
 
+    def synchronising(self, tags: Iterable[Tag]) -> TagSet:
+        """The events of these tags for which the states of others are brought together, whoever handles them.
+
+        Of two kinds of events that depend on each other it is the one that depends on more of its own kind: barriers
+        are in a sequence, values are not. Where both are alike, it is both.
+        """
+
 
 @dataclass(frozen=True)
 class RuleDependence:
@@ -118,6 +125,16 @@ class RuleDependence:
 
     def only_by_key(self, tags: Collection[str]) -> bool:
         return all(self.rules.get(pair) is not Rule.ALWAYS for pair in product(tags, tags))
+
+    def synchronising(self, tags: Iterable[Tag]) -> TagSet:
+        """By tag: one without order among its own events, then one ordered by key, then one in a single sequence."""
+        weights = {None: 0, Rule.SAME_KEY: 1, Rule.ALWAYS: 2}
+        own = {tag: weights[self.rules.get((tag.name, tag.name))] for tag in tags}
+        return TagSet.all_of(
+            tag
+            for tag in own
+            if any((tag.name, other.name) in self.rules and own[tag] >= own[other] for other in own if other is not tag)
+        )
 
 
 class FunctionDependence:
@@ -167,3 +184,17 @@ class FunctionDependence:
     def only_by_key(self, tags: Collection[str]) -> bool:
         atoms = [atom for atom in self.atoms if atom[0] in tags]
         return not any(self(*a, *b) for a, b in product(atoms, atoms) if a[1] != b[1])
+
+    def synchronising(self, tags: Iterable[Tag]) -> TagSet:
+        """By tag and key: how much of its tag an event depends on, as a fraction; of one tag, some keys may be more."""
+        names = {tag.name for tag in tags}
+        atoms = [atom for atom in self.atoms if atom[0] in names]
+        own = {}
+        for atom in atoms:
+            kin = [other for other in atoms if other[0] == atom[0]]
+            own[atom] = sum(self(*atom, *other) for other in kin) / len(kin)
+        return TagSet(
+            (a[0], KeySet.of(a[1]))
+            for a in atoms
+            if any(self(*a, *b) and (own[a] > own[b] or (own[a] == own[b] and a[0] != b[0])) for b in atoms)
+        )

@@ -88,6 +88,13 @@ def test_only(names: tuple[str, ...], run: Run) -> None:
     assert same(in_columns(run, NAMES).only(tags), run.only(tags))
 
 
+@pytest.mark.parametrize("names", [("transaction",), ("rule",), ("transaction", "rule"), ()])
+@given(run=listed())
+def test_count(names: tuple[str, ...], run: Run) -> None:
+    tags = TagSet.all_of(TAGS[name] for name in names)
+    assert run.count(tags) == in_columns(run, NAMES).count(tags) == len(run.only(tags))
+
+
 @given(listed())
 def test_fold(run: Run) -> None:
     """``update_batch`` on columns and ``update`` on lists: the same state, the same outputs by the same events."""

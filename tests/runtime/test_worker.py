@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -109,6 +110,24 @@ def test_statistics_add_up() -> None:
             assert stats.events == routed
             assert stats.runs <= stats.events
             assert stats.buffered <= routed
+
+
+@pytest.mark.parametrize("simulation", [Simulation, ColumnSimulation, MixedSimulation])
+def test_some_events_are_counted_by_themselves_whatever_the_plan(simulation: type[Simulation]) -> None:
+    seen: set[bool] = set()
+    for seed in range(40):
+        random = Random(seed)
+        case = random_case(random, define(APPS[seed % len(APPS)]), 40)
+        counted = case.definition.synchronising
+        wanted = sum(counted.has(event.tag, event.key) for _, event in case.in_order)
+        run = simulation(case, Random(seed), options=replace(ALL_OPTIONS[seed % 4], counted=counted))
+        run.run()
+        assert sum(worker.counted for worker in run.workers.values()) == wanted
+        seen |= {bool(worker.shape.children) for worker in run.workers.values() if worker.counted}
+        plain = simulation(case, Random(seed), options=ALL_OPTIONS[seed % 4])
+        plain.run()
+        assert not any(worker.counted for worker in plain.workers.values())
+    assert seen == {True, False}, "by inner workers and by leaves"
 
 
 def test_a_worker_refuses_what_is_not_for_it() -> None:

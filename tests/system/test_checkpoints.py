@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,18 @@ from flumina.engine.publish import Publication
 from flumina.engine.recorder import FILES, Recorder
 from flumina.errors import CheckpointError, OutputError, TaskLostError, UsageError
 from flumina.order import LAST, Point
+from flumina.plan.render.json import from_json
+from flumina.plan.sources import Inputs
+from flumina.plan.tree import Itag, Plan, Worker
 from flumina.program import define
 from flumina.state import same
 from flumina.testing import assert_same_outputs
 
-SMALL = fl.Settings(chunk_rows=40, window=80)
+SMALL = fl.Settings(chunk_rows=20, window=40)
+"""So that nobody is far ahead of the others: there is always something left behind the second snapshot."""
 EVENTS = 150
+ROWS = 400
+"""On each of five parts, with half as many events that synchronise them."""
 
 
 def columns(*, first: int, step: int, count: int, **payload: Callable[[int], Any]) -> pa.Table:
@@ -44,41 +51,42 @@ def columns(*, first: int, step: int, count: int, **payload: Callable[[int], Any
 
 
 def value_barrier() -> list[fl.Stream]:
-    parts = [columns(first=part, step=8, count=250, v=lambda n: n) for part in range(5)]
+    parts = [columns(first=part, step=8, count=ROWS, v=lambda n: n) for part in range(5)]
     return [
         fl.Stream("values", ValueBarrier.value, parts),
-        fl.Stream("barriers", ValueBarrier.barrier, columns(first=99, step=100, count=19)),
+        fl.Stream("barriers", ValueBarrier.barrier, columns(first=15, step=16, count=ROWS // 2)),
     ]
 
 
 def fraud() -> list[fl.Stream]:
-    parts = [columns(first=part, step=8, count=250, v=lambda n: n * 7 % 100) for part in range(5)]
+    parts = [columns(first=part, step=8, count=ROWS, v=lambda n: n * 7 % 100) for part in range(5)]
     return [
         fl.Stream("transactions", Fraud.transaction, parts),
-        fl.Stream("rules", Fraud.rule, columns(first=50, step=37, count=40, r=lambda n: n * 13)),
+        fl.Stream("rules", Fraud.rule, columns(first=7, step=16, count=ROWS // 2, r=lambda n: n * 13)),
     ]
 
 
 def page_views() -> list[fl.Stream]:
-    parts = [columns(first=p, step=8, count=250, page=lambda n: "abcd"[n % 4], user=lambda n: n) for p in range(5)]
-    changes = columns(first=20, step=55, count=25, page=lambda n: "ab"[n % 2], info=lambda n: f"info {n}")
+    parts = [columns(first=p, step=8, count=ROWS, page=lambda n: "abcd"[n % 4], user=lambda n: n) for p in range(5)]
+    changes = columns(first=7, step=16, count=ROWS // 2, page=lambda n: "ab"[n % 2], info=lambda n: f"info {n}")
     return [fl.Stream("views", PageViews.view, parts), fl.Stream("changes", PageViews.change, changes)]
 
 
 def key_counter() -> list[fl.Stream]:
-    parts = [columns(first=p, step=8, count=250, k=lambda n: n % 5) for p in range(5)]
-    resets = columns(first=31, step=60, count=20, k=lambda n: n % 3)
+    parts = [columns(first=p, step=8, count=ROWS, k=lambda n: n % 5) for p in range(5)]
+    resets = columns(first=7, step=16, count=ROWS // 2, k=lambda n: n % 3)
     return [fl.Stream("incs", KeyCounter.inc, parts), fl.Stream("reads", KeyCounter.read, resets)]
 
 
 def ties() -> list[fl.Stream]:
     """Many events at each timestamp, so that a cut in the middle of one would be noticed."""
     parts = [
-        pa.table({"ts": [n // 20 * 20 for n in range(240)], "v": list(range(part, part + 240))}) for part in range(5)
+        pa.table({"ts": [n // 4 * 20 for n in range(2 * ROWS)], "v": list(range(part, part + 2 * ROWS))})
+        for part in range(5)
     ]
     return [
         fl.Stream("values", ValueBarrier.value, parts),
-        fl.Stream("barriers", ValueBarrier.barrier, columns(first=0, step=20, count=12)),
+        fl.Stream("barriers", ValueBarrier.barrier, columns(first=0, step=20, count=ROWS // 2)),
     ]
 
 
@@ -92,16 +100,39 @@ CASES: dict[str, tuple[Any, Callable[[], list[fl.Stream]]]] = {
 every = pytest.mark.parametrize("case", CASES)
 
 
+def divided(inputs: Inputs, slots: int | None) -> Plan:
+    """As many leaves as there may be, over the parts of the first stream; what synchronises them is above.
+
+    For an input this small, the optimiser would have one worker do everything.
+    """
+    work, *others = inputs.shapes
+    kind, above = inputs.definition.initial, tuple(Itag(s.name, frozenset(range(s.parts)), s.tags) for s in others)
+    if slots == 1:
+        everything = (Itag(work.name, frozenset(range(work.parts)), work.tags), *above)
+        return Plan.of(inputs.definition, inputs.shapes, Worker("root", kind, everything, (), "p0"))
+    assert slots is not None
+    leaves = [
+        Worker(f"leaf{n}", kind, (Itag(work.name, frozenset(range(n, work.parts, slots)), work.tags),), (), f"p{n}")
+        for n in range(slots)
+    ]
+    below = leaves.pop()
+    while len(leaves) > 1:
+        left = leaves.pop()
+        below = Worker(f"above {left.id}", kind, (), (left, below), left.place)
+    return Plan.of(inputs.definition, inputs.shapes, Worker("root", kind, above, (leaves[0], below), "p0"))
+
+
 def run(case: str, folder: Path, *, workers: int = 2, **policy: Any) -> RunResult:
     program, streams = CASES[case]
-    options = {name: policy.pop(name) for name in ("order", "plan", "state") if name in policy}
-    policy.setdefault("events", EVENTS)
+    names = ("optimiser", "order", "plan", "state")
+    options = {"optimiser": divided} | {name: policy.pop(name) for name in names if name in policy}
+    policy = {"events": EVENTS, "keep": 100, **policy}
     return local.run(
         program,
         streams(),
         workers=None if "plan" in options else workers,
         out=folder / "out",
-        checkpoint=fl.Checkpoint(folder / "kept", keep=100, **policy),
+        checkpoint=fl.Checkpoint(folder / "kept", **policy),
         settings=SMALL,
         progress=False,
         **options,
@@ -109,7 +140,8 @@ def run(case: str, folder: Path, *, workers: int = 2, **policy: Any) -> RunResul
 
 
 def snapshots(case: str, folder: Path) -> list[Snapshot]:
-    return [one for one in Checkpoints(folder / "kept").all() if one.manifest.states]
+    """Those that were taken on the way."""
+    return [one for one in Checkpoints(folder / "kept").all() if one.after is not None]
 
 
 def assert_agrees(case: str, result: RunResult) -> None:
@@ -129,17 +161,45 @@ def assert_states_are_those_of_the_oracle(case: str, taken: list[Snapshot]) -> N
         assert snapshot.manifest.rows == rows
 
 
-def crash(since: fl.Since) -> bool:
-    """Take two snapshots, and die before the third is finished."""
-    if since.snapshots == 2 and since.events >= EVENTS // 2:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return since.events >= EVENTS
+def die(folder: Path, victim: int | None = None) -> None:
+    """End this process, or the ``victim``, once two snapshots are there: a task may have yet to hand in its part."""
+    deadline = time.monotonic() + 30
+    while len(list(folder.glob("kept/snapshot-*.done"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.kill(os.getpid() if victim is None else victim, signal.SIGKILL)
+
+
+def crash(folder: Path, victim: int | None = None) -> Callable[[fl.Since], bool]:
+    """Have two snapshots taken, and this process die (or the ``victim``) before the third."""
+
+    def when(since: fl.Since) -> bool:
+        if since.snapshots == 2 and since.events >= EVENTS // 2:
+            die(folder, victim)
+        return since.snapshots < 2 and since.events >= EVENTS
+
+    return when
+
+
+def assert_synchronised(result: RunResult, workers: int) -> None:
+    """So many workers did it, and had to be synchronised."""
+    assert len(result.plan.leaves) == workers
+    assert (result.stats.joins > 0) == (workers > 1)
+
+
+def assert_crashed(case: str, folder: Path, workers: int) -> list[Snapshot]:
+    """Two snapshots by so many workers, and nothing that anybody could see."""
+    taken = snapshots(case, folder)
+    assert len(taken) == 2
+    assert [len(from_json(str(one.manifest.plan)).leaves) for one in taken] == [workers, workers]
+    assert not (folder / "out").exists(), "nothing is visible yet"
+    return taken
 
 
 @every
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_every_snapshot_is_the_fold_of_the_oracle(case: str, workers: int, tmp_path: Path) -> None:
     result = run(case, tmp_path, workers=workers, state=True)
+    assert_synchronised(result, workers)
     assert_agrees(case, result)
     program, streams = CASES[case]
     assert same(result.state, fl.spec(program, streams()).state)
@@ -150,19 +210,45 @@ def test_every_snapshot_is_the_fold_of_the_oracle(case: str, workers: int, tmp_p
 
 
 @every
-@pytest.mark.parametrize(("before", "after"), [(2, 2), (2, 5), (3, 1), (1, 3)])
+@pytest.mark.parametrize(("before", "after"), [(2, 2), (2, 5), (2, 1), (1, 3)])
 def test_a_run_that_lost_a_process_goes_on_under_any_plan(case: str, before: int, after: int, tmp_path: Path) -> None:
     with pytest.raises(TaskLostError):
-        run(case, tmp_path, workers=before, events=None, when=crash)
-    taken = snapshots(case, tmp_path)
-    assert len(taken) == 2
-    assert not (tmp_path / "out").exists(), "nothing is visible yet"
+        run(case, tmp_path, workers=before, events=None, when=crash(tmp_path))
+    taken = assert_crashed(case, tmp_path, before)
     result = run(case, tmp_path, workers=after)
+    assert_synchronised(result, after)
     assert_agrees(case, result)
     program, streams = CASES[case]
     whole = fl.spec(program, streams()).events
     assert result.stats.events == whole - taken[-1].manifest.events < whole
+    assert len(snapshots(case, tmp_path)) == 2 + result.stats.snapshots >= 3
     assert_states_are_those_of_the_oracle(case, snapshots(case, tmp_path))
+
+
+@pytest.mark.parametrize("case", ["page-views", "key-counter"])
+def test_workers_with_other_keys_of_the_same_parts(case: str, tmp_path: Path) -> None:
+    """Events are read by one task and processed by another: some are on their way when a segment is cut off."""
+    with pytest.raises(TaskLostError):
+        run(case, tmp_path, workers=3, optimiser="greedy", events=None, when=crash(tmp_path))
+    assert_crashed(case, tmp_path, 3)
+    result = run(case, tmp_path, workers=4, optimiser="greedy")
+    assert len(result.plan.leaves) == 4
+    assert_agrees(case, result)
+    assert len(snapshots(case, tmp_path)) == 2 + result.stats.snapshots >= 3
+    assert_states_are_those_of_the_oracle(case, snapshots(case, tmp_path))
+
+
+@every
+@pytest.mark.parametrize("workers", [1, 2])
+def test_snapshots_after_so_many_events_that_synchronise(case: str, workers: int, tmp_path: Path) -> None:
+    result = run(case, tmp_path, workers=workers, events=None, syncs=10)
+    assert_synchronised(result, workers)
+    assert_agrees(case, result)
+    cuts = [one.after for one in snapshots(case, tmp_path) if one.after is not None]
+    assert len(cuts) == result.stats.snapshots >= (8 if workers == 1 else 3)
+    synchronising = pa.concat_tables(CASES[case][1]()[-1].parts())["ts"].to_numpy()
+    until = synchronising.searchsorted(cuts, "right").tolist()
+    assert all(after - before >= 10 for before, after in pairwise([0, *until])), "not before it was time"
 
 
 @every
@@ -173,18 +259,23 @@ def test_everything_was_sent_before_the_first_cut(case: str, tmp_path: Path) -> 
         program,
         streams(),
         workers=3,
+        optimiser=divided,
         out=tmp_path / "out",
         checkpoint=fl.Checkpoint(tmp_path / "kept", when=lambda since: since.snapshots < 5, keep=100),
         progress=False,
     )
+    assert_synchronised(result, 3)
     assert_agrees(case, result)
     assert_states_are_those_of_the_oracle(case, snapshots(case, tmp_path))
 
 
 def test_ordered_outputs_across_a_crash(tmp_path: Path) -> None:
     with pytest.raises(TaskLostError):
-        run("fraud", tmp_path, events=None, when=crash, order=True)
-    result = run("fraud", tmp_path, order=True)
+        run("fraud", tmp_path, events=None, when=crash(tmp_path), order=True)
+    assert_crashed("fraud", tmp_path, 2)
+    result = run("fraud", tmp_path, order=True, workers=3)
+    assert_synchronised(result, 3)
+    assert result.stats.snapshots >= 1
     expected = fl.spec(Fraud, fraud()).outputs
     for name, table in result.outputs.items():
         assert table.to_pylist() == expected[name].to_pylist(), name
@@ -208,20 +299,20 @@ def test_events_that_come_when_they_are_due(tmp_path: Path) -> None:
 
     def dies(since: fl.Since) -> bool:
         if since.snapshots == 2:
-            os.kill(os.getpid(), signal.SIGKILL)
+            die(tmp_path)
         return since.seconds >= 0.05
 
     def begin(**policy: Any) -> RunResult:
-        checkpoint = fl.Checkpoint(tmp_path / "kept", keep=100, **policy)
-        return local.run(ValueBarrier, streams, workers=2, out=tmp_path / "out", checkpoint=checkpoint, progress=False)
+        kept: dict[str, Any] = {"out": tmp_path / "out", "checkpoint": fl.Checkpoint(tmp_path / "kept", **policy)}
+        return local.run(ValueBarrier, streams, workers=2, optimiser=divided, progress=False, **kept)
 
     with pytest.raises(TaskLostError):
         begin(when=dies)
-    before = Checkpoints(tmp_path / "kept").latest()
-    assert before is not None
+    before = assert_crashed("value-barrier", tmp_path, 2)[-1]
     assert before.after is not None
     began = time.monotonic()
     result = begin(seconds=0.05)
+    assert_synchronised(result, 2)
     left = 2.0 - before.after / 1e6
     assert left - 0.2 < time.monotonic() - began, "events are not due before their time"
     assert result.stats.snapshots >= 3
@@ -230,17 +321,12 @@ def test_events_that_come_when_they_are_due(tmp_path: Path) -> None:
 
 
 DRIVER = """
-import os, signal, sys
+import os, sys
 from pathlib import Path
 from tests.system import test_checkpoints as t
 
-def crash(since):
-    if len(list(folder.glob("kept/snapshot-*.done"))) >= 2:
-        os.kill(driver, signal.SIGKILL)
-    return since.events >= t.EVENTS
-
-driver, folder = os.getpid(), Path(sys.argv[1])
-t.run("page-views", folder, events=None, when=crash)
+folder = Path(sys.argv[1])
+t.run("page-views", folder, events=None, when=t.crash(folder, os.getpid()))
 """
 
 
@@ -250,11 +336,13 @@ def test_a_driver_that_was_killed(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), str(root / "src")])}
     ended = subprocess.run(command, env=environment, timeout=60, check=False)
     assert ended.returncode == -signal.SIGKILL
-    assert len(snapshots("page-views", tmp_path)) >= 2
-    assert not (tmp_path / "out").exists()
+    assert_crashed("page-views", tmp_path, 2)
     result = run("page-views", tmp_path, workers=3)
+    assert_synchronised(result, 3)
     assert_agrees("page-views", result)
     assert result.stats.events < fl.spec(PageViews, page_views()).events
+    assert result.stats.snapshots >= 1
+    assert_states_are_those_of_the_oracle("page-views", snapshots("page-views", tmp_path))
 
 
 class DeadError(Exception):
@@ -288,14 +376,17 @@ def test_a_driver_that_dies_over_publishing(
 
     monkeypatch.setattr(owner, method, dying)
     with pytest.raises(DeadError):
-        run("fraud", tmp_path)
+        run("fraud", tmp_path, state=True)
     monkeypatch.undo()
-    result = run("fraud", tmp_path)
+    result = run("fraud", tmp_path, state=True)
     assert_agrees("fraud", result)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "out"]
-    again = run("fraud", tmp_path)
+    again = run("fraud", tmp_path, state=True)
     assert again.stats.events == 0
     assert_agrees("fraud", again)
+    expected = fl.spec(Fraud, fraud()).state
+    assert same(result.state, expected)
+    assert same(again.state, expected)
 
 
 def test_files_moved_one_by_one_before_the_driver_died(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -431,7 +522,7 @@ def test_plain_runs_do_not_wait_for_the_disk(tmp_path: Path, monkeypatch: pytest
 
 def test_a_changed_program_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TaskLostError):
-        run("fraud", tmp_path, events=None, when=crash)
+        run("fraud", tmp_path, events=None, when=crash(tmp_path))
     transactions, rules = fraud()
     checkpoint = fl.Checkpoint(tmp_path / "kept", events=EVENTS, keep=100)
     with pytest.raises(CheckpointError, match=r"(?s)CHECKPOINT_PROGRAM.*rank"):
@@ -455,6 +546,40 @@ def test_a_finished_run_does_not_give_its_result_for_other_input(tmp_path: Path)
         local.run(ValueBarrier, of(1, 2, 3), **kept)
 
 
+def test_a_finished_run_gives_its_state_again_if_it_kept_it(tmp_path: Path) -> None:
+    for folder, asked in (tmp_path / "asked", True), (tmp_path / "not", False):
+        assert (run("key-counter", folder, state=asked).state is None) != asked
+        assert run("key-counter", folder, state=False).state is None
+    again = run("key-counter", tmp_path / "asked", state=True, workers=5, keep=1)
+    assert again.stats.events == 0
+    assert same(again.state, fl.spec(KeyCounter, key_counter()).state)
+    with pytest.raises(CheckpointError, match=r"CHECKPOINT_STATE.*over(.|\n)*state=True") as caught:
+        run("key-counter", tmp_path / "not", state=True)
+    assert str(caught.value.file).endswith("not/kept")
+    assert_agrees("key-counter", run("key-counter", tmp_path / "not"))
+
+
+class Diary(fl.Program):
+    """Events that depend on each other and on nothing else."""
+
+    note = fl.Tag()
+    depends = fl.depends((note, note))
+    notes = fl.Count()
+
+    def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+        state.notes += 1
+
+
+def test_a_program_in_which_nothing_synchronises_is_told_so(tmp_path: Path) -> None:
+    notes = [fl.Stream("notes", Diary.note, {"ts": [1, 2, 3]})]
+    kept: dict[str, Any] = {"out": tmp_path / "out", "progress": False}
+    with pytest.raises(UsageError, match=r"NO_SYNCS.*syncs=4(.|\n)*Diary(.|\n)*events="):
+        local.run(Diary, notes, checkpoint=fl.Checkpoint(tmp_path / "kept", syncs=4), **kept)
+    assert list(tmp_path.iterdir()) == []
+    seen = fl.Checkpoint(tmp_path / "kept", when=lambda since: since.syncs > 0)
+    assert local.run(Diary, notes, checkpoint=seen, state=True, **kept).state.notes == 3
+
+
 def test_a_checkpoint_needs_a_place_for_outputs(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"CHECKPOINT_OUT.*out="):
         local.run(Fraud, fraud(), checkpoint=tmp_path, progress=False)
@@ -472,11 +597,13 @@ def test_outputs_that_nobody_wants(tmp_path: Path) -> None:
         Fraud,
         fraud(),
         workers=2,
+        optimiser=divided,
         out=fl.NOWHERE,
         checkpoint=fl.Checkpoint(tmp_path, events=EVENTS),
         settings=SMALL,
         progress=False,
     )
+    assert_synchronised(result, 2)
     assert result.stats.snapshots >= 3
 
 
@@ -487,7 +614,7 @@ def staged(folder: Path) -> list[Path]:
 @pytest.mark.parametrize("damage", ["flip", "cut", "delete"])
 def test_damaged_outputs_are_noticed(damage: str, tmp_path: Path) -> None:
     with pytest.raises(TaskLostError):
-        run("page-views", tmp_path, events=None, when=crash)
+        run("page-views", tmp_path, events=None, when=crash(tmp_path))
     named = {Path(file.path).as_posix() for one in snapshots("page-views", tmp_path) for file in one.manifest.outputs}
     victim = next(path for path in staged(tmp_path) if "/".join(path.parts[-2:]) in named)
     whole = victim.read_bytes()
@@ -507,7 +634,7 @@ def test_damaged_outputs_are_noticed(damage: str, tmp_path: Path) -> None:
 
 def test_a_damaged_state_is_noticed_and_an_older_one_used_on_request(tmp_path: Path) -> None:
     with pytest.raises(TaskLostError):
-        run("fraud", tmp_path, events=None, when=crash)
+        run("fraud", tmp_path, events=None, when=crash(tmp_path))
     newest = snapshots("fraud", tmp_path)[-1]
     file = tmp_path / "kept" / newest.manifest.states[0].name
     file.write_bytes(file.read_bytes()[:-1] + b"?")

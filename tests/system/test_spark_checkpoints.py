@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,10 +21,16 @@ from tests.system.test_checkpoints import (
     CASES,
     EVENTS,
     SMALL,
+    assert_crashed,
     assert_states_are_those_of_the_oracle,
+    assert_synchronised,
     crash,
+    die,
+    divided,
+    every,
     snapshots,
 )
+from tests.system.test_streaming_faults import end
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,7 +47,7 @@ def run(case: str, folder: Path, streams: list[fl.Stream], **more: Any) -> RunRe
         checkpoint=fl.Checkpoint(folder / "kept", keep=100, **policy),
         settings=SMALL,
         progress=False,
-        **{"workers": 2, **more},
+        **{"workers": 2, "optimiser": divided, **more},
     )
 
 
@@ -61,69 +68,111 @@ def as_frames(spark: SparkSession, streams: list[fl.Stream]) -> list[fl.Stream]:
 
 
 def as_files(folder: Path, streams: list[fl.Stream]) -> list[fl.Stream]:
-    found = []
     for stream in streams:
         (folder / stream.name).mkdir(parents=True)
         for number, table in enumerate(stream.parts()):
             pq.write_table(table, folder / stream.name / f"{number}.parquet", row_group_size=40)
-        found.append(replace(stream, data=fl.Parquet(folder / stream.name)))
-    return found
+    return files_in(folder, streams)
 
 
-def once(marker: Path) -> Callable[[fl.Since], bool]:
-    """Snapshots after so many events; behind the second, the process dies, if it did not before."""
+def files_in(folder: Path, streams: list[fl.Stream]) -> list[fl.Stream]:
+    """The streams as files that have been written."""
+    return [replace(stream, data=fl.Parquet(folder / stream.name)) for stream in streams]
+
+
+def once(folder: Path) -> Callable[[fl.Since], bool]:
+    """Snapshots after so many events; behind the second, the process dies, if none did before."""
+    died = folder / "died"
 
     def when(since: fl.Since) -> bool:
-        if since.snapshots == 2 and since.events >= EVENTS // 2 and not marker.exists():
-            marker.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
+        if since.snapshots == 2 and since.events >= EVENTS // 2 and not died.exists():
+            died.touch()
+            die(folder)
         return since.events >= EVENTS
 
     return when
 
 
-@pytest.mark.parametrize("case", ["fraud", "page-views"])
+@every
 def test_snapshots_of_a_run_on_dataframes(spark: SparkSession, case: str, tmp_path: Path) -> None:
     result = run(case, tmp_path, as_frames(spark, CASES[case][1]()))
+    assert_synchronised(result, 2)
     assert_agrees(case, result)
     taken = snapshots(case, tmp_path)
     assert len(taken) == result.stats.snapshots >= 3
     assert_states_are_those_of_the_oracle(case, taken)
 
 
-@pytest.mark.parametrize("case", ["fraud", "key-counter"])
+@every
 def test_a_stage_that_is_tried_again_goes_on_from_the_last_snapshot(
     spark: SparkSession, case: str, tmp_path: Path
 ) -> None:
     assert spark.sparkContext.master == "local[4,4]"
     files = as_files(tmp_path / "in", CASES[case][1]())
-    result = run(case, tmp_path, files, policy={"events": None, "when": once(tmp_path / "died")})
+    result = run(case, tmp_path, files, policy={"events": None, "when": once(tmp_path)})
     assert (tmp_path / "died").exists()
+    assert_synchronised(result, 2)
     assert_agrees(case, result)
     program, streams = CASES[case]
     whole = fl.spec(program, streams()).events
     taken = snapshots(case, tmp_path)
-    assert result.stats.events < whole
-    assert whole - result.stats.events in {one.manifest.events for one in taken}
+    assert len(taken) == result.stats.snapshots >= 3
+    assert whole - result.stats.events == taken[1].manifest.events, "it went on from the second"
     assert_states_are_those_of_the_oracle(case, taken)
 
 
-def test_a_run_begun_in_local_processes_goes_on_on_spark(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("case", "before", "after"), [*((case, 2, 4) for case in CASES), ("fraud", 2, 1), ("key-counter", 1, 3)]
+)
+def test_a_run_begun_in_local_processes_goes_on_on_spark(
+    spark: SparkSession, case: str, before: int, after: int, tmp_path: Path
+) -> None:
     assert spark.version
-    program, streams = CASES["page-views"]
+    program, streams = CASES[case]
     files = as_files(tmp_path / "in", streams())
     with pytest.raises(fl.TaskLostError):
         local.run(
             program,
             files,
-            workers=2,
+            workers=before,
+            optimiser=divided,
             out=tmp_path / "out",
-            checkpoint=fl.Checkpoint(tmp_path / "kept", when=crash, keep=100),
+            checkpoint=fl.Checkpoint(tmp_path / "kept", when=crash(tmp_path), keep=100),
             settings=SMALL,
             progress=False,
         )
-    before = snapshots("page-views", tmp_path)
-    assert len(before) == 2
-    result = run("page-views", tmp_path, files, workers=3)
-    assert_agrees("page-views", result)
-    assert result.stats.events == fl.spec(program, streams()).events - before[-1].manifest.events
+    assert_goes_on(case, tmp_path, files, before, after)
+
+
+def assert_goes_on(case: str, folder: Path, files: list[fl.Stream], before: int, after: int) -> None:
+    """After two snapshots by so many workers, others end the run: nothing is missing, and nothing is there twice."""
+    taken = assert_crashed(case, folder, before)
+    result = run(case, folder, files, workers=after)
+    assert_synchronised(result, after)
+    assert_agrees(case, result)
+    program, streams = CASES[case]
+    assert result.stats.events == fl.spec(program, streams()).events - taken[-1].manifest.events
+    assert len(snapshots(case, folder)) == 2 + result.stats.snapshots >= 3
+    assert_states_are_those_of_the_oracle(case, snapshots(case, folder))
+
+
+DRIVER = """
+import os, sys
+from pathlib import Path
+from tests.system.cluster import session
+from tests.system import test_spark_checkpoints as t
+
+folder, spark = Path(sys.argv[1]), session("local[2,2]")
+files = t.files_in(folder / "in", t.CASES["fraud"][1]())
+t.run("fraud", folder, files, policy={"events": None, "when": t.crash(folder, os.getpid())})
+"""
+
+
+def test_a_driver_on_spark_that_was_killed(spark: SparkSession, tmp_path: Path) -> None:
+    """With a JVM of its own; the run goes on in another, with more workers."""
+    assert spark.version
+    files = as_files(tmp_path / "in", CASES["fraud"][1]())
+    command = [sys.executable, "-c", DRIVER, str(tmp_path)]
+    driver = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    assert end(driver) == -signal.SIGKILL
+    assert_goes_on("fraud", tmp_path, files, before=2, after=4)

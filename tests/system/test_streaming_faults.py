@@ -48,11 +48,17 @@ def driver(folder: Path, failpoint: str | None = None, source: str = "files") ->
 
 def end(process: subprocess.Popen[bytes], within: float = 120) -> int:
     """How a driver ended; none of its children is left."""
-    below = list(children(process.pid))
+    below, errors = children(process.pid), None
+    over = time.monotonic() + within
     try:
-        _, errors = process.communicate(timeout=within)
+        while errors is None:
+            try:
+                _, errors = process.communicate(timeout=0.5)
+            except subprocess.TimeoutExpired:
+                below = children(process.pid) or below  # once it is gone, they are no longer its own
+                if time.monotonic() > over:
+                    raise
     finally:
-        below += list(children(process.pid))
         process.kill()
         process.wait()
         deadline = time.monotonic() + 20

@@ -55,6 +55,11 @@ class Continuation:
         """Whether all events have been processed."""
         return self.latest is not None and _is_over(self.latest)
 
+    @property
+    def final(self) -> bytes | None:
+        """The state of a run that is over, if it was asked for then."""
+        return self.latest.state() if self.latest is not None and self.over and self.latest.manifest.states else None
+
     def job(self, job: Job) -> Job:
         """The job, so that it takes snapshots and begins where the last one was taken."""
         location = job.outputs.location
@@ -85,7 +90,8 @@ class Continuation:
             outputs.location.settle_published()
             outputs.location.discard()
         if not manifest.finished:
-            commit(self.claim, Progress.of(self.latest), manifest.extra, outputs, manifest.plan, finished=True)
+            done, state = Progress.of(self.latest), self.final
+            commit(self.claim, done, manifest.extra, outputs, manifest.plan, state=state, finished=True)
         return publication.results()
 
     def _check_folder(self, latest: Snapshot, location: Location | None) -> None:

@@ -25,7 +25,7 @@ from flumina.engine.outputs import NOWHERE, Nowhere, Outputs
 from flumina.engine.policy import Checkpoint
 from flumina.engine.publish import Result, publish
 from flumina.engine.recorder import Recorder
-from flumina.errors import UsageError
+from flumina.errors import CheckpointError, UsageError
 from flumina.files import Parquet
 from flumina.plan.optimise import Optimiser, check_workers, make_plan
 from flumina.plan.routing import Router
@@ -39,6 +39,7 @@ from flumina.runtime.messages import PartId
 from flumina.runtime.stats import WorkerStats
 from flumina.spec import check_streams
 from flumina.streams import Stream
+from flumina.tagsets import TagSet
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,22 @@ class Wishes:
                 f"the checkpoint {inside} lies in the folder for outputs, which holds nothing else",
                 hint="choose a folder beside it",
             )
-        return Continuation.of(checkpoint, program, streams, partial(self.location, lasting=True))
+        definition = define(program)
+        if checkpoint.syncs is not None and definition.synchronising.is_empty():
+            raise UsageError(
+                "NO_SYNCS",
+                f"syncs={checkpoint.syncs} is never reached: no tag of {definition.name} depends on another",
+                hint="say after how many events= or seconds= a snapshot is taken",
+            )
+        kept = Continuation.of(checkpoint, program, streams, partial(self.location, lasting=True))
+        if self.state and kept.over and kept.final is None:
+            raise CheckpointError(
+                "CHECKPOINT_STATE",
+                "this run is over, and did not keep its state: nobody asked for it then",
+                file=kept.store.folder.path,
+                hint="leave out state=True for the outputs, or begin anew with another checkpoint and state=True",
+            )
+        return kept
 
     def location(self, run: str, *, lasting: bool) -> Location | None:
         """Where the outputs of a run go, if they go to files."""
@@ -140,7 +156,12 @@ def make_job(
     if kept is None or not kept.over:
         outputs.prepare()
     sequenced = frozenset(stream.name for stream in streams if stream.seq is not None)
-    options = replace(wishes.settings.options, final=wishes.state or kept is not None, sequenced=sequenced)
+    options = replace(
+        wishes.settings.options,
+        final=wishes.state or kept is not None,
+        sequenced=sequenced,
+        counted=definition.synchronising if kept is not None and kept.given.policy.counts_syncs else TagSet(),
+    )
     settings = replace(wishes.settings, options=options)
     layout = lay_out(plan, Router(plan, definition), given, tasks, led=kept is not None)
     job = Job(program, plan, tuple(map(Card.of, streams)), outputs, layout, settings, paced, wishes.start)
@@ -270,11 +291,16 @@ class RunResult:
 
 
 def carry_out(
-    job: Job, kept: Continuation | None, execute: Callable[[Recorder | None], Mapping[int, TaskReport]]
+    job: Job,
+    kept: Continuation | None,
+    execute: Callable[[Recorder | None], Mapping[int, TaskReport]],
+    *,
+    state: bool = False,
 ) -> tuple[dict[str, Result], Mapping[int, TaskReport], int]:
     """Have the tasks do their work and make the outputs visible, all at once; also gives how many snapshots there were.
 
-    What a run that fails has written is deleted, unless it can go on from its last snapshot.
+    What a run that fails has written is deleted, unless it can go on from its last snapshot. Whether its ``state`` is
+    wanted, one that keeps snapshots remembers.
     """
     if kept is not None and kept.over:
         return kept.results(job.outputs), {}, 0
@@ -285,16 +311,21 @@ def carry_out(
         if recorder is None:
             return publish(job.outputs, manifests), reports, 0
         events = sum(stats.events for report in reports.values() for stats in report.stats.workers.values())
-        return recorder.publish(manifests, events), reports, recorder.snapshots
+        final = _packed(reports) if state else None
+        return recorder.publish(manifests, events, final), reports, recorder.snapshots
     except BaseException:
         if recorder is None:
             job.outputs.discard()
         raise
 
 
-def final_state(job: Job, reports: Mapping[int, TaskReport], wishes: Wishes) -> Any:  # noqa: ANN401 -- whatever it is
-    """The state after the last event, if it was asked for: the root's task has it."""
+def final_state(job: Job, kept: Continuation | None, reports: Mapping[int, TaskReport], wishes: Wishes) -> Any:  # noqa: ANN401 -- whatever it is
+    """The state after the last event, if it was asked for: the root's task has it, or a run that was over kept it."""
     if not wishes.state:
         return None
-    packed = next((report.final for report in reports.values() if report.final is not None), None)
+    packed = _packed(reports) if reports or kept is None else kept.final
     return None if packed is None else Codec(define(job.program), job.names).unpack(packed)
+
+
+def _packed(reports: Mapping[int, TaskReport]) -> bytes | None:
+    return next((report.final for report in reports.values() if report.final is not None), None)

@@ -75,6 +75,8 @@ class Follower:
         self.closed: Manifest | None = None
         """The outputs of this segment, once everything here is done."""
         self.word: Begin | Finish | None = None
+        self.past_syncs = 0
+        """Of earlier segments."""
         self.tally = Tally()
         self.told_at = 0.0
 
@@ -178,7 +180,9 @@ class Follower:
         if task.coordinator is not None:
             place = Place(self.snapshots.epoch, task.start.number + self.segment)
             state = self.snapshots.store.write_state(place, task.codec.pack(task.final))
-        task.member.save(Saved(self.segment, self.cut, self.closed, self._tally().events, state))
+        done = self._tally()
+        task.member.save(Saved(self.segment, self.cut, self.closed, done.events, state))
+        self.past_syncs = done.syncs
         self.segment, self.word, self.closed, self.drained = segment, None, None, False
         self.last_cut, self.cut = self.cut, None
         for peer in task.channels:
@@ -192,9 +196,7 @@ class Follower:
     def _tally(self) -> Tally:
         workers, past = self.task.workers.values(), self.task.past
         events = sum(w.counting.events for w in workers) + sum(s.events for s in past.values())
-        inner = [w for w in workers if w.shape.children]
-        syncs = sum(w.counting.events + (past[w.id].events if w.id in past else 0) for w in inner)
-        return Tally(events, syncs)
+        return Tally(events, self.past_syncs + sum(w.counted for w in workers))
 
     def _tell_leader(self, message: ToLeader) -> None:
         if self.home == self.task.number:

@@ -17,9 +17,14 @@ class Since(NamedTuple):
     """What has happened since the last snapshot (or since the start), for a function that decides.
 
     ``events``     that were processed
-    ``syncs``      of those, the ones for which the states of workers were joined
+    ``syncs``      of those, the ones that synchronise: for which the states of workers are joined, if several have them
     ``seconds``    that have passed
     ``snapshots``  that were taken in this run so far
+
+    Which events synchronise is a matter of ``depends`` and not of the plan: of two tags that depend on each other it is
+    the one whose own events depend on each other, as barriers do and values don't (if that is true of both or of
+    neither, it is both). Own events of which only those with equal keys depend on each other count for less than such
+    that all do. Of a program for one key, the events of all keys are counted, and no tag that depends on itself alone.
     """
 
     events: int
@@ -53,10 +58,15 @@ class Policy:
             raise user_error(self.when, error) from error
 
     @property
+    def counts_syncs(self) -> bool:
+        """Whether anybody wants to know how many events synchronise."""
+        return self.syncs is not None or self.when is not None
+
+    @property
     def pace(self) -> int:
         """After how many events those who decide want to hear of it."""
         counts = [count for count in (self.events, self.syncs) if count is not None]
-        if self.when is not None or self.syncs is not None:
+        if self.counts_syncs:
             return 1
         return max(1, min(counts) // 16) if counts else 1 << 62
 
@@ -68,7 +78,7 @@ class Checkpoint:
     ``path``        a folder that all tasks and the driver can reach
     ``seconds``     so long after the last one; 30 unless something else is given
     ``events``      after so many events
-    ``syncs``       after so many events for which states were joined
+    ``syncs``       after so many events that synchronise, under every plan, as :class:`Since` says
     ``when``        whenever this function of :class:`Since` says so
     ``keep``        how many are kept
     ``filesystem``  one of pyarrow's or fsspec's, in which the folder lies; else the path or URI tells

@@ -62,25 +62,34 @@ class Recorder:
         self._committed = replace(done, snapshot=snapshot)
         self.snapshots += 1
 
-    def publish(self, last: Sequence[Manifest], events: int) -> dict[str, Result]:
-        """The run is over: make its outputs visible, once, whatever happens in between."""
+    def publish(self, last: Sequence[Manifest], events: int, state: bytes | None = None) -> dict[str, Result]:
+        """The run is over: make its outputs visible, once, whatever happens in between.
+
+        The ``state`` after the last event is kept for who asks again.
+        """
         self.claim.check()  # before anything is merged: who was replaced need not begin
         outputs = self.job.outputs
         done = self._committed.plus(outputs, last, after=None, events=self._gang_began.events + events)
         publication = prepare(outputs, done.manifests(outputs))
         extra = {ROWS: done.rows, FILES: publication.files, CHECKSUMS: publication.checksums}
         if outputs.location is not None:
-            snapshot = self._write(done, [], extra)
+            snapshot = self._write(done, [], extra, state=state)
             done = replace(done, snapshot=snapshot)
             publication.make_visible()
-        self._write(done, [], extra, finished=True)
+        self._write(done, [], extra, state=state, finished=True)
         return publication.results()
 
     def _write(
-        self, done: Progress, states: Sequence[StateFile], extra: Mapping[str, Any], *, finished: bool = False
+        self,
+        done: Progress,
+        states: Sequence[StateFile],
+        extra: Mapping[str, Any],
+        *,
+        state: bytes | None = None,
+        finished: bool = False,
     ) -> Snapshot:
         plan = to_json(self.job.plan)
-        return commit(self.claim, done, extra, self.job.outputs, plan, states=states, finished=finished)
+        return commit(self.claim, done, extra, self.job.outputs, plan, states=states, state=state, finished=finished)
 
 
 @dataclass(frozen=True)
@@ -147,11 +156,13 @@ def commit(
     plan: str | None,
     *,
     states: Sequence[StateFile] = (),
+    state: bytes | None = None,
     finished: bool = False,
 ) -> Snapshot:
-    """Write the next snapshot."""
+    """Write the next snapshot; its state was written by a task, or is given."""
     return claim.commit(
         number=done.number,
+        state=state,
         state_files=states,
         after=done.after,
         events=done.events,

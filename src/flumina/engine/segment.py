@@ -22,7 +22,7 @@ from flumina.engine.policy import Policy, Since
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How much a task has done so far: events, and of those the ones for which states were joined."""
+    """How much a task has done so far: events, and of those the ones that synchronise, where somebody asks for them."""
 
     events: int = 0
     syncs: int = 0

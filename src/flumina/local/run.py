@@ -84,10 +84,10 @@ def run(
     job = make_job(program, streams, chosen, timestamp_type(streams), wishes, paced=is_paced(streams), kept=kept)
     line = ProgressLine(definition.name, shown=progress)
     published, reports, snapshots = carry_out(
-        job, kept, lambda recorder: _execute(job, streams, line, recorder, tls=tls)
+        job, kept, lambda recorder: _execute(job, streams, line, recorder, tls=tls), state=state
     )
     stats = RunStats.of(reports, snapshots=snapshots)
-    return RunResult(Tables(published), chosen, stats, final_state(job, reports, wishes), published)
+    return RunResult(Tables(published), chosen, stats, final_state(job, kept, reports, wishes), published)
 
 
 def cores() -> int:

@@ -260,8 +260,9 @@ class Inner(Worker):
         self.pass_by(item.point)
         self.drop_first()
         if event is not None:
-            self.state = Run([item.point], [event]).fold(self.shape.kind, self.state, self.emit)
-            self.counting.events += 1
+            run = Run([item.point], [event])
+            self.state = run.fold(self.shape.kind, self.state, self.emit)
+            self.processed(run)
             self.done[self.origins.popleft()] += 1
             return
         clear = self.clear()

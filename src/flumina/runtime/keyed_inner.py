@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from flumina.definition import fold
 from flumina.events import Event
 from flumina.keyed import Lifted
 from flumina.keymap import KeyMap
@@ -317,8 +316,9 @@ class KeyedInner(Worker):
         self.pass_by(item.point)
         if event is not None:
             assert part is not None
-            busy.state = fold(self.lifted.kind, busy.state, [event], self.emit)
-            self.counting.events += 1
+            run = Run([item.point], [event])
+            busy.state = run.fold(self.lifted.kind, busy.state, self.emit)
+            self.processed(run)
             self.done[part] += 1
             return
         state, busy.state, busy.away = busy.state, _NOTHING, True

@@ -119,7 +119,7 @@ class KeyedLeaf(Worker):
                 self.states = run.fold(self.shape.kind, self.states, self.emit)
             else:  # no need to look for the keys
                 self.states[key] = run.fold(self.lifted.kind, self.states[key], self.emit)
-            self.counting.events += len(run)
+            self.processed(run)
             self.counting.runs += 1
             for part, of_part in runs:
                 self.give_credit({part: len(of_part)} if of_part else {})

@@ -86,7 +86,7 @@ class Leaf(Worker):
             run = next(iter(runs.values())) if len(runs) == 1 else merged(runs.values())
             self.pass_by(run.last)
             self.state = run.fold(self.shape.kind, self.state, self.emit)
-            self.counting.events += len(run)
+            self.processed(run)
             self.counting.runs += 1
             self.give_credit({part: len(of_part) for part, of_part in runs.items()})
             for queue in component.queues.values():

@@ -113,6 +113,12 @@ class Run:
         rows = np.flatnonzero(np.isin(self.batch.table_of, numbers))
         return Run(batch=self.batch.take(rows), arrived=self.arrived)
 
+    def count(self, tags: TagSet) -> int:
+        """How many of the events are in a set."""
+        if self.batch is None:
+            return sum(tags.has(event.tag, event.key) for event in self.events)
+        return self.batch.count(tags)
+
     def divert(self, keys: Collection[Key]) -> tuple[Run, dict[Key, Run]]:
         """The events of other keys, and those of each of these keys that has some; all tags are keyed."""
         if not keys:

@@ -29,6 +29,8 @@ class Options:
     """Whether the state at the end is wanted; else nobody gathers it."""
     sequenced: frozenset[str] | None = field(default=None, kw_only=True)
     """The streams with a ``seq`` column, to find dependent events that tie; None if it is known that none do."""
+    counted: TagSet = field(default=TagSet(), kw_only=True)
+    """Events of which workers say how many they have processed, besides how many in all."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,8 @@ class WorkerShape:
     """Where an inner worker has to look for ties, if anywhere."""
     ties_below: frozenset[str]
     """The streams of own events with which events of a descendant may tie."""
+    counted: TagSet | None = None
+    """Which of its own events it counts by themselves, if any."""
 
 
 def topology(plan: Plan, definition: Definition, options: Options) -> dict[str, WorkerShape]:
@@ -105,6 +109,7 @@ def _shape(plan: Plan, definition: Definition, options: Options, worker: Worker,
         ChildShape(child.id, child.subtree_tags, _contribution(definition, options, child)) for child in worker.children
     )
     fork = join = None
+    counted = options.counted & worker.tags
     if worker.children:
         kinds = (worker.kind, *(child.kind for child in worker.children))
         fork = next(f for f in definition.forks if (f.source, f.left, f.right) == kinds)
@@ -123,6 +128,7 @@ def _shape(plan: Plan, definition: Definition, options: Options, worker: Worker,
         final=options.final,
         ties=None if worker.is_leaf else ties.watch(worker, worker.itags),
         ties_below=ties.below(worker),
+        counted=None if counted.is_empty() else counted,
     )
 
 

@@ -54,6 +54,8 @@ class Worker(ABC):
         self.effects = Effects()
         self.credits: dict[PartId, int] = {}
         self.counting = Counting()
+        self.counted = 0
+        """How many events of those that are counted by themselves were processed."""
         self.parent_frontier: Point = START
         self.calm: Point = START
         self.stopped = False
@@ -122,6 +124,12 @@ class Worker(ABC):
         """Something at this point was processed, or answered."""
         if point != END and (self.passed is None or point.ts > self.passed):
             self.passed = point.ts
+
+    def processed(self, run: Run) -> None:
+        """Account for events that were processed."""
+        self.counting.events += len(run)
+        if self.shape.counted is not None:
+            self.counted += run.count(self.shape.counted)
 
     def collected(self) -> Effects:
         """What is to be done, and nothing is left of it."""

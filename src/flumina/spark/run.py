@@ -122,12 +122,13 @@ def run(
         return reports
 
     try:
-        published, reports, snapshots = carry_out(staged.job, kept, carried_out)
+        published, reports, snapshots = carry_out(staged.job, kept, carried_out, state=state)
     finally:
         line.close()
     stats = RunStats.of(reports, shuffled, snapshots)
     outputs = DataFrames(cluster.spark, published)
-    return RunResult(outputs, staged.job.plan, stats, final_state(staged.job, reports, wishes), published)
+    final = final_state(staged.job, kept, reports, wishes)
+    return RunResult(outputs, staged.job.plan, stats, final, published)
 
 
 @dataclass(frozen=True)
