@@ -1,0 +1,78 @@
+"""What of a peer's messages concerns a segment: nothing from behind a cut is lost, whenever it comes."""
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+
+from flumina.apps import ValueBarrier
+from flumina.batch import Batch
+from flumina.engine.codec import Codec, Letter
+from flumina.engine.follower import Follower
+from flumina.order import Point
+from flumina.program import define
+from flumina.runtime.messages import EVERYTHING, Credit, Data, Item, Message, Request
+from flumina.runtime.run import Run
+
+CODEC = Codec(define(ValueBarrier), ("values", "barriers"))
+PART = ("values", 0)
+CUT = 10
+
+
+def follower() -> Follower:
+    """Of task 1, which has entered segment 1, where segment 0 was cut off at 10; task 2 may still be in that."""
+    root = SimpleNamespace(id="w1")
+    task = SimpleNamespace(
+        layout=SimpleNamespace(workers={"w1": 0}),
+        job=SimpleNamespace(plan=SimpleNamespace(root=root)),
+        number=1,
+        channels={0: None, 2: None},
+        codec=CODEC,
+    )
+    made = Follower(cast("Any", task), cast("Any", None))
+    made.segment, made.last_cut = 1, CUT
+    made.of_peer = {0: 1, 2: 0}
+    return made
+
+
+def values(*ts: int) -> Data:
+    table = pa.record_batch({"v": pa.array(ts, pa.int64())})
+    batch = Batch.one_tag(ValueBarrier.value, table, np.array(ts), 0, np.arange(len(ts)), ("values", "barriers"))
+    return Data(PART, Run(batch=batch), Point(ts[-1], 0, len(ts)))
+
+
+def frame(*messages: Message) -> list[bytes]:
+    return [bytes(buffer) for buffer in CODEC.encode([("w2", "w1", message) for message in messages])]
+
+
+def told(letters: Sequence[Letter]) -> list[tuple[object, list[int]]]:
+    data = [(to, message.run.batch) for to, _, message in letters if isinstance(message, Data)]
+    return [(to, batch.ts.tolist()) for to, batch in data if batch is not None]
+
+
+def test_what_was_on_its_way_when_a_segment_was_cut_off_belongs_to_the_next() -> None:
+    here = follower()
+    request = Request((Item(Point(9, 0, 0), EVERYTHING),), Point(9, 0, 0), Point(9, 0, 0))
+    found = list(here.sort(2, frame(values(11, 12, 14), request, Credit(PART, 3))))
+    assert told(found) == [("w2", [11, 12, 14])]
+    assert [message for _, _, message in found if not isinstance(message, Data)] == [Credit(PART, 3)]
+    assert here.early == []
+
+
+def test_what_lies_before_the_cut_has_been_processed() -> None:
+    assert told(list(follower().sort(2, frame(values(9, 10, 11))))) == [("w2", [11])]
+
+
+def test_what_comes_from_the_next_segment_waits_for_it() -> None:
+    here = follower()
+    here.of_peer[2] = 2
+    early = frame(values(30))
+    assert list(here.sort(2, early)) == []
+    assert here.early == [early]
+
+
+def test_what_is_of_this_segment_passes_whole() -> None:
+    here = follower()
+    assert told(list(here.sort(0, frame(values(3, 11))))) == [("w2", [3, 11])]
