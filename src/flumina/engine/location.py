@@ -24,6 +24,9 @@ from flumina.errors import FluminaError, OutputError, UsageError
 MARKER = "_SUCCESS"
 """The file that says that all results are there; it holds the id of the run that wrote them."""
 
+READY = "ready"
+"""The folder in that of staged files in which results wait for the rename that shows them."""
+
 _RENAMES = frozenset({"local", "hdfs", "mock"})
 """Kinds of file system that rename a folder in one step."""
 
@@ -182,7 +185,7 @@ class Location:
     @property
     def ready(self) -> str:
         """Where files are moved to become visible: still out of sight, where one rename then shows them all."""
-        return join(self.staging, "ready") if self.renames else self.path
+        return join(self.staging, READY) if self.renames else self.path
 
     def lies(self, staged: str, name: str) -> str:
         """Where the file is that is to be seen under a name: staged, or moved by a driver that died over publishing."""

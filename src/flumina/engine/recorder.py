@@ -7,15 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flumina.engine.checkpoint import Claim, OutputFile, Snapshot, StateFile
+from flumina.engine.checkpoint.manifest import CHECKSUMS, FILES, ROWS
 from flumina.engine.follower import Saved
 from flumina.engine.job import Job, Start
 from flumina.engine.outputs import Manifest, Outputs, StagedFile
 from flumina.engine.publish import Result, prepare
 from flumina.plan.render.json import to_json
-
-ROWS, FILES, CHECKSUMS = "rows", "publish", "checksums"
-"""What a manifest says besides: rows of each output so far, and at the end the names under which its files are seen,
-with the checksums of what is staged for them."""
 
 
 @dataclass

@@ -41,6 +41,35 @@ def test_outputs_that_are_elsewhere_are_no_damage(store: Checkpoints, tmp_path: 
     assert [(f.damaged, "can't be checked" in f.what) for f in store.verify()] == [(False, True)] * 2
 
 
+def test_outputs_that_were_being_published_when_the_driver_died(tmp_path: Path) -> None:
+    """One is staged, one was moved, one was merged; and one is where only the next run can find it."""
+    staged = tmp_path / "staged"
+    (staged / "ready").mkdir(parents=True)
+    files = {name: OutputFile("rows", name, 3, zlib.crc32(name.encode() * 3), 5) for name in "abcd"}
+    for name in "abcd":
+        (staged / name).write_bytes(name.encode() * 3)
+    store = Checkpoints(tmp_path / "checkpoint")
+    claim = store.claim(resumes=None)
+    claim.commit(state=b"1", folder=str(staged), outputs=[files["a"], files["b"]])
+    shown = {"1": str(staged / "b"), "2": str(staged / "c"), "3": str(staged / "d")}
+    checksums = {str(staged / name): [3, zlib.crc32(name.encode() * 3)] for name in "bcd"}
+    extra = {"publish": {"rows": shown}, "checksums": checksums}
+    claim.commit(folder=str(staged), outputs=[files["a"], files["b"]], extra=extra)
+    assert store.verify() == []
+    (staged / "b").rename(staged / "ready" / "1")
+    (staged / "d").rename(tmp_path / "published")
+    assert [(f.file, f.damaged) for f in store.verify()] == [(str(staged / "ready" / "3"), False)]
+    (staged / "ready" / "1").write_bytes(b"bb?")
+    (staged / "c").write_bytes(b"cc")
+    (staged / "a").unlink()
+    found = {Path(f.file).name: f.what for f in store.verify() if f.damaged}
+    assert found == {
+        "a": "is not there: 5 rows of output 'rows' are lost",
+        "1": "does not have the checksum that the manifest states",
+        "c": "has 2 bytes, 3 were written",
+    }
+
+
 def test_what_lies_there_without_need_is_told(store: Checkpoints, tmp_path: Path) -> None:
     folder = tmp_path / "checkpoint"
     (folder / "notes.txt").write_text("mine")

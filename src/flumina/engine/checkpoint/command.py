@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flumina.engine.checkpoint.manifest import SnapshotManifest
+from flumina.engine.checkpoint.manifest import CHECKSUMS, FILES, SnapshotManifest
 from flumina.engine.checkpoint.snapshot import Snapshot
 from flumina.engine.checkpoint.store import Checkpoints
 from flumina.engine.checkpoint.verify import verify_log
@@ -162,7 +162,7 @@ def _described(manifest: SnapshotManifest) -> Iterator[str]:
         mine = [file for file in manifest.outputs if file.output == name]
         files, bytes_ = f"{len(mine)} file{'' if len(mine) == 1 else 's'}", sum(file.size for file in mine)
         yield f"  {'output':<13} {name}: {sum(file.rows for file in mine):,} rows in {files}, {size(bytes_)}"
-    extra = {name: value for name, value in manifest.extra.items() if name not in ("publish", "checksums")}
+    extra = {name: value for name, value in manifest.extra.items() if name not in (FILES, CHECKSUMS)}
     if extra:
         yield from ("extra", *_nested(extra))
     if manifest.facts:

@@ -12,6 +12,10 @@ from flumina.engine.checkpoint.folder import Place
 from flumina.engine.outputs import SortedRun
 from flumina.order import Point
 
+ROWS, FILES, CHECKSUMS = "rows", "publish", "checksums"
+"""What the manifest of a run says in ``extra``: rows of each output so far, and at the end the names under which its
+files are to be seen, for each output with the path of what is staged for them; and the checksums of those."""
+
 
 @dataclass(frozen=True)
 class StateFile:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
 from pyarrow import fs
 
 from flumina.engine.checkpoint.checksum import Checksum
 from flumina.engine.checkpoint.folder import Folder, Listing, Place, missing
-from flumina.engine.checkpoint.manifest import OutputFile
+from flumina.engine.checkpoint.manifest import CHECKSUMS, FILES, SnapshotManifest
 from flumina.engine.checkpoint.reader import Reader
 from flumina.engine.checkpoint.sealed import unseal
 from flumina.engine.checkpoint.snapshot import Snapshot, read_state
-from flumina.engine.location import join, resolve
+from flumina.engine.location import READY, join, resolve
 from flumina.errors import CheckpointError, FluminaError
 
 
@@ -68,20 +70,41 @@ def _look(reader: Reader, listing: Listing) -> Iterator[tuple[Place | None, Find
     claimed = {claim.epoch for claim in listing.claims}
     for epoch in sorted({place.epoch for place in counted or ()} - claimed):
         yield None, _found(missing(reader.folder.at(f"claim-{epoch:06d}-*.json")))
-    checked: set[tuple[str | None, OutputFile]] = set()
+    checked: set[tuple[str | None, str]] = set()
+    names = _names(reader, listing)
     for place in sorted(listing.places | (counted or set())):
         counts = counted is None or place in counted
         if not counts:
             path = reader.folder.at(place.manifest)
             yield place, Finding(path, "does not count: its driver had been replaced before", damaged=False)
-        for finding in _look_at(reader, place, listing, checked):
+        for finding in _look_at(reader, place, listing, checked, names):
             yield place, finding if counts else Finding(finding.file, finding.what, damaged=False)
     for finding in _without_need(reader, listing):
         yield None, finding
 
 
+def _names(reader: Reader, listing: Listing) -> dict[str, str]:
+    """Staged files that a driver has begun to publish, and under which names: it may have died over it."""
+    names: dict[str, str] = {}
+    for place in listing.manifests:
+        with suppress(CheckpointError):
+            files = reader.read(place, listing).manifest.extra.get(FILES, {})
+            names |= {staged: name for named in files.values() for name, staged in named.items()}
+    return names
+
+
+class _Written(NamedTuple):
+    """A file of outputs as it was written; ``path`` is relative to the folder of them all."""
+
+    path: str
+    checksum: Checksum
+    what: str
+    name: str | None
+    """Under which it is to be seen, once somebody has begun with that."""
+
+
 def _look_at(
-    reader: Reader, place: Place, listing: Listing, checked: set[tuple[str | None, OutputFile]]
+    reader: Reader, place: Place, listing: Listing, checked: set[tuple[str | None, str]], names: Mapping[str, str]
 ) -> Iterator[Finding]:
     """One snapshot with its files; outputs belong to many snapshots and are read once."""
     try:
@@ -89,18 +112,31 @@ def _look_at(
     except CheckpointError as error:
         yield _found(error)
         return
-    for file in snapshot.manifest.states:
+    manifest = snapshot.manifest
+    for file in manifest.states:
         try:
             read_state(reader.folder, file)
         except CheckpointError as error:
             yield _found(error)
-    new = [file for file in snapshot.manifest.outputs if (snapshot.manifest.folder, file) not in checked]
-    checked |= {(snapshot.manifest.folder, file) for file in new}
+    new = {file.path: file for file in _written(manifest, names) if (manifest.folder, file.path) not in checked}
+    checked |= {(manifest.folder, path) for path in new}
     if new:
-        yield from _outputs(snapshot, new)
+        yield from _outputs(snapshot, list(new.values()))
 
 
-def _outputs(snapshot: Snapshot, files: list[OutputFile]) -> Iterator[Finding]:
+def _written(manifest: SnapshotManifest, names: Mapping[str, str]) -> Iterator[_Written]:
+    """The outputs that a snapshot vouches for, and those that were merged of them to be seen."""
+    folder = manifest.folder or ""
+    merged = manifest.extra.get(CHECKSUMS, {})
+    for path, checksum in merged.items():
+        yield _Written(path.removeprefix(f"{folder}/"), Checksum(*checksum), names[path], names[path])
+    for file in manifest.outputs:
+        what, name = f"{file.rows:,} rows of output {file.output!r}", names.get(join(folder, file.path))
+        if join(folder, file.path) not in merged:
+            yield _Written(file.path, Checksum(file.size, file.crc32), what, name)
+
+
+def _outputs(snapshot: Snapshot, files: list[_Written]) -> Iterator[Finding]:
     folder = snapshot.manifest.folder or ""
     try:
         filesystem, inside = resolve(folder, None if "://" in folder else snapshot.folder.filesystem)
@@ -108,25 +144,35 @@ def _outputs(snapshot: Snapshot, files: list[OutputFile]) -> Iterator[Finding]:
     except (FluminaError, OSError, pa.ArrowException):
         there = False
     if not there:
-        names = f"{len(files)} file{'s' if len(files) > 1 else ''} of outputs"
+        count = f"{len(files)} file{'s' if len(files) > 1 else ''} of outputs"
         why = "is not there or not in reach"
         if snapshot.manifest.finished:
             why = "is gone, as the run has ended and its outputs are where they should be"
-        yield Finding(folder, f"{why}: {names} can't be checked", damaged=False)
+        yield Finding(folder, f"{why}: {count} can't be checked", damaged=False)
         return
     for file in files:
-        path = join(inside, file.path)
-        try:
-            found = Checksum.of(filesystem, path)
-        except FileNotFoundError:
-            yield Finding(path, f"is not there: {file.rows:,} rows of output {file.output!r} are lost")
-        except (OSError, pa.ArrowException) as error:
-            yield Finding(path, f"can't be read: {error}")
+        yield from _output(filesystem, inside, file)
+
+
+def _output(filesystem: fs.FileSystem, folder: str, file: _Written) -> Iterator[Finding]:
+    """One file, staged or moved to where it waits to be seen; elsewhere it is the next run that looks."""
+    path = join(folder, file.path)
+    if file.name is not None and filesystem.get_file_info(path).type == fs.FileType.NotFound:
+        path = join(folder, READY, file.name)
+    try:
+        found = Checksum.of(filesystem, path)
+    except FileNotFoundError:
+        if file.name is None:
+            yield Finding(path, f"is not there: {file.what} are lost")
         else:
-            if found.size != file.size:
-                yield Finding(path, f"has {found.size:,} bytes, {file.size:,} were written")
-            elif found.crc32 != file.crc32:
-                yield Finding(path, "does not have the checksum that the manifest states")
+            yield Finding(path, "is not there: if it was published already, the next run checks it", damaged=False)
+    except (OSError, pa.ArrowException) as error:
+        yield Finding(path, f"can't be read: {error}")
+    else:
+        if found.size != file.checksum.size:
+            yield Finding(path, f"has {found.size:,} bytes, {file.checksum.size:,} were written")
+        elif found != file.checksum:
+            yield Finding(path, "does not have the checksum that the manifest states")
 
 
 def _without_need(reader: Reader, listing: Listing) -> Iterator[Finding]:
