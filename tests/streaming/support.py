@@ -87,7 +87,7 @@ class Query:
         frontiers = rules.pop("frontiers", {})
         policies = {s.name: frontiers.get(s.name, fl.InOrder()) for s in streams}
         self.rules = Rules(policies, **rules)
-        self.adaptive = True
+        self.adaptive, self.changed = True, False
         self.out = folder / "out"
         self.start()
 
@@ -109,7 +109,7 @@ class Query:
             DeadLetters(self.folder / "dead"),
             self.progress,
         )
-        self.batches.prepare()
+        self.batches.prepare(changed=self.changed)
 
     def feed(self, number: int, given: Given, *, closed: bool = False) -> None:
         self.batches.process(number, lambda sieves: sifted(sieves, given), closed=closed)

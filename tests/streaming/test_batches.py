@@ -390,6 +390,24 @@ def test_another_program_is_refused(tmp_path: Path) -> None:
         Query(tmp_path, ValueBarrier, list(reversed(streams())))
 
 
+def test_code_that_was_changed_is_told_and_may_go_on_if_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = Query(tmp_path, ValueBarrier, streams())
+    query.feed(0, IN_ORDER[0])
+    facts = query.batches.facts
+    changed = {**facts, "code": {**facts["code"], "update": "another"}}
+    monkeypatch.setattr(batches_module, "program_facts", lambda *_: changed)
+    with pytest.raises(fl.CheckpointError, match=r"CHECKPOINT_PROGRAM[\s\S]*update") as caught:
+        query.start()
+    assert "changed=True" in str(caught.value.hint)
+    query.changed = True
+    query.start()
+    for number, given in enumerate(IN_ORDER[1:], 1):
+        query.feed(number, given)
+    assert_same_outputs(query.output(), oracle(IN_ORDER))
+
+
 def test_the_newest_commit_is_deleted(tmp_path: Path) -> None:
     query = Query(tmp_path, ValueBarrier, streams())
     for number in (0, 1):

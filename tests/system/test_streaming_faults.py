@@ -10,12 +10,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from flumina.engine.failpoints import POINTS, VARIABLE
 from flumina.streaming import batches as batches_module
+from flumina.testing import assert_same_outputs
 from tests.system.cluster import kill
 from tests.system.endless import ENDLESS, expected, options, stopped_after
 from tests.system.processes import children
@@ -120,6 +122,27 @@ def test_a_batch_fails_at_every_point_and_is_tried_again(
     start(spark, files.streams(spark), tmp_path).awaitTermination()
     assert not crashes
     assert_exactly_once(tmp_path / "out", files.expected())
+
+
+def test_a_function_gets_the_same_rows_after_every_crash(
+    spark: SparkSession, files: Files, tmp_path: Path, crashes: list[tuple[str, int]]
+) -> None:
+    calls: dict[int, list[dict[str, pa.Table]]] = {}
+
+    def collect(outputs: Any, batch: int) -> None:
+        calls.setdefault(batch, []).append({name: frame.toArrow() for name, frame in outputs.items()})
+
+    for _ in POINTS:
+        with pytest.raises(Crash):
+            start(spark, files.streams(spark), tmp_path, sink=collect).awaitTermination()
+    start(spark, files.streams(spark), tmp_path, sink=collect).awaitTermination()
+    assert not crashes
+    assert sorted(calls) == [0, 1, 2, 3]
+    assert max(map(len, calls.values())) > 1, "a batch that crashed behind the sink is handed over again"
+    assert all(again == first for first, *others in calls.values() for again in others), "in the same order"
+    for name, wanted in files.expected().items():
+        found = pa.concat_tables([first[name] for first, *_ in calls.values()])
+        assert_same_outputs(found.cast(wanted.schema), wanted)
 
 
 @pytest.mark.parametrize("name", ENDLESS)

@@ -65,7 +65,8 @@ class FunctionSink:
         return True
 
     def _empty(self, name: str) -> Result:
+        """With the schema of batches that have rows: what Spark reads from files may be null, as far as it knows."""
         ts, stream = EVENT_COLUMNS
         fields = [*self.definition.outputs[name].fields, ts.with_type(self.engine.ts_type), stream]
-        table = pa.schema(fields).empty_table()
+        table = pa.schema([field.with_nullable(True) for field in fields]).empty_table()  # noqa: FBT003 -- Arrow's own
         return Result(0, table.schema, held=table)
