@@ -13,6 +13,7 @@ from flumina.definition import Definition
 from flumina.program import AnyProgram, define
 from flumina.state import same
 from flumina.tagsets import UNKEYED, KeySet, TagSet
+from tests.system.programs import TwoCounters
 from tests.wires import (
     Diagram,
     Empty,
@@ -29,48 +30,6 @@ from tests.wires import (
 )
 
 DIAGRAMS = 120
-
-
-class TwoCounters(fl.Program):
-    """Two counters that a show gives out and resets; a wire for increments of the first needs that one only."""
-
-    a = fl.Tag("v long")
-    b = fl.Tag("v long")
-    show = fl.Tag()
-    depends = fl.depends((show, show), (show, a), (show, b))
-    output = "a long, b long"
-    Both = fl.StateType()
-    First = fl.StateType(a)
-
-    def init(self) -> tuple[int, int]:
-        return (0, 0)
-
-    @fl.update(Both)
-    def step(self, state: tuple[int, int], event: fl.Event, emit: fl.Emit) -> tuple[int, int]:
-        if event.tag is self.show:
-            emit(*state)
-            return (0, 0)
-        return (state[0] + event.v, state[1]) if event.tag is self.a else (state[0], state[1] + event.v)
-
-    @fl.update(First)
-    def add(self, state: int, event: fl.Event, emit: fl.Emit) -> int:
-        return state + int(event.v)
-
-    @fl.fork(Both, (Both, First))
-    def spare(self, state: tuple[int, int], left: fl.TagSet, right: fl.TagSet) -> tuple[tuple[int, int], int]:
-        return state, 0
-
-    @fl.join((Both, First), Both)
-    def gather(self, left: tuple[int, int], right: int) -> tuple[int, int]:
-        return (left[0] + right, left[1])
-
-    @fl.fork(First, (First, First))
-    def halve(self, state: int, left: fl.TagSet, right: fl.TagSet) -> tuple[int, int]:
-        return 0, state
-
-    @fl.join((First, First), First)
-    def sum(self, left: int, right: int) -> int:
-        return left + right
 
 
 class Shop(fl.Program):
