@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -210,8 +210,13 @@ def test_every_snapshot_is_the_fold_of_the_oracle(case: str, workers: int, tmp_p
     assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "out"], "nothing else is left"
 
 
-@every
-@pytest.mark.parametrize(("before", "after"), [(2, 2), (2, 5), (2, 1), (1, 3)])
+@pytest.mark.parametrize(
+    ("case", "before", "after"),
+    [
+        *product(CASES, (2,), (5, 1)),
+        *[(case, *workers) for case in ("fraud", "page-views") for workers in ((2, 2), (1, 3))],
+    ],
+)
 def test_a_run_that_lost_a_process_goes_on_under_any_plan(case: str, before: int, after: int, tmp_path: Path) -> None:
     with pytest.raises(TaskLostError):
         run(case, tmp_path, workers=before, events=None, when=crash(tmp_path))
