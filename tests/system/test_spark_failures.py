@@ -15,7 +15,7 @@ from flumina import local
 from flumina.apps.value_barrier import ValueBarrier
 from flumina.engine.driver import RunResult
 from flumina.engine.job import Settings
-from flumina.errors import FluminaError, InputError, OutputError, UsageError, UserCodeError
+from flumina.errors import FluminaError, GangError, InputError, OutputError, UsageError, UserCodeError
 from flumina.testing import assert_same_outputs
 from tests.system import failing
 from tests.system.cluster import kill
@@ -122,6 +122,35 @@ def test_too_few_slots_are_named_at_once(spark: SparkSession) -> None:
     assert caught.value.condition == "TOO_FEW_SLOTS"
     assert "8" in str(caught.value)
     assert time.monotonic() - began < 15
+
+
+@pytest.mark.parametrize("back", [True, False])
+def test_slots_that_are_gone_when_a_stage_is_submitted(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, *, back: bool
+) -> None:
+    """An executor was there when slots were counted, and then was not: the run waits for it, but not forever."""
+    from pyspark.errors import PySparkException  # noqa: PLC0415 -- only where it is needed
+
+    frames: Any = type(spark.range(1))
+    collect, tries = frames.collect, []
+
+    def lacking(frame: Any) -> Any:
+        tries.append(frame)
+        if back and len(tries) > 2:
+            return collect(frame)
+        raise PySparkException("[SPARK-24819]: Barrier execution mode does not allow run a barrier stage that ...")
+
+    monkeypatch.setattr(frames, "collect", lacking)
+    given = streams(ValueBarrier)
+    if back:
+        assert_same_outputs(
+            {name: frame.toArrow() for name, frame in run(ValueBarrier, given).outputs.items()},
+            fl.spec(ValueBarrier, given).outputs,
+        )
+        assert len(tries) == 3
+    else:
+        with pytest.raises(GangError, match="0 of 2 came"):
+            run(ValueBarrier, given, settings=Settings(patience=2.0))
 
 
 def test_what_is_no_session_is_named() -> None:

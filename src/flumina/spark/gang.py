@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from types import TracebackType
 from typing import Any, Self
@@ -20,6 +21,11 @@ BATCH_ROWS = 65_536
 """Rows that Spark hands to Python at a time; its default of 10,000 costs more than it saves."""
 
 
+_NO_SLOTS = "SPARK-24819"
+_AGAIN = 0.5
+"""Seconds until Spark is asked again whether there are slots for all."""
+
+
 class Gang:
     """A job in a thread of its own; its failure ends the run at the rendezvous.
 
@@ -33,6 +39,8 @@ class Gang:
         self.group = f"flumina-{uuid.uuid4().hex[:12]}"
         self.thread = InheritableThread(target=self._work, name=self.group, daemon=True, session=cluster.spark)
         self.before = cluster.spark.conf.get(_BATCH)
+        self.over = threading.Event()
+        """Nobody waits for the job any more."""
 
     def __enter__(self) -> Self:
         self.cluster.spark.conf.set(_BATCH, BATCH_ROWS)
@@ -42,6 +50,7 @@ class Gang:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.over.set()
         try:
             if error is not None:
                 self.context.cancelJobGroup(self.group)
@@ -55,11 +64,26 @@ class Gang:
         try:
             self.context.setJobGroup(self.group, f"flumina: {self.name}", interruptOnCancel=True)
             self.context.setLocalProperty("callSite.short", f"flumina: {self.name}")
-            self.tasks.repartition(1).collect()
+            while not self._collect():
+                pass
         except (Py4JError, PySparkException, OSError) as error:
             self.rendezvous.cancel(explained(error))
         else:
             self.rendezvous.cancel(ClusterError("NO_RESULT", "all tasks have ended, but not all have reported"))
+
+    def _collect(self) -> bool:
+        """Run the job; False if it has to be tried again.
+
+        Spark gives up at once where there are too few slots when it submits the stage, though it waits for an executor
+        that is lost a moment later. Whether it is too long until the gang is there, the rendezvous decides.
+        """
+        try:
+            self.tasks.repartition(1).collect()
+        except (Py4JError, PySparkException) as error:
+            if _NO_SLOTS not in str(error) or self.over.wait(_AGAIN):
+                raise
+            return False
+        return True
 
     def shuffled_bytes(self) -> int:
         """What Spark has moved between tasks for this run, the closing shuffle aside."""
