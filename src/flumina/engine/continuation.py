@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from flumina.engine.checkpoint import Checkpoints, Checksum, Claim, Snapshot, check_files, input_facts, program_facts
@@ -71,7 +70,7 @@ class Continuation:
         if self.over:
             return job
         if self.latest is not None and location is not None:
-            location.take_back(_names(self.store, self.latest))
+            location.take_back(self.store.names(self.latest.seen, self.latest.manifest.place))
         progress = Progress.of(self.latest)
         snapshots = Snapshots(self.given.policy, self.store, self.claim.epoch)
         return replace(job, start=progress.start(), snapshots=snapshots)
@@ -131,21 +130,10 @@ def check_outputs(store: Checkpoints, snapshot: Snapshot, location: Location | N
         for path in (path for named in manifest.extra[FILES].values() for path in named.values()):
             if path not in written:
                 raise damaged(path, "no checksum was taken when it was written")
-    names = _names(store, snapshot)
+    names = store.names(snapshot.seen, manifest.place)  # by this one, or a newer one that can't be gone on from
     lie = {path: location.lies(path, names[path]) if path in names else path for path in written}
     check_files(location.filesystem, {lie[path]: checksum for path, checksum in written.items()})
 
 
 def _is_over(snapshot: Snapshot) -> bool:
     return FILES in snapshot.manifest.extra
-
-
-def _names(store: Checkpoints, snapshot: Snapshot) -> dict[str, str]:
-    """Under which names staged files are to be seen, by this snapshot or by a newer one that can't be gone on from."""
-    names: dict[str, str] = {}
-    for place in sorted(snapshot.seen.manifests):
-        if place >= snapshot.manifest.place:
-            with suppress(CheckpointError):
-                files = store.read(place, snapshot.seen).manifest.extra.get(FILES, {})
-                names |= {staged: name for named in files.values() for name, staged in named.items()}
-    return names

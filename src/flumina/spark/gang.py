@@ -20,8 +20,9 @@ _BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
 BATCH_ROWS = 65_536
 """Rows that Spark hands to Python at a time; its default of 10,000 costs more than it saves."""
 
-
 _NO_SLOTS = "SPARK-24819"
+"""What Spark says where a gang does not fit into the slots of this moment."""
+
 _AGAIN = 0.5
 """Seconds until Spark is asked again whether there are slots for all."""
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from flumina.engine.checkpoint.chain import chain
 from flumina.engine.checkpoint.folder import ClaimName, Folder, Listing, Place, missing
-from flumina.engine.checkpoint.manifest import SnapshotManifest
+from flumina.engine.checkpoint.manifest import FILES, SnapshotManifest
 from flumina.engine.checkpoint.sealed import damaged, unseal
 from flumina.engine.checkpoint.snapshot import Snapshot
 from flumina.errors import CheckpointError, UsageError
@@ -104,6 +105,19 @@ class Reader:
         none_whole = CheckpointError(first.condition, first.message, file=first.file, hint=hint)
         none_whole.add_note(f"none of the {len(listing.places)} snapshots in {self.folder.path} is whole")
         raise none_whole from first
+
+    def names(self, listing: Listing, since: Place | None = None) -> dict[str, str]:
+        """Staged files that a driver has begun to publish, and under which names: it may have died over it.
+
+        Only snapshots from the one at ``since`` on are asked, and those that can't be read say nothing.
+        """
+        names: dict[str, str] = {}
+        for place in sorted(listing.manifests):
+            if since is None or place >= since:
+                with suppress(CheckpointError):
+                    files = self.read(place, listing).manifest.extra.get(FILES, {})
+                    names |= {staged: name for named in files.values() for name, staged in named.items()}
+        return names
 
     def read(self, place: Place, listing: Listing) -> Snapshot:
         """A snapshot whose manifest has its own checksum and that of its marker."""

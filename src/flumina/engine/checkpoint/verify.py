@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,7 +11,7 @@ from pyarrow import fs
 
 from flumina.engine.checkpoint.checksum import Checksum
 from flumina.engine.checkpoint.folder import Folder, Listing, Place, missing
-from flumina.engine.checkpoint.manifest import CHECKSUMS, FILES, SnapshotManifest
+from flumina.engine.checkpoint.manifest import CHECKSUMS, SnapshotManifest
 from flumina.engine.checkpoint.reader import Reader
 from flumina.engine.checkpoint.sealed import unseal
 from flumina.engine.checkpoint.snapshot import Snapshot, read_state
@@ -71,7 +70,7 @@ def _look(reader: Reader, listing: Listing) -> Iterator[tuple[Place | None, Find
     for epoch in sorted({place.epoch for place in counted or ()} - claimed):
         yield None, _found(missing(reader.folder.at(f"claim-{epoch:06d}-*.json")))
     checked: set[tuple[str | None, str]] = set()
-    names = _names(reader, listing)
+    names = reader.names(listing)
     for place in sorted(listing.places | (counted or set())):
         counts = counted is None or place in counted
         if not counts:
@@ -81,16 +80,6 @@ def _look(reader: Reader, listing: Listing) -> Iterator[tuple[Place | None, Find
             yield place, finding if counts else Finding(finding.file, finding.what, damaged=False)
     for finding in _without_need(reader, listing):
         yield None, finding
-
-
-def _names(reader: Reader, listing: Listing) -> dict[str, str]:
-    """Staged files that a driver has begun to publish, and under which names: it may have died over it."""
-    names: dict[str, str] = {}
-    for place in listing.manifests:
-        with suppress(CheckpointError):
-            files = reader.read(place, listing).manifest.extra.get(FILES, {})
-            names |= {staged: name for named in files.values() for name, staged in named.items()}
-    return names
 
 
 class _Written(NamedTuple):
@@ -129,7 +118,8 @@ def _written(manifest: SnapshotManifest, names: Mapping[str, str]) -> Iterator[_
     folder = manifest.folder or ""
     merged = manifest.extra.get(CHECKSUMS, {})
     for path, checksum in merged.items():
-        yield _Written(path.removeprefix(f"{folder}/"), Checksum(*checksum), names[path], names[path])
+        name = names.get(path)
+        yield _Written(path.removeprefix(f"{folder}/"), Checksum(*checksum), name or "results", name)
     for file in manifest.outputs:
         what, name = f"{file.rows:,} rows of output {file.output!r}", names.get(join(folder, file.path))
         if join(folder, file.path) not in merged:

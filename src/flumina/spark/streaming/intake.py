@@ -67,7 +67,8 @@ class Wide:
             mine = whole.filter(pc.equal(whole.column(STREAM), number)) if len(self.columns) > 1 else whole
             rows = self._rows(name, mine)
             digest = self._digest(name, rows, mine.column(DIGEST).to_numpy())
-            files = partial(paths, batch.where(F.col(STREAM) == number))
+            known = mine.column(FILE).null_count < len(mine)
+            files = partial(paths, batch.where(F.col(STREAM) == number)) if known else dict  # the source is asked again
             found[name] = replace(sieve.sift(rows), digest=digest, files=files)
         return found
 
