@@ -17,7 +17,7 @@ import flumina as fl
 from flumina import local
 from flumina.engine.driver import RunResult
 from flumina.testing import assert_same_outputs
-from tests.system.test_checkpoints import (
+from tests.system.checkpoints import (
     CASES,
     EVENTS,
     SMALL,
