@@ -103,6 +103,23 @@ class DeclaredState:
         """Each field by its own algebra."""
         return Record({n: f.join(left.__dict__[n], right.__dict__[n]) for n, f in self.fields.items()})
 
+    def narrow(self, state: Record, tags: TagSet, among: TagSet | None) -> Record:
+        """Without the keys that these tags do not observe, unless nobody does: see :attr:`Definition.narrow`."""
+        return Record(
+            {
+                name: field.narrow(state.__dict__[name], _needed(self.observers[name], tags, among))
+                for name, field in self.fields.items()
+            }
+        )
+
+
+def _needed(observers: Sequence[tuple[str, bool]], tags: TagSet, among: TagSet | None) -> Observes:
+    mine = _observes(observers, tags)
+    if among is None:
+        return mine
+    all_ = _observes(observers, among)
+    return lambda key: mine(key) or not all_(key)
+
 
 def _observes(observers: Sequence[tuple[str, bool]], side: TagSet) -> Observes:
     return lambda key: any(side.has(tag, key) if own_key else side.has_any(tag) for tag, own_key in observers)

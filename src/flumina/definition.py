@@ -106,6 +106,11 @@ class Definition:
     """Tags that only add to fields with an identity and read nothing: a leaf with only these can hand over."""
     untouched: Callable[[State], bool] | None = None
     """Whether a state is still the initial one, not even set to an equal value; none where nobody can tell."""
+    narrow: Callable[[State, TagSet, TagSet | None], State] | None = None
+    """What a side with these tags needs of a state: forks and joins of it give this side what those of the whole would.
+
+    To one side belongs also what nobody observes; it is given the tags of all. None where nobody can tell.
+    """
     lifted: Lifted | None = None
     """The one-key program, where this one was lifted from it."""
     tolerance: float = 0.0
@@ -120,6 +125,10 @@ class Definition:
     def synchronising(self) -> TagSet:
         """The events for which states are brought together, whatever the plan: what ``syncs`` counts."""
         return self.depends.synchronising(self.tags.values())
+
+    def fork_of(self, source: str, left: str, right: str) -> Fork:
+        """The fork between these state types."""
+        return next(fork for fork in self.forks if (fork.source, fork.left, fork.right) == (source, left, right))
 
     def join_of(self, fork: Fork) -> Join:
         """The join that undoes a fork."""

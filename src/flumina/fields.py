@@ -165,6 +165,10 @@ class Field(ABC):
             return self.identity(), value
         return value, self.copy(value)
 
+    def narrow(self, value: Value, needed: Observes) -> Value:  # noqa: ARG002 -- some have keys
+        """Without the entries of keys that are not needed; may consume the value."""
+        return value
+
     def copy(self, value: Value) -> Value:
         """A value that shares nothing mutable with the first."""
         return value
@@ -352,6 +356,9 @@ class Tuple(Field):
         halves = [part.fork(v, left, right) for part, v in zip(self.parts, value, strict=True)]
         return tuple(a for a, _ in halves), tuple(b for _, b in halves)
 
+    def narrow(self, value: Value, needed: Observes) -> Value:
+        return tuple(part.narrow(v, needed) for part, v in zip(self.parts, value, strict=True))
+
     def copy(self, value: Value) -> Value:
         return tuple(part.copy(v) for part, v in zip(self.parts, value, strict=True))
 
@@ -384,6 +391,9 @@ class PerKey(Field):
             for half, part in zip(halves, pair, strict=True):
                 half[key] = part
         return halves
+
+    def narrow(self, value: Value, needed: Observes) -> Value:
+        return KeyMap(self.inner, {key: entry for key, entry in dict.items(value) if needed(key)})
 
     def copy(self, value: Value) -> Value:
         return KeyMap(self.inner, {key: self.inner.copy(entry) for key, entry in value.items()})

@@ -68,6 +68,7 @@ class KeyedProgram(Program, abstract=True):
             init=lifted.init,
             forks=(Fork(kind.name, kind.name, kind.name, lifted.fork),),
             joins=(Join(kind.name, kind.name, kind.name, lifted.join),),
+            narrow=lifted.narrow,
             lifted=lifted,
         )
 
@@ -172,6 +173,15 @@ class Lifted:
             else:
                 halves[0][key], halves[1][key] = divide(state, of_left, of_right)
         return halves
+
+    def narrow(self, states: KeyMap, tags: TagSet, among: TagSet | None) -> KeyMap:
+        """Without the keys of which these tags have no events, unless nobody does: see :attr:`Definition.narrow`."""
+        kept = {
+            key: state
+            for key, state in dict.items(states)
+            if not tags.at(key).is_empty() or (among is not None and among.at(key).is_empty())
+        }
+        return KeyMap(self, kept)
 
     def join(self, left: KeyMap, right: KeyMap) -> KeyMap:
         """Keys that one side holds stay as they are; the others are joined."""

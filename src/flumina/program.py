@@ -118,6 +118,7 @@ class Program:
             joins=joins,
             adding=frozenset() if declared is None else declared.adding,
             untouched=None if declared is None else declared.untouched,
+            narrow=None if declared is None else declared.narrow,
             tolerance=self.tolerance,
             examples={name: tuple(values) for name, values in self.examples.items()},
         )

@@ -14,6 +14,7 @@ from flumina.definition import Definition
 from flumina.emit import Chunk, Row
 from flumina.events import Tag
 from flumina.order import END, START, Point
+from flumina.plan.crown import Crown
 from flumina.plan.tree import Plan
 from flumina.runtime.build import workers
 from flumina.runtime.coordinator import Coordinator
@@ -69,7 +70,7 @@ class Bulk:
         options: Options | None = None,
     ) -> None:
         self.workers = workers(plan, definition, options)
-        self.coordinator = Coordinator(plan.root.id, definition.init())
+        self.coordinator = Coordinator(Crown.of(plan.root).divide(definition, definition.init()))
         self.feeds = {part: Feed(batch, receiver, credits_) for part, (batch, receiver) in parts.items()}
         self.sent: deque[tuple[Address, Address, Message]] = deque()
         self.outputs: list[Row | Chunk] = []

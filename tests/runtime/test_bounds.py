@@ -79,7 +79,7 @@ def test_one_value_after_many_barriers(options: Options) -> None:
     run = bulk((2_001, 2_001), (1, 2_000), 100, options)
     run.run()
     assert [row.values for row in rows(run.outputs)] == [(0,)] * 2_000
-    assert run.coordinator.final.total == 2
+    assert run.coordinator.final["root"].total == 2
     assert max(worker.stats.buffered for worker in run.workers.values()) <= 100
 
 

@@ -104,7 +104,7 @@ def test_a_key_of_nobody_below_is_kept_here() -> None:
     assert root.local.pruned().keys() == {"c"}
     assert not root.busy
     run.finish()
-    assert run.coordinator.final.pruned().keys() == {"a", "b", "c"}
+    assert run.coordinator.final["root"].pruned().keys() == {"a", "b", "c"}
 
 
 def three_levels() -> dict[str, Any]:

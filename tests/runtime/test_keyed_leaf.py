@@ -196,7 +196,7 @@ def test_a_leaf_alone_stops_at_every_snapshot() -> None:
     case = Case(PAGES, plan, {("change", 0): changes, ("view", 0): [], ("view", 1): []})
     run = Scripted(case, snapshots=[Point(ts, 9, 0) for ts in (2, 4, 6)])
     run.finish()
-    assert [shot.state["a"].info for shot in run.coordinator.snapshots] == ["1", "3", "5"]
+    assert [states["alone"]["a"].info for states in run.coordinator.snapshots.values()] == ["1", "3", "5"]
 
 
 def test_what_is_behind_a_cut_is_forgotten_and_events_are_given_back() -> None:

@@ -60,7 +60,7 @@ def leaves_pass_nothing(self: Worker, point: Point) -> None:
     """The cut may lie before events that a leaf has processed."""
 
 
-@mutant((Inner, "pass_by"), (KeyedInner, "pass_by"), options=KEPT, cuts=True, seed=1076)
+@mutant((Inner, "pass_by"), (KeyedInner, "pass_by"), options=KEPT, cuts=True, seed=1208)
 def inner_workers_pass_nothing(self: Worker, point: Point) -> None:
     """The cut may lie before events that an inner worker has processed."""
 
@@ -77,7 +77,7 @@ def announced_is_not_adjusted(self: Inner, ts: int) -> list[Data]:
     return found
 
 
-@mutant((keyed_module, "kept"), options=KEPT, cuts=True, seed=4043)
+@mutant((keyed_module, "kept"), options=KEPT, cuts=True, seed=4051)
 def keyed_requests_survive_the_cut(items: Sequence[Item], bound: Point) -> list[Item]:
     """An inner worker of keyed programs still serves requests from behind the cut."""
     return list(items)

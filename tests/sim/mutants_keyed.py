@@ -105,7 +105,7 @@ def one_side_of_a_key(self: KeyedInner, key: Key) -> tuple[int, ...]:
     return tuple(side for side, child in enumerate(self.shape.children) if child.tags.has_key(key))[:1]
 
 
-@mutant((KeyedInner, "on_request"), options=ONE_AT_A_TIME, seed=204)
+@mutant((KeyedInner, "on_request"), options=ONE_AT_A_TIME, seed=207)
 def requests_as_they_come(self: KeyedInner, message: Request) -> None:
     """Requests of different keys, which may come in another order than O, are not put in order."""
     self.requests.extend(message.items)

@@ -64,7 +64,7 @@ def test_runs_are_not_trivial(coverage: Coverage) -> None:
     runs, several = coverage.runs["all"], coverage.runs["several workers"]
     assert coverage.runs["with outputs"] > 0.9 * runs
     assert several > 0.85 * runs
-    assert coverage.runs["joined"] > 0.75 * several, "keys that are sharded need no joins"
+    assert coverage.runs["joined"] > 0.7 * several, "keys that are sharded need no joins"
     assert coverage.runs["two or more at work"] > 0.95 * several
     assert coverage.runs["both sides at work"] > 0.9 * several
 

@@ -12,13 +12,14 @@ from flumina.order import heartbeat
 from flumina.program import AnyProgram, define
 from flumina.runtime import coordinator
 from flumina.runtime.coordinator import Coordinator
-from flumina.runtime.messages import Handback, Response
-from flumina.runtime.worker import Address, Effects
+from flumina.sim import scheduler
 from flumina.sim.case import Case
 from flumina.sim.draw import Draw
 from flumina.sim.faults import Crash, run
 from flumina.sim.ledger import SimulationError
 from flumina.sim.plans import random_case, random_plan
+from flumina.sim.scheduler import snapshots_of
+from flumina.sim.snapshot import Snapshot
 from flumina.sim.weather import Weather, random_weather
 
 
@@ -70,16 +71,11 @@ def test_a_snapshot_that_changes_afterwards_is_found(monkeypatch: pytest.MonkeyP
 
 def test_outputs_that_are_repeated_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A snapshot that says it is older than it is."""
-    plain = Coordinator.handle
 
-    def late(self: Coordinator, sender: Address, message: Response) -> Effects:
-        effects = plain(self, sender, message)
-        if self.snapshots and isinstance(effects.sends[0][1], Handback):
-            last = self.snapshots[-1]
-            self.snapshots[-1] = replace(last, point=last.point._replace(ts=last.point.ts - 5))
-        return effects
+    def older(case: Case, coordinator: Coordinator) -> list[Snapshot]:
+        return [replace(one, point=one.point._replace(ts=one.point.ts - 5)) for one in snapshots_of(case, coordinator)]
 
-    monkeypatch.setattr(Coordinator, "handle", late)
+    monkeypatch.setattr(scheduler, "snapshots_of", older)
     with pytest.raises(SimulationError):
         crash_each(PageViews)
 

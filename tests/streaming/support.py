@@ -19,8 +19,9 @@ from flumina.definition import fold, initial_state
 from flumina.emit import ONLY_OUTPUT, Emit, rows
 from flumina.engine.codec import Codec
 from flumina.engine.driver import RunStats
-from flumina.engine.job import KeptState, Start
 from flumina.engine.publish import Result
+from flumina.engine.shares import Ending, Shares
+from flumina.plan.crown import Crown
 from flumina.plan.tree import Plan
 from flumina.program import define
 from flumina.runtime.stats import WorkerStats
@@ -51,7 +52,13 @@ class Folding:
         return 4
 
     def run(
-        self, batch: int, streams: Sequence[fl.Stream], plan: Plan, state: bytes | KeptState | None, out: str
+        self,
+        batch: int,
+        streams: Sequence[fl.Stream],
+        plan: Plan,
+        state: Shares | None,
+        ending: Ending,
+        out: str,
     ) -> Ran:
         self.plans.append(plan)
         codec = Codec(self.definition, [s.name for s in streams])
@@ -61,7 +68,7 @@ class Folding:
             finder = TieFinder(TieRule.of(self.definition.depends, stream.tags, sequenced=False))
             finder.look([part.batch], [stream.data.table.column(PLACE).to_numpy()])
         emit = Emit(self.definition.outputs)
-        begin = initial_state(self.definition) if state is None else codec.unpack(Start(state).load() or b"")
+        begin = initial_state(self.definition) if state is None else state.whole(self.definition, codec)
         merged = Batch.merge([part.batch for part in parts if len(part.batch)])
         end = fold(self.definition.kinds[self.definition.initial], begin, merged, emit)
         found = tables(self.definition, rows(emit.drain()), pa.int64())
@@ -72,7 +79,10 @@ class Folding:
             pq.write_table(table, place / "part-00000.parquet")
             results[name] = Result(len(table), table.schema, str(place))
         stats = RunStats({"w": replace(WorkerStats(), events=len(merged))}, {})
-        return Ran(codec.pack(end), results, stats)
+        crown = Crown.of(plan.root)
+        parts_of = crown.divide(self.definition, end)
+        bundles = [ending.keep({tree: codec.pack(share)}) for tree, share in parts_of.items()]
+        return Ran(Shares(crown, tuple(bundles)), results, stats)
 
 
 class Crash(BaseException):

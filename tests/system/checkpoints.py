@@ -16,6 +16,7 @@ from flumina.apps import Fraud, KeyCounter, PageViews, ValueBarrier
 from flumina.engine.checkpoint import Checkpoints, Snapshot
 from flumina.engine.codec import Codec
 from flumina.engine.driver import RunResult
+from flumina.engine.shares import Shares
 from flumina.order import LAST, Point
 from flumina.plan.render.json import from_json
 from flumina.plan.sources import Inputs
@@ -145,7 +146,7 @@ def assert_states_are_those_of_the_oracle(case: str, taken: list[Snapshot]) -> N
     for snapshot in taken:
         assert snapshot.after is not None
         expected = fl.spec(program, streams(), until=Point(snapshot.after, LAST, LAST))
-        assert same(codec.unpack(snapshot.state()), expected.state)
+        assert same(Shares.of(snapshot).whole(define(program), codec), expected.state)
         assert snapshot.manifest.events == expected.events
         rows = {name: table.num_rows for name, table in expected.outputs.items() if table.num_rows}
         assert snapshot.manifest.rows == rows

@@ -22,8 +22,8 @@ import pytest
 import flumina as fl
 from flumina.apps import Fraud, PageViews, ValueBarrier
 from flumina.engine.checkpoint import Checkpoints
-from flumina.engine.checkpoint.snapshot import read_state
 from flumina.engine.codec import Codec
+from flumina.engine.shares import Shares
 from flumina.order import LAST, Point
 from flumina.program import define
 from flumina.state import same
@@ -72,7 +72,7 @@ def test_every_state_is_the_fold_of_the_oracle(spark: SparkSession, files: Files
         assert snapshot.after is not None
         expected = fl.spec(Fraud, files.whole(), until=Point(snapshot.after, LAST, LAST))
         assert 0 < expected.events == snapshot.manifest.events
-        assert same(codec.unpack(read_state(snapshot.folder, snapshot.manifest.states[0])), expected.state)
+        assert same(Shares.of(snapshot).whole(define(Fraud), codec), expected.state)
 
 
 def test_a_query_goes_on_where_it_stopped(spark: SparkSession, files: Files, tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ class Codec:
         _Pickler(file, self.numbers, lambda _: True).dump(state)
         return file.getvalue()
 
-    def unpack(self, packed: bytes) -> Any:  # noqa: ANN401
+    def unpack(self, packed: Buffer) -> Any:  # noqa: ANN401
         """The state again."""
         return _Unpickler(io.BytesIO(packed), self.shared, ()).load()
 

@@ -25,8 +25,10 @@ from flumina.engine.outputs import NOWHERE, Nowhere, Outputs
 from flumina.engine.policy import Checkpoint
 from flumina.engine.publish import Result, publish
 from flumina.engine.recorder import Recorder
+from flumina.engine.shares import Ending, Shares
 from flumina.errors import CheckpointError, UsageError
 from flumina.files import Parquet
+from flumina.plan.crown import Crown
 from flumina.plan.optimise import Optimiser, check_workers, make_plan
 from flumina.plan.routing import Router
 from flumina.plan.sources import Source as PlannedSource
@@ -164,7 +166,17 @@ def make_job(
     )
     settings = replace(wishes.settings, options=options)
     layout = lay_out(plan, Router(plan, definition), given, tasks, led=kept is not None)
-    job = Job(program, plan, tuple(map(Card.of, streams)), outputs, layout, settings, paced, wishes.start)
+    job = Job(
+        program,
+        plan,
+        tuple(map(Card.of, streams)),
+        outputs,
+        layout,
+        settings,
+        paced,
+        wishes.start,
+        ending=Ending() if wishes.state else None,
+    )
     return job if kept is None else kept.job(job)
 
 
@@ -311,7 +323,7 @@ def carry_out(
         if recorder is None:
             return publish(job.outputs, manifests), reports, 0
         events = sum(stats.events for report in reports.values() for stats in report.stats.workers.values())
-        final = _packed(reports) if state else None
+        final = Codec(define(job.program), job.names).pack(_final(job, reports)) if state else None
         return recorder.publish(manifests, events, final), reports, recorder.snapshots
     except BaseException:
         if recorder is None:
@@ -320,12 +332,20 @@ def carry_out(
 
 
 def final_state(job: Job, kept: Continuation | None, reports: Mapping[int, TaskReport], wishes: Wishes) -> Any:  # noqa: ANN401 -- whatever it is
-    """The state after the last event, if it was asked for: the root's task has it, or a run that was over kept it."""
+    """The state after the last event, if it was asked for: the tasks have it, or a run that was over kept it."""
     if not wishes.state:
         return None
-    packed = _packed(reports) if reports or kept is None else kept.final
-    return None if packed is None else Codec(define(job.program), job.names).unpack(packed)
+    if reports or kept is None:
+        return _final(job, reports)
+    return None if kept.final is None else Codec(define(job.program), job.names).unpack(kept.final)
 
 
-def _packed(reports: Mapping[int, TaskReport]) -> bytes | None:
-    return next((report.final for report in reports.values() if report.final is not None), None)
+def shares(job: Job, reports: Mapping[int, TaskReport]) -> Shares:
+    """The state that a run has left."""
+    bundles = (report.final for _, report in sorted(reports.items()))
+    return Shares(Crown.of(job.plan.root), tuple(bundle for bundle in bundles if bundle is not None))
+
+
+def _final(job: Job, reports: Mapping[int, TaskReport]) -> Any:  # noqa: ANN401 -- whatever the program's state is
+    definition = define(job.program)
+    return shares(job, reports).whole(definition, Codec(definition, job.names))

@@ -25,6 +25,7 @@ from flumina.engine.segment import (
     ToAll,
     ToLeader,
 )
+from flumina.engine.shares import Held
 from flumina.runtime.cut import curtailed
 from flumina.runtime.messages import Credit, Data, Message
 from flumina.runtime.topology import COORDINATOR
@@ -41,13 +42,13 @@ TALLY_EVERY = 0.05
 
 @dataclass(frozen=True)
 class Saved:
-    """What a task hands in at the end of a segment: its outputs, how far that is, and (the root's task) the state."""
+    """What a task hands in at the end of a segment: its outputs, how far that is, and where its trees' states are."""
 
     segment: int
     after: int
     manifest: Manifest
     events: int
-    state: StateFile | None
+    states: StateFile | None
 
 
 class Follower:
@@ -109,8 +110,7 @@ class Follower:
             case Cut(ts):
                 self._cut_off(ts)
             case End():
-                if self.task.coordinator is not None:
-                    self.task.carry_out(COORDINATOR, self.task.coordinator.end())
+                self.task.carry_out(COORDINATOR, self.task.coordinator.end())
             case Entered(segment):
                 self.of_peer[peer] = segment
             case Begin() | Finish():
@@ -176,12 +176,13 @@ class Follower:
         task = self.task
         assert self.closed is not None
         assert self.cut is not None, "a segment that is not the last one was cut"
-        state = None
-        if task.coordinator is not None:
+        states = None
+        if task.final:
             place = Place(self.snapshots.epoch, task.start.number + self.segment)
-            state = self.snapshots.store.write_state(place, task.codec.pack(task.final))
+            bundle = Held.of(task.packed())
+            states = self.snapshots.store.write_state(place, bundle.data, bundle.shares)
         done = self._tally()
-        task.member.save(Saved(self.segment, self.cut, self.closed, done.events, state))
+        task.member.save(Saved(self.segment, self.cut, self.closed, done.events, states))
         self.past_syncs = done.syncs
         self.segment, self.word, self.closed, self.drained = segment, None, None, False
         self.last_cut, self.cut = self.cut, None

@@ -158,7 +158,7 @@ def _run(
     finally:
         for channel in channels.values():
             channel.close()
-    final = None if task.final is None else task.codec.pack(task.final)
+    final = job.ending.keep(task.packed()) if job.ending is not None and task.final else None
     return TaskReport(manifest, stats, final)
 
 

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flumina.definition import Definition
-from flumina.engine.checkpoint import Checkpoints, StateFile
-from flumina.engine.checkpoint.folder import Folder
-from flumina.engine.checkpoint.snapshot import read_state
+from flumina.engine.checkpoint import Checkpoints
 from flumina.engine.layout import Layout
 from flumina.engine.outputs import Manifest, Outputs
 from flumina.engine.policy import Policy
+from flumina.engine.shares import Bundle, Ending, Shares
 from flumina.events import Tag
 from flumina.plan.tree import Plan
 from flumina.program import AnyProgram
@@ -61,31 +60,15 @@ class Card:
 
 
 @dataclass(frozen=True)
-class KeptState:
-    """A packed state in a checkpoint that all tasks reach: only the one that needs it reads it."""
-
-    folder: Folder
-    file: StateFile
-
-    def read(self) -> bytes:
-        """The state, if it is the one that was written."""
-        return read_state(self.folder, self.file)
-
-
-@dataclass(frozen=True)
 class Start:
-    """Where a run begins: with a state (packed by the codec; None: the initial one), behind a timestamp (None: any).
+    """Where a run begins: with a state (None: the initial one), behind a timestamp (None: any).
 
     ``number`` is that of the first snapshot to come.
     """
 
-    state: bytes | KeptState | None = None
+    state: Shares | None = None
     after: int | None = None
     number: int = 1
-
-    def load(self) -> bytes | None:
-        """The state, wherever it is."""
-        return self.state.read() if isinstance(self.state, KeptState) else self.state
 
     def began(self, started: float) -> float:
         """When a paced run would have started, had it not been interrupted: its events are due from then on."""
@@ -115,6 +98,8 @@ class Job:
     """Whether events are due at their timestamps (microseconds after the start), so that latency can be told."""
     start: Start = Start()
     snapshots: Snapshots | None = None
+    ending: Ending | None = None
+    """What becomes of the states at the end, if anybody wants them."""
 
     @property
     def epoch(self) -> int:
@@ -155,9 +140,11 @@ class TaskStats:
 
 @dataclass(frozen=True)
 class TaskReport:
-    """What a task leaves behind: its outputs, its statistics and, in the root's task, the state at the end."""
+    """What a task leaves behind: its outputs, its statistics and, if they are wanted, the states of its trees.
+
+    States are packed by the codec: the class of one may have been typed into a script.
+    """
 
     manifest: Manifest
     stats: TaskStats
-    final: bytes | None = None
-    """Packed by the codec: the class of a state may have been typed into a script."""
+    final: Bundle | None = None

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from flumina.plan.crown import Crown
 from flumina.plan.routing import Router
 from flumina.plan.tree import Plan
 from flumina.runtime.messages import PartId
@@ -60,7 +61,8 @@ def lay_out(
             home = (given or {}).get(part, min(candidates, key=lambda task: (busy[task], task)))
             homes[part] = home
             busy[home] += 1
-    links = {(workers[parent.id], workers[child.id]) for parent in plan.workers for child in parent.children}
+    inside = (worker for tree in Crown.of(plan.root).trees for worker in plan[tree.id].walk())
+    links = {(workers[parent.id], workers[child.id]) for parent in inside for child in parent.children}
     links |= {
         (home, workers[plan.workers[number].id]) for part, home in homes.items() for number in router.receivers(*part)
     }

@@ -12,6 +12,7 @@ from flumina.engine.follower import Saved
 from flumina.engine.job import Job, Start
 from flumina.engine.outputs import Manifest, Outputs, StagedFile
 from flumina.engine.publish import Result, prepare
+from flumina.engine.shares import Shares
 from flumina.plan.render.json import to_json
 
 
@@ -54,8 +55,8 @@ class Recorder:
             after=parts[0].after,
             events=self._gang_began.events + sum(part.events for part in parts),
         )
-        state = next(part.state for part in parts if part.state is not None)
-        snapshot = self._write(done, [state], {ROWS: done.rows})
+        states = [part.states for part in parts if part.states is not None]
+        snapshot = self._write(done, states, {ROWS: done.rows})
         self._committed = replace(done, snapshot=snapshot)
         self.snapshots += 1
 
@@ -116,7 +117,7 @@ class Progress:
         """Where a gang goes on."""
         if self.snapshot is None:
             return Start(number=self.number)
-        return Start(self.snapshot.state(), self.after, self.number)
+        return Start(Shares.of(self.snapshot), self.after, self.number)
 
     def plus(self, outputs: Outputs, manifests: Sequence[Manifest], *, after: int | None, events: int) -> Progress:
         """With what the tasks have written in one more segment."""

@@ -29,6 +29,7 @@ from flumina.engine.progress import TaskProgress
 from flumina.engine.segment import Control
 from flumina.engine.sink import Sink
 from flumina.errors import FluminaError, PeerLostError
+from flumina.plan.crown import Crown
 from flumina.runtime.build import workers as build
 from flumina.runtime.coordinator import Coordinator
 from flumina.runtime.histogram import Histogram, bucket_of
@@ -68,12 +69,12 @@ class Task:
         self.workers: dict[str, Worker] = {}
         self.past: dict[str, WorkerStats] = {}
         """What the workers did in earlier segments."""
-        self.coordinator: Coordinator | None = None
         self.start = start
         self.follower = None if job.snapshots is None else Follower(self, job.snapshots)
         self.sink = self._sink(0)
-        packed = start.load()
-        self._build(initial_state(definition) if packed is None else self.codec.unpack(packed))
+        mine = [name for name, home in self.layout.workers.items() if home == number]
+        self.mine = frozenset(mine)
+        self._build(self._first())
         self.feeds: dict[PartId, Feed] = {}
         self.inbox: deque[Letter] = deque()
         self.outgoing: dict[int, list[Letter]] = {peer: [] for peer in channels}
@@ -89,12 +90,18 @@ class Task:
         self.latency: Counter[int] = Counter()
         self.next_report = 0.0
 
-    def _build(self, state: Any) -> None:  # noqa: ANN401 -- whatever the program's state is
-        mine = [name for name, home in self.layout.workers.items() if home == self.number]
-        self.workers = build(self.job.plan, self.definition, self.job.settings.options, only=mine)
-        root = self.job.plan.root.id
-        ends = self.job.snapshots is None
-        self.coordinator = Coordinator(root, state, ends=ends) if root in self.workers else None
+    def _first(self) -> dict[str, Any]:
+        """The states with which the trees begin whose roots are here."""
+        crown = Crown.of(self.job.plan.root)
+        trees = [tree.id for tree in crown.trees if tree.id in self.mine]
+        if self.start.state is not None:
+            return self.start.state.under(crown, trees, self.definition, self.codec) if trees else {}
+        states = crown.divide(self.definition, initial_state(self.definition))
+        return {tree: states[tree] for tree in trees}
+
+    def _build(self, states: Mapping[str, Any]) -> None:
+        self.workers = build(self.job.plan, self.definition, self.job.settings.options, only=self.mine)
+        self.coordinator = Coordinator(states, ends=self.job.snapshots is None)
 
     def _sink(self, segment: int) -> Sink:
         return Sink(self.job.outputs, self.number, f"{self.attempt}-{segment}")
@@ -133,13 +140,12 @@ class Task:
         return self.stats(seconds)
 
     def open(self) -> None:
-        """Have the root begin, if it is here."""
-        if self.coordinator is not None:
-            self.carry_out(COORDINATOR, self.coordinator.begin())
+        """Have the trees begin whose roots are here."""
+        self.carry_out(COORDINATOR, self.coordinator.begin())
         self.send_off()
 
     def begin_segment(self, segment: int) -> None:
-        """Go on with new workers from the state at the end of the segment before, and write to new files."""
+        """Go on with new workers from the states at the end of the segment before, and write to new files."""
         self.rows += self.sink.rows
         self.past = self.totals()
         final = self.final
@@ -172,7 +178,7 @@ class Task:
             not self.inbox
             and all(worker.stopped for worker in self.workers.values())
             and all(feed.ended for feed in self.feeds.values())
-            and (self.coordinator is None or self.coordinator.finished)
+            and self.coordinator.finished
         )
 
     def rest(self) -> None:
@@ -274,7 +280,6 @@ class Task:
             assert isinstance(sender, str)
             self.feeds[message.part].credit(sender, message.events)
         elif to == COORDINATOR:
-            assert self.coordinator is not None
             self.carry_out(COORDINATOR, self.coordinator.handle(sender, message))
         else:
             assert isinstance(to, str)
@@ -368,13 +373,19 @@ class Task:
         )
 
     @property
-    def final(self) -> Any:  # noqa: ANN401 -- whatever the program's state is
-        """The state at the end, where it was asked for and this task has the root."""
-        return None if self.coordinator is None else self.coordinator.final
+    def final(self) -> dict[str, Any]:
+        """The states at the end, where they are asked for, of the trees whose roots are here."""
+        return self.coordinator.final
+
+    def packed(self) -> dict[str, bytes]:
+        """The same as bytes."""
+        return {tree: self.codec.pack(state) for tree, state in self.final.items()}
 
     def totals(self) -> dict[str, WorkerStats]:
-        """What the workers here have done so far, in all segments."""
-        return {name: self.past.get(name, WorkerStats()) + worker.stats for name, worker in self.workers.items()}
+        """What the workers here have done so far, in all segments; those of the crown have nothing to do."""
+        now = {name: worker.stats for name, worker in self.workers.items()}
+        nothing = WorkerStats()
+        return {name: self.past.get(name, nothing) + now.get(name, nothing) for name in sorted(self.mine)}
 
     def stats(self, seconds: float) -> TaskStats:
         """What was done here."""

@@ -1,13 +1,13 @@
-"""What stands above the root: it starts the run, takes snapshots on the way, and ends it.
+"""What stands above the trees of a plan: it starts the run, takes snapshots on the way, and ends it.
 
 A snapshot is an event at a chosen point that changes nothing and depends on everything (DESIGN section 8): a request
-for :data:`~flumina.runtime.messages.EVERYTHING`. So is the end of the run.
+for :data:`~flumina.runtime.messages.EVERYTHING`. So is the end of the run. Nothing is joined above the trees: the states
+of all of them are the snapshot.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flumina.order import END, START, Point
@@ -17,16 +17,8 @@ from flumina.runtime.worker import Address, Effects
 from flumina.state import copied
 
 
-@dataclass(frozen=True)
-class Snapshot:
-    """The state after all events up to a point, and no other."""
-
-    point: Point
-    state: Any
-
-
 class Coordinator:
-    """Gives the root its first state, and asks for it at the points given and at the end.
+    """Gives trees their first states, by the ids of their roots, and asks for them at the points given and at the end.
 
     Unless it ``ends`` by itself, it asks for the state at the end when :meth:`end` is called: until then, what comes
     last may still be :mod:`cut off <flumina.runtime.cut>`.
@@ -34,8 +26,7 @@ class Coordinator:
 
     def __init__(
         self,
-        root: str,
-        state: Any,  # noqa: ANN401 -- whatever the program's state is
+        states: Mapping[str, Any],
         at: Sequence[Point] = (),
         start: Point = START,
         *,
@@ -43,32 +34,39 @@ class Coordinator:
     ) -> None:
         assert list(at) == sorted(set(at)), "snapshots are taken in order, each once"
         assert all(start < point < END for point in at), "snapshots lie ahead"
-        self.root, self.initial, self.at, self.start = root, state, tuple(at), start
+        self.initial, self.at, self.start = dict(states), tuple(at), start
         self.ends = ends
-        self.snapshots: list[Snapshot] = []
-        self.final: Any = None
-        self.finished = False
+        self.snapshots: dict[Point, dict[str, Any]] = {point: {} for point in at}
+        """The states of the trees at these points, as far as they have come."""
+        self.final: dict[str, Any] = {}
+
+    @property
+    def finished(self) -> bool:
+        """Whether all trees have answered for the end."""
+        return len(self.final) == len(self.initial)
 
     def begin(self) -> Effects:
         """The first messages of a run."""
         upto = END if self.ends else before(END)
         items = tuple(Item(point, EVERYTHING) for point in (*self.at, *([END] if self.ends else [])))
-        return Effects(
-            [(self.root, Handback(self.initial, self.start)), (self.root, Request(items, upto, upto))],
-        )
+        effects = Effects()
+        for tree, state in self.initial.items():
+            effects.sends += [(tree, Handback(state, self.start)), (tree, Request(items, upto, upto))]
+        return effects
 
     def end(self) -> Effects:
-        """All parts have ended: ask for the state behind everything."""
+        """All parts have ended: ask for the states behind everything."""
         assert not self.ends, "it has been asked for before"
         self.ends = True
-        return Effects([(self.root, Request((Item(END, EVERYTHING),), END, END))])
+        return Effects([(tree, Request((Item(END, EVERYTHING),), END, END)) for tree in self.initial])
 
     def handle(self, sender: Address, message: Message) -> Effects:
-        """A snapshot, or the end."""
+        """A tree's part of a snapshot, or its end."""
         assert isinstance(message, Response), f"the coordinator got {message}"
-        assert sender == self.root
+        assert isinstance(sender, str)
+        assert sender in self.initial, f"the coordinator does not know {sender}"
         if message.point == END:
-            self.final, self.finished = message.state, True
-            return Effects([(self.root, Stop())])
-        self.snapshots.append(Snapshot(message.point, copied(message.state)))
-        return Effects([(self.root, Handback(message.state, message.point))])
+            self.final[sender] = message.state
+            return Effects([(sender, Stop())])
+        self.snapshots[message.point][sender] = copied(message.state)
+        return Effects([(sender, Handback(message.state, message.point))])

@@ -7,13 +7,14 @@ from functools import cached_property
 
 from flumina.definition import Definition, Fork, Join, StateKind
 from flumina.plan.components import components
+from flumina.plan.crown import Crown
 from flumina.plan.tree import Plan, Worker
 from flumina.runtime.messages import EVERYTHING, Cause, PartId
 from flumina.runtime.tiewatch import MayTie, WatchShape
 from flumina.tagsets import TagSet
 
 COORDINATOR = "^"
-"""The address of what stands above the root: it asks for everything at the end, and for snapshots on the way."""
+"""The address of what stands above the trees of a plan: it asks for everything at the end, and for snapshots."""
 
 
 @dataclass(frozen=True)
@@ -88,13 +89,19 @@ class WorkerShape:
 
 
 def topology(plan: Plan, definition: Definition, options: Options) -> dict[str, WorkerShape]:
-    """The shapes of all workers of a valid plan, by id."""
+    """The shapes of the workers of a valid plan, by id; its :mod:`crown <flumina.plan.crown>` has nothing to do."""
     ties = MayTie(plan, definition, options.sequenced)
-    return {worker.id: _shape(plan, definition, options, worker, ties) for worker in plan.workers}
+    shapes = {}
+    for tree in Crown.of(plan.root).trees:
+        for worker in plan[tree.id].walk():
+            parent = None if worker.id == tree.id else plan.parent(worker.id)
+            shapes[worker.id] = _shape(plan, definition, options, worker, parent, ties)
+    return shapes
 
 
-def _shape(plan: Plan, definition: Definition, options: Options, worker: Worker, ties: MayTie) -> WorkerShape:
-    parent = plan.parent(worker.id)
+def _shape(
+    plan: Plan, definition: Definition, options: Options, worker: Worker, parent: Worker | None, ties: MayTie
+) -> WorkerShape:
     above = {
         (ancestor.id, name): TagSet([(name, keys)])
         for ancestor in plan.ancestors(worker.id)
@@ -111,8 +118,7 @@ def _shape(plan: Plan, definition: Definition, options: Options, worker: Worker,
     fork = join = None
     counted = options.counted & worker.tags
     if worker.children:
-        kinds = (worker.kind, *(child.kind for child in worker.children))
-        fork = next(f for f in definition.forks if (f.source, f.left, f.right) == kinds)
+        fork = definition.fork_of(worker.kind, *(child.kind for child in worker.children))
         join = definition.join_of(fork)
     return WorkerShape(
         id=worker.id,

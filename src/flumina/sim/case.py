@@ -16,10 +16,12 @@ from flumina.errors import OutputError
 from flumina.events import Event
 from flumina.multisets import difference
 from flumina.order import END, START, Point
+from flumina.plan.crown import Crown
 from flumina.plan.routing import Router
 from flumina.plan.tree import Plan
 from flumina.runtime.messages import PartId
 from flumina.schema import Schema
+from flumina.sim.snapshot import Snapshot
 from flumina.state import copied
 
 Entry = tuple[Point, Event]
@@ -57,6 +59,15 @@ class Case:
     def receivers(self) -> Mapping[PartId, Sequence[str]]:
         """For each part the workers that must learn its frontier."""
         return {part: [self.plan.workers[n].id for n in self.router.receivers(*part)] for part in self.parts}
+
+    @cached_property
+    def crown(self) -> Crown:
+        """How the plan divides a state among its trees."""
+        return Crown.of(self.plan.root)
+
+    def snapshot(self, point: Point, states: Mapping[str, Any]) -> Snapshot:
+        """A snapshot of these states of the plan's trees."""
+        return Snapshot(point, self.definition, self.crown, states)
 
     @cached_property
     def ranks(self) -> Mapping[str, int]:

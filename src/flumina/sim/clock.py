@@ -19,6 +19,7 @@ from itertools import count
 
 from flumina.order import END, START, heartbeat
 from flumina.plan.costs import DEFAULT, CostModel
+from flumina.plan.crown import Crown
 from flumina.plan.sources import Inputs
 from flumina.plan.tree import Itag, Plan
 from flumina.runtime.build import workers as build
@@ -92,9 +93,9 @@ class Clock:
         self.meter = Meter({})
         self.definition = self.meter.metered(inputs.definition)
         self.workers = build(plan, self.definition, options)
-        self.coordinator = Coordinator(plan.root.id, 0)
+        trees = [tree.id for tree in Crown.of(plan.root).trees]
+        self.coordinator = Coordinator(dict.fromkeys(trees, 0))
         self.where = {w.id: w.place or f"at {w.id}" for w in plan.workers}
-        self.where[COORDINATOR] = self.where[plan.root.id]
         self.places: dict[str, _Place] = {place: _Place() for place in self.where.values()}
         self.calendar: list[tuple[float, int, str, tuple[Address, str, Message] | None]] = []
         self.order = count()
@@ -176,13 +177,12 @@ class Clock:
         """Let a worker handle a message; returns when it is done."""
         before, counts = place.counts.seconds(self.model), place.counts
         self.meter.counts = counts
-        if isinstance(sender, str) and self.where[sender] != self.where[receiver]:
+        if isinstance(sender, str) and self._apart(sender, receiver):
             counts.messages += 1
         machine = self.coordinator if receiver == COORDINATOR else self.workers[receiver]
         effects = machine.handle(sender, message)
-        here = self.where[receiver]
         counts.messages += sum(
-            isinstance(to, str) and self.where[to] != here and not isinstance(sent, Credit)
+            isinstance(to, str) and not isinstance(sent, Credit) and self._apart(receiver, to)
             for to, sent in effects.sends
         )
         spent = counts.seconds(self.model) - before
@@ -199,9 +199,13 @@ class Clock:
         for receiver, message in effects.sends:
             if isinstance(message, Credit) or not isinstance(receiver, str):
                 continue
-            place = self.where[receiver]
-            hop = self.model.hop if place != self.where[sender] else 0.0
+            place = self.where[sender if receiver == COORDINATOR else receiver]
+            hop = self.model.hop if self._apart(sender, receiver) else 0.0
             heappush(self.calendar, (at + hop, next(self.order), place, (sender, receiver, message)))
+
+    def _apart(self, one: str, other: str) -> bool:
+        """Whether two workers are at different places; the coordinator is wherever a tree's root is."""
+        return COORDINATOR not in (one, other) and self.where[one] != self.where[other]
 
 
 def _with_beats(

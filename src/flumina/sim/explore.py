@@ -28,7 +28,7 @@ from flumina.sim.case import Case
 from flumina.sim.freeze import freeze, shared_parts
 from flumina.sim.ledger import SimulationError
 from flumina.sim.network import UNLIMITED, Cut, Link, Source
-from flumina.sim.scheduler import Build, Outcome, judge
+from flumina.sim.scheduler import Build, Outcome, final_of, judge, snapshots_of
 from flumina.state import copied
 
 
@@ -77,9 +77,9 @@ class Explorer:
     ) -> None:
         self.case, self.credits, self.reduce, self.most_states = case, credits_, reduce, most_states
         self.workers = build_workers(case.plan, case.definition, options)
-        self.coordinator = Coordinator(case.plan.root.id, case.definition.init(), snapshots)
+        self.coordinator = Coordinator(case.crown.divide(case.definition, case.definition.init()), snapshots)
         self.shared = shared_parts(case, self.workers.values())
-        self.into: dict[str, list[Link]] = {COORDINATOR: [(case.plan.root.id, COORDINATOR)]}
+        self.into: dict[str, list[Link]] = {COORDINATOR: [(tree.id, COORDINATOR) for tree in case.crown.trees]}
         for name, worker in self.workers.items():
             self.into[name] = [(part, name) for part in worker.shape.parts]
             self.into[name] += [(worker.shape.parent, name), *((child.id, name) for child in worker.shape.children)]
@@ -215,7 +215,7 @@ class Explorer:
         if lost:
             raise SimulationError(f"credits were lost: {lost}")
         rows = [row for actor in state.actors.values() for row in actor.rows]
-        judge(self.case, Outcome(rows, coordinator.snapshots, coordinator.final, {}, 0))
+        judge(self.case, Outcome(rows, snapshots_of(self.case, coordinator), final_of(self.case, coordinator), {}, 0))
 
 
 def explore(case: Case, **arguments: Any) -> Explored:  # noqa: ANN401

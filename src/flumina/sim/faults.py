@@ -17,12 +17,12 @@ from typing import Any
 from flumina.emit import rows
 from flumina.order import START
 from flumina.plan.tree import Plan
-from flumina.runtime.coordinator import Snapshot
 from flumina.runtime.stats import WorkerStats
 from flumina.sim.case import Case
 from flumina.sim.draw import Draw
 from flumina.sim.scheduler import Outcome, Simulation, compare, judge, same_state
 from flumina.sim.segments import Segmented
+from flumina.sim.snapshot import Snapshot
 
 
 @dataclass(frozen=True)

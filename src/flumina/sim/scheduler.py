@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from flumina.emit import Chunk, Row
 from flumina.order import END, START, Point, heartbeat
 from flumina.runtime.build import workers as build
-from flumina.runtime.coordinator import Coordinator, Snapshot
+from flumina.runtime.coordinator import Coordinator
 from flumina.runtime.messages import Credit, Data, Message, PartId
 from flumina.runtime.stats import WorkerStats
 from flumina.runtime.topology import COORDINATOR, Options
@@ -21,8 +21,9 @@ from flumina.sim.case import Case, OutputKey, output_keys
 from flumina.sim.draw import Draw
 from flumina.sim.ledger import Ledger, SimulationError
 from flumina.sim.network import Cut, Network, Source
+from flumina.sim.snapshot import Snapshot
 from flumina.sim.weather import CALM, Weather
-from flumina.state import copied, same
+from flumina.state import same
 
 Build = Callable[..., Mapping[str, Worker]]
 
@@ -77,9 +78,12 @@ class Simulation:
         self.draw = random if isinstance(random, Draw) else Draw(random)
         self.weather = CALM if weather is None else weather
         self.workers = dict(build_workers(case.plan, case.definition, options))
-        state = case.definition.init() if resume is None else copied(resume.state)
         self.start = START if resume is None else resume.point
-        self.coordinator = Coordinator(case.plan.root.id, state, snapshots, self.start, ends=self.ends)
+        if resume is None:
+            states = case.crown.divide(case.definition, case.definition.init())
+        else:
+            states = resume.under(case.crown)
+        self.coordinator = Coordinator(states, snapshots, self.start, ends=self.ends)
         self.network = Network()
         self.ledger = Ledger(self.workers, self.weather.credits)
         self.sources = {part: self._source(part) for part in case.parts}
@@ -162,8 +166,8 @@ class Simulation:
 
     @property
     def snapshots(self) -> Sequence[Snapshot]:
-        """Those that were taken so far."""
-        return self.coordinator.snapshots
+        """Those that were taken so far, of all trees."""
+        return snapshots_of(self.case, self.coordinator)
 
     def refill(self, message: Credit, sender: str) -> None:
         """Give a source its credits back."""
@@ -231,7 +235,19 @@ class Simulation:
     def outcome(self) -> Outcome:
         """What has been done so far."""
         stats = {name: worker.stats for name, worker in self.workers.items()}
-        return Outcome(self.rows, self.snapshots, self.coordinator.final, stats, self.steps)
+        return Outcome(self.rows, self.snapshots, final_of(self.case, self.coordinator), stats, self.steps)
+
+
+def snapshots_of(case: Case, coordinator: Coordinator) -> list[Snapshot]:
+    """The snapshots of which all trees have sent their part."""
+    taken = coordinator.snapshots.items()
+    return [case.snapshot(point, states) for point, states in taken if len(states) == len(case.crown.trees)]
+
+
+def final_of(case: Case, coordinator: Coordinator) -> Any:  # noqa: ANN401 -- whatever the program's state is
+    """The state at the end, if the run has ended and somebody wanted it."""
+    known = coordinator.finished and all(state is not None for state in coordinator.final.values())
+    return case.snapshot(END, coordinator.final).state if known else None
 
 
 def judge(case: Case, outcome: Outcome, after: Snapshot | None = None) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from flumina.runtime.coordinator import Coordinator, Snapshot
+from flumina.runtime.coordinator import Coordinator
 from flumina.runtime.cut import behind, curtailed
 from flumina.runtime.messages import Credit, Data, Message
 from flumina.runtime.stats import WorkerStats
@@ -20,6 +20,7 @@ from flumina.runtime.topology import COORDINATOR
 from flumina.runtime.worker import Address
 from flumina.sim.ledger import Ledger
 from flumina.sim.scheduler import Outcome, Simulation
+from flumina.sim.snapshot import Snapshot
 from flumina.state import copied
 
 
@@ -92,8 +93,8 @@ class Segmented(Simulation):
     def next_segment(self) -> None:
         """Go on with new workers where the others have ended."""
         assert self.limit is not None
-        state = self.coordinator.final
-        self.taken.append(Snapshot(behind(self.limit), copied(state)))
+        states = self.coordinator.final
+        self.taken.append(self.case.snapshot(behind(self.limit), copied(states)))
         self.past = dict(self.outcome().stats)
         late = self.network.drain()
         for _, receiver, message in late:
@@ -106,7 +107,7 @@ class Segmented(Simulation):
         self.limit = None
         for source in self.sources.values():
             source.go_on()
-        self.coordinator = Coordinator(self.case.plan.root.id, state, ends=False)
+        self.coordinator = Coordinator(states, ends=False)
         taken_back, self.taken_back = self.taken_back, {}
         for name, found in taken_back.items():
             for data in found:

@@ -24,8 +24,8 @@ from flumina.engine.checkpoint import Checkpoints, Claim, Snapshot, check_progra
 from flumina.engine.checkpoint.snapshot import read_state
 from flumina.engine.driver import RunStats
 from flumina.engine.failpoints import reach
-from flumina.engine.job import KeptState
 from flumina.engine.publish import Result
+from flumina.engine.shares import Ending, Shares
 from flumina.errors import CheckpointError, FluminaError, InputError, UsageError
 from flumina.plan.render.json import from_json, to_json
 from flumina.plan.tree import Plan
@@ -45,14 +45,14 @@ from flumina.streaming.sink import DeadLetters, Sink
 from flumina.streams import Stream
 
 INLINE_STATE = 1 << 18
-"""Up to so many bytes a state is sent to all tasks."""
+"""Up to so many bytes a state goes through the driver, and to all tasks; what is larger, tasks write and read."""
 
 
 @dataclass(frozen=True)
 class Ran:
-    """What a run of the plan has left: the state as the codec packs it, staged outputs, and statistics."""
+    """What a run of the plan has left: the state, staged outputs, and statistics."""
 
-    state: bytes
+    state: Shares
     results: Mapping[str, Result]
     stats: RunStats
 
@@ -63,8 +63,10 @@ class Engine(Protocol):
     def slots(self) -> int:
         """How many tasks can run at the same time."""
 
-    def run(self, batch: int, streams: Sequence[Stream], plan: Plan, state: bytes | KeptState | None, out: str) -> Ran:
-        """Run the plan from a state, with its outputs in a new folder."""
+    def run(
+        self, batch: int, streams: Sequence[Stream], plan: Plan, state: Shares | None, ending: Ending, out: str
+    ) -> Ran:
+        """Run the plan from a state, with its outputs in a new folder; ``ending`` says where states go."""
 
 
 Gather = Callable[[Mapping[str, Sieve]], Mapping[str, Sifted]]
@@ -244,9 +246,8 @@ class Batches:
 
     def _restored(self, snapshot: Snapshot) -> Left:
         told = snapshot.manifest.extra
-        states = iter(snapshot.manifest.states)
-        kept = KeptState(self.store.folder, next(states)) if told["state"] else None
-        blob = memoryview(read_state(self.store.folder, next(states))) if told["carried"] else memoryview(b"")
+        kept = Shares.of(snapshot) if any(file.shares for file in snapshot.manifest.states) else None
+        blob = memoryview(read_state(self.store.folder, snapshot.manifest.states[-1]) if told["carried"] else b"")
         carried: dict[str, pa.Table] = {}
         for name, size in told["carried"]:
             carried[name], blob = from_bytes(blob[:size]), blob[size:]
@@ -303,7 +304,9 @@ class Batches:
         with watch.phase("run"):
             parts, single = self.planner.shape, self.planner.single
             streams = [dealt(s, ready[s.name], parts[s.name], single=single[s.name]) for s in self.streams]
-            ran = self.engine.run(batch, streams, plan, left.state, self.sink.staging(batch))
+            assert self._claim is not None, "claimed before the first batch"
+            ending = Ending(self.store, self._claim.place(batch + 1), INLINE_STATE)
+            ran = self.engine.run(batch, streams, plan, left.state, ending, self.sink.staging(batch))
         return change, ran
 
     # -- after ----------------------------------------------------------------------------------------------------
@@ -333,7 +336,7 @@ class Batches:
         waiting = sum(map(len, carried.values()))
         accounted = sum(totals[name] for name in ("heartbeats", "late", "bad", "processed")) + waiting
         assert accounted == totals["rows"], f"batch {batch}: {totals}, {waiting} carried: rows were lost or made up"
-        plan = None if self.planner.plan is None else to_json(self.planner.plan)
+        plan = left.plan if ran is None or self.planner.plan is None else to_json(self.planner.plan)
         outputs = {} if ran is None else {name: result.rows for name, result in ran.results.items()}
         lineage = following(left.lineage, cut, outputs)
         return Left(left.state if ran is None else ran.state, carried, seen, done, totals, plan, cut.closed, lineage)
@@ -342,13 +345,12 @@ class Batches:
         late, bad = self.rules.late == "dead-letter", self.rules.bad_rows == "dead-letter"
         return pa.concat_tables([dead.letters(name, found, late=late, bad=bad) for name, found in sifted.items()])
 
-    def _write(self, batch: int, after: Left, results: Mapping[str, Result]) -> bytes | KeptState | None:
+    def _write(self, batch: int, after: Left, results: Mapping[str, Result]) -> Shares | None:
         """Commit the snapshot behind a batch; gives the state as the next batch is to have it."""
         assert self._claim is not None, "claimed before the first batch"
         place = self._claim.place(batch + 1)
-        state = after.state.read() if isinstance(after.state, KeptState) else after.state
         blobs = {name: to_bytes(table) for name, table in after.carried.items() if len(table)}
-        written = [] if state is None else [self.store.write_state(place, state)]
+        written, state = ([], None) if after.state is None else after.state.keep(self.store, place)
         if blobs:
             written.append(self.store.write_state(place, b"".join(blobs.values())))
         self._claim.commit(
@@ -363,8 +365,7 @@ class Batches:
                 "carried": [[name, len(blob)] for name, blob in blobs.items()],
             },
         )
-        large = state is not None and len(state) > INLINE_STATE
-        return KeptState(self.store.folder, written[0]) if large else state
+        return state
 
     def _make_durable(self, batch: int, after: Left, ran: Ran | None, letters: pa.Table, watch: Stopwatch) -> None:
         results = {} if ran is None else ran.results

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from flumina.engine.job import KeptState
+from flumina.engine.shares import Shares
 from flumina.streaming.cut import Cut
 from flumina.streaming.frontier import Seen
 
@@ -23,7 +23,7 @@ class Left:
     outputs; empty where an earlier version of the library did not tell.
     """
 
-    state: bytes | KeptState | None
+    state: Shares | None
     carried: dict[str, pa.Table]
     seen: dict[str, Seen]
     done: int
@@ -35,15 +35,12 @@ class Left:
     @property
     def size(self) -> int:
         """Bytes of the state."""
-        if isinstance(self.state, KeptState):
-            return self.state.file.size
-        return 0 if self.state is None else len(self.state)
+        return 0 if self.state is None else self.state.size
 
 
 def facts(left: Left, outputs: Mapping[str, int], sink: str | None) -> dict[str, Any]:
     """What a snapshot has to tell besides its state and the rows that are carried."""
     return {
-        "state": left.state is not None,
         "carried": [],
         "seen": {name: [seen.newest, seen.heard] for name, seen in left.seen.items()},
         "done": left.done,

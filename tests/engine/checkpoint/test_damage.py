@@ -183,11 +183,13 @@ def test_whoever_asks_for_an_older_one_may_look_at_more_than_its_state(tmp_path:
     assert looked_at == [4]
 
 
-def test_a_newer_format_is_told_from_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("written", [sealed.VERSION - 1, sealed.VERSION + 1])
+def test_another_format_is_told_from_damage(written: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Checkpoints(tmp_path)
-    monkeypatch.setattr(sealed, "VERSION", 2)
+    monkeypatch.setattr(sealed, "VERSION", written)
     fill(store)
     monkeypatch.undo()
-    with pytest.raises(CheckpointError, match=r"CHECKPOINT_VERSION.*format 2; this version of flumina reads format 1"):
+    told = f"CHECKPOINT_VERSION.*format {written}; this version of flumina reads format {sealed.VERSION}"
+    with pytest.raises(CheckpointError, match=told):
         store.latest()
     assert store.verify()

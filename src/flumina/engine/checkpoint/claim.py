@@ -116,7 +116,7 @@ class Claim:
             raise missing(self._folder.at(str(self._name)))
 
     def _check_written(self, file: StateFile, place: Place) -> None:
-        if not file.name.startswith(f"state-{place}-"):
+        if not file.is_of(place):
             raise UsageError(
                 "STATE_FILES",
                 f"{file.name} was not written for snapshot {place.number} of epoch {place.epoch}",

@@ -19,11 +19,25 @@ files are to be seen, for each output with the path of what is staged for them; 
 
 @dataclass(frozen=True)
 class StateFile:
-    """A state that was written, below the folder of the checkpoint."""
+    """States that were written, below the folder of the checkpoint.
+
+    ``shares`` are the trees of the plan whose states are in it, one behind the other, and how many bytes each has; none
+    where it holds something else, or a state as a whole.
+    """
 
     name: str
     size: int
     sha256: str
+    shares: tuple[tuple[str, int], ...] = ()
+
+    @staticmethod
+    def from_json(content: Mapping[str, Any]) -> StateFile:
+        """What was written as JSON."""
+        return StateFile(**{**content, "shares": tuple((tree, size) for tree, size in content["shares"])})
+
+    def is_of(self, place: Place) -> bool:
+        """Whether it was written for this snapshot."""
+        return self.name.startswith(f"state-{place}-")
 
 
 @dataclass(frozen=True)
@@ -98,7 +112,7 @@ class SnapshotManifest:
         """What :meth:`to_json` gave."""
         known = {name: content[name] for name in SnapshotManifest.__dataclass_fields__}
         known["created"] = datetime.fromisoformat(known["created"])
-        known["states"] = tuple(StateFile(**file) for file in known["states"])
+        known["states"] = tuple(map(StateFile.from_json, known["states"]))
         known["outputs"] = tuple(_output(file) for file in known["outputs"])
         known["resumes"] = None if known["resumes"] is None else Place(*known["resumes"])
         return SnapshotManifest(**known)

@@ -19,7 +19,7 @@ from typing import Any
 from flumina.errors import CheckpointError, UsageError
 
 FORMAT = "flumina-checkpoint"
-VERSION = 1
+VERSION = 2
 """Raised when files change so that older versions of the library would misread them."""
 
 _OPENING, _CLOSING = b'{"sha256": "', b'",\n'
@@ -56,7 +56,7 @@ def unseal(data: bytes, kind: str, file: str) -> dict[str, Any]:
             "CHECKPOINT_VERSION",
             f"{file} has format {version!r}; this version of flumina reads format {VERSION}",
             file=file,
-            hint="use the version of flumina that wrote it, or a newer one",
+            hint="carry on with the version of flumina that wrote it, or begin anew with another checkpoint",
         )
     return content
 

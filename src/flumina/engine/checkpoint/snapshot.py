@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from flumina.engine.checkpoint.folder import Folder, Listing, Place
@@ -58,8 +59,8 @@ def read_state(folder: Folder, file: StateFile) -> bytes:
     return data
 
 
-def write_state(folder: Folder, place: Place, data: bytes) -> StateFile:
-    """A new file with a state."""
-    file = StateFile(place.new_state(), len(data), hashlib.sha256(data).hexdigest())
+def write_state(folder: Folder, place: Place, data: bytes, shares: Sequence[tuple[str, int]] = ()) -> StateFile:
+    """A new file with a state, or with those of several trees."""
+    file = StateFile(place.new_state(), len(data), hashlib.sha256(data).hexdigest(), tuple(shares))
     folder.write(file.name, data, place.epoch)
     return file

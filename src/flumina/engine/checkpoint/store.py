@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -77,12 +77,12 @@ class Checkpoints(Reader):
         highest = max((found.number for found in now.places), default=0)
         return Claim(self, self.keep, name, run or name.id, place, dict(facts or {}), highest)
 
-    def write_state(self, place: Place, data: bytes) -> StateFile:
+    def write_state(self, place: Place, data: bytes, shares: Sequence[tuple[str, int]] = ()) -> StateFile:
         """Write a state for a snapshot that will be committed; any process may do this, and more than once.
 
-        ``place`` is what :meth:`Claim.place` gave the driver.
+        ``place`` is what :meth:`Claim.place` gave the driver, ``shares`` what is in it: see :class:`StateFile`.
         """
-        return write_state(self.folder, place, data)
+        return write_state(self.folder, place, data, shares)
 
     def verify(self) -> list[Finding]:
         """Read everything, and tell what is damaged or lies there without need; empty if all is well."""

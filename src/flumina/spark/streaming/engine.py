@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from flumina.engine.driver import RunStats, Wishes, carry_out, make_job
-from flumina.engine.job import KeptState, Settings, Start, TaskReport
+from flumina.engine.driver import RunStats, Wishes, carry_out, make_job, shares
+from flumina.engine.job import Settings, Start, TaskReport
 from flumina.engine.progress import ProgressLine
 from flumina.engine.recorder import Recorder
+from flumina.engine.shares import Ending, Shares
 from flumina.plan.tree import Plan
 from flumina.program import AnyProgram
 from flumina.spark.run import Staged, execute
@@ -36,11 +37,14 @@ class SparkEngine:
         """How many tasks can run at the same time now."""
         return max(1, Cluster(self.spark).slots())  # while executors come back, a run waits for them
 
-    def run(self, batch: int, streams: Sequence[Stream], plan: Plan, state: bytes | KeptState | None, out: str) -> Ran:
-        """Run the plan from a state, with its outputs in a new folder."""
+    def run(
+        self, batch: int, streams: Sequence[Stream], plan: Plan, state: Shares | None, ending: Ending, out: str
+    ) -> Ran:
+        """Run the plan from a state, with its outputs in a new folder; ``ending`` says where states go."""
         cluster = Cluster.of(self.spark)
         wishes = Wishes(out=out, order=self.ordered, state=True, settings=self.settings, start=Start(state))
         job = make_job(self.program, streams, plan, self.ts_type, wishes)
+        job = replace(job, ending=replace(ending, most=ending.most // job.layout.tasks))
         cluster.require(job.layout.tasks)
         line = ProgressLine(f"{self.name}, batch {batch}", shown=False)
 
@@ -49,5 +53,4 @@ class SparkEngine:
             return execute(cluster, Staged(job, streams, None, None), line, recorder, tls=tls, measured=False)[0]
 
         results, reports, _ = carry_out(job, None, execute_batch)
-        final = next(report.final for report in reports.values() if report.final is not None)
-        return Ran(final, results, RunStats.of(reports))
+        return Ran(shares(job, reports), results, RunStats.of(reports))

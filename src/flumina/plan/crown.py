@@ -1,0 +1,90 @@
+"""The workers without tags at the top of a plan: they have no events, so that nothing brings states together there.
+
+What lies below them are trees that run without each other. Nobody needs the workers of the crown while a run goes on;
+it tells how the state is divided among the trees at the beginning, and how theirs make up the whole::
+
+    no tags
+    ├── a hot key        a tree: it begins with its part of the state,
+    │   ├── ...          and its state at the end is a part of the whole
+    │   └── ...
+    └── no tags
+        ├── some keys    a tree
+        └── others       a tree
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from flumina.definition import Definition, Fork, State
+from flumina.plan.tree import Worker, union
+from flumina.tagsets import TagSet
+
+
+@dataclass(frozen=True)
+class Crown:
+    """A worker of the crown with its two sides, or the root of a tree, by its id.
+
+    Two crowns are equal if they divide a state alike, whatever the ids.
+    """
+
+    id: str = field(compare=False)
+    kind: str
+    tags: TagSet
+    """Of all workers from here on."""
+    sides: tuple[Crown, ...] = ()
+
+    @staticmethod
+    def of(worker: Worker) -> Crown:
+        """The crown of the plan with this root."""
+        sides = worker.children if worker.tags.is_empty() else ()
+        return Crown(worker.id, worker.kind, worker.subtree_tags, tuple(map(Crown.of, sides)))
+
+    @property
+    def trees(self) -> tuple[Crown, ...]:
+        """The trees from left to right."""
+        return tuple(tree for side in self.sides for tree in side.trees) if self.sides else (self,)
+
+    def divide(self, definition: Definition, state: State) -> dict[str, State]:
+        """What each tree gets of a state; consumes it."""
+        if not self.sides:
+            return {self.id: state}
+        left, right = self.sides
+        one, other = self._fork(definition).split(state, left.tags, right.tags)
+        return {**left.divide(definition, one), **right.divide(definition, other)}
+
+    def unite(self, definition: Definition, states: Mapping[str, State]) -> State:
+        """The whole of which each tree has its part; consumes them."""
+        if not self.sides:
+            return states[self.id]
+        left, right = (side.unite(definition, states) for side in self.sides)
+        return definition.join_of(self._fork(definition)).unite(left, right)
+
+    def share_out(
+        self,
+        definition: Definition,
+        before: Crown,
+        states: Callable[[Collection[str]], Iterable[tuple[str, State]]],
+        wanted: Collection[str],
+    ) -> dict[str, State]:
+        """What some trees get of a state that another crown has divided.
+
+        ``states`` gives those of the other crown's trees that it is asked for, one after the other. Where the program
+        can tell, what the wanted trees do not need is dropped at once: the whole is never in one place.
+        """
+        if before == self:
+            new = {old.id: tree.id for old, tree in zip(before.trees, self.trees, strict=True)}
+            return {new[id_]: state for id_, state in states([id_ for id_ in new if new[id_] in wanted])}
+        narrow = definition.narrow
+        tags = union(tree.tags for tree in self.trees if tree.id in wanted)
+        among = self.tags if self.trees[0].id in wanted else None  # forks give to the left what nobody observes
+        found = {
+            id_: state if narrow is None else narrow(state, tags, among)
+            for id_, state in states([tree.id for tree in before.trees])
+        }
+        halves = self.divide(definition, before.unite(definition, found))
+        return {id_: halves[id_] for id_ in wanted}
+
+    def _fork(self, definition: Definition) -> Fork:
+        return definition.fork_of(self.kind, *(side.kind for side in self.sides))
