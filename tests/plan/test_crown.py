@@ -103,7 +103,7 @@ def test_other_trees_never_have_the_whole() -> None:
     after = Crown.of(Worker("q", "States", (), (leaf("r", "x", "y"), leaf("s", "z", "w"))))
     joined: list[set[Any]] = []
 
-    def watched(left: KeyMap, right: KeyMap) -> KeyMap:
+    def watched(left: KeyMap, right: KeyMap) -> Any:
         joined.append({*left, *right})
         return plain.function(left, right)
 
@@ -144,7 +144,9 @@ def test_a_state_is_shared_out_as_if_it_had_been_one(program: AnyProgram | str |
 
 def _narrowed(case: Case, tree: Crown, state: KeyMap) -> bool:
     """Whether a tree needs less than the whole."""
-    return case.definition.narrow is not None and len(case.definition.narrow(copied(state), tree.tags, None)) < len(state)
+    return case.definition.narrow is not None and len(case.definition.narrow(copied(state), tree.tags, None)) < len(
+        state
+    )
 
 
 def test_several_state_types_are_joined_and_forked_each_by_its_own() -> None:
@@ -154,7 +156,10 @@ def test_several_state_types_are_joined_and_forked_each_by_its_own() -> None:
         tags = {"inc": KeySet.of(*keys)} | ({"read": KeySet.of(*keys)} if reads else {})
         return Worker(name, kind, (Itag("s", frozenset({0}), TagSet(tags)),))
 
-    reader, counters = counting("b", "Reader", 1, reads=True), (counting("c", "Counter", 2), counting("d", "Counter", 3))
+    reader, counters = (
+        counting("b", "Reader", 1, reads=True),
+        (counting("c", "Counter", 2), counting("d", "Counter", 3)),
+    )
     before = Crown.of(Worker("a", "Whole", (), (reader, Worker("e", "Counter", (), counters))))
     assert [tree.id for tree in before.trees] == ["b", "c", "d"]
     after = Crown.of(Worker("q", "Whole", (), (counting("r", "Reader", 1, 2, reads=True), counting("s", "Counter", 3))))

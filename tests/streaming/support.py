@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -68,7 +69,11 @@ class Folding:
             finder = TieFinder(TieRule.of(self.definition.depends, stream.tags, sequenced=False))
             finder.look([part.batch], [stream.data.table.column(PLACE).to_numpy()])
         emit = Emit(self.definition.outputs)
-        begin = initial_state(self.definition) if state is None else state.whole(self.definition, codec)
+        crown = Crown.of(plan.root)
+        begin = initial_state(self.definition)
+        if state is not None:  # as if each tree were in a task of its own
+            each = [state.under(crown, [tree.id], self.definition, codec) for tree in crown.trees]
+            begin = crown.unite(self.definition, dict(ChainMap(*each)))
         merged = Batch.merge([part.batch for part in parts if len(part.batch)])
         end = fold(self.definition.kinds[self.definition.initial], begin, merged, emit)
         found = tables(self.definition, rows(emit.drain()), pa.int64())
@@ -79,7 +84,6 @@ class Folding:
             pq.write_table(table, place / "part-00000.parquet")
             results[name] = Result(len(table), table.schema, str(place))
         stats = RunStats({"w": replace(WorkerStats(), events=len(merged))}, {})
-        crown = Crown.of(plan.root)
         parts_of = crown.divide(self.definition, end)
         bundles = [ending.keep({tree: codec.pack(share)}) for tree, share in parts_of.items()]
         return Ran(Shares(crown, tuple(bundles)), results, stats)
@@ -98,6 +102,7 @@ class Query:
         policies = {s.name: frontiers.get(s.name, fl.InOrder()) for s in streams}
         self.rules = Rules(policies, **rules)
         self.adaptive, self.changed = True, False
+        self.fixed: Plan | None = None
         self.out = folder / "out"
         self.start()
 
@@ -106,7 +111,9 @@ class Query:
         self.engine = Folding(self.program)
         definition = define(self.program)
         self.progress = Progress("test")
-        self.planner = Planner(definition, self.streams, 2, optimiser="greedy", adaptive=self.adaptive)
+        self.planner = Planner(
+            definition, self.streams, 2, optimiser="greedy", fixed=self.fixed, adaptive=self.adaptive
+        )
         self.batches = Batches(
             Folder.of(self.folder / "checkpoint", "checkpoint"),
             self.program,

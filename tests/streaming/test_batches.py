@@ -14,8 +14,11 @@ import pyarrow as pa
 import pytest
 
 import flumina as fl
-from flumina.apps import Fraud, ValueBarrier
+from flumina.apps import Fraud, PageViews, ValueBarrier
 from flumina.engine.failpoints import POINTS
+from flumina.plan.crown import Crown
+from flumina.plan.optimise import make_plan
+from flumina.plan.render.json import from_json
 from flumina.streaming import batches as batches_module
 from flumina.streaming import dead
 from flumina.streaming.sink import ParquetSink
@@ -366,6 +369,45 @@ def test_large_states_stay_in_their_file(tmp_path: Path, monkeypatch: pytest.Mon
         if number == 1:
             query.start()
     assert_same_outputs(query.output(), oracle(IN_ORDER))
+
+
+@pytest.mark.parametrize("inline", [0, batches_module.INLINE_STATE])
+def test_a_state_in_shares_is_gone_on_with_under_any_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inline: int
+) -> None:
+    """Also after batches without rows, whose plan is not the one that has left the state."""
+    monkeypatch.setattr(batches_module, "INLINE_STATE", inline)
+    pages = [f"page {n}" for n in range(20)]
+
+    def given(ts: int, count: int = 20) -> Given:
+        times, some = pa.array(range(ts, ts + count), pa.int64()), pa.array(pages[:count], pa.string())
+        changes = pa.table({"ts": times, "page": some, "info": pa.array([f"{ts}"] * count, pa.string())})
+        views = pa.table({"ts": pa.array(range(ts + 50, ts + 50 + count), pa.int64()), "page": some, "user": times})
+        return {"changes": [changes], "views": [views]}
+
+    both = [fl.Stream("changes", PageViews.change, None), fl.Stream("views", PageViews.view, None)]
+    query = Query(tmp_path, PageViews, both)
+    query.feed(0, given(100))
+    (forest,) = query.engine.plans
+    assert len(Crown.of(forest.root).trees) == 4
+    alone = make_plan(PageViews, query.planner.observed.sources(query.planner.shape), optimiser="sequential")
+    batches, trees = [given(100)], []
+    ways = [(None, 0), (alone, 0), (None, 20), (alone, 20), (alone, 0), (None, 0), (forest, 20)]
+    for number, (plan, count) in enumerate(ways, 1):
+        query.fixed = plan
+        query.start()
+        batches.append(given(100 + 100 * number, count))
+        query.feed(number, batches[-1])
+        latest = query.batches.store.latest()
+        assert latest is not None
+        files = [[tree for tree, _ in file.shares] for file in latest.manifest.states]
+        divided = len(Crown.of(from_json(str(latest.manifest.plan)).root).trees)
+        assert sum(map(len, files)) == divided
+        assert len(files) == (1 if inline else divided), "small ones are written together"
+        trees.append(divided)
+    assert trees == [4, 4, 4, 1, 1, 1, 4], "of the plan that was run last"
+    whole = [replace(s, data=pa.concat_tables([g[s.name][0] for g in batches])) for s in both]
+    assert_same_outputs(query.output(), fl.spec(PageViews, whole).output)
 
 
 def test_a_driver_that_was_replaced_writes_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

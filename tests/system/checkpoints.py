@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,19 @@ import flumina as fl
 from flumina import local
 from flumina.apps import Fraud, KeyCounter, PageViews, ValueBarrier
 from flumina.engine.checkpoint import Checkpoints, Snapshot
+from flumina.engine.checkpoint.snapshot import read_state
 from flumina.engine.codec import Codec
 from flumina.engine.driver import RunResult
 from flumina.engine.shares import Shares
+from flumina.hashing import BUCKETS
 from flumina.order import LAST, Point
+from flumina.plan.crown import Crown
 from flumina.plan.render.json import from_json
 from flumina.plan.sources import Inputs
-from flumina.plan.tree import Itag, Plan, Worker
+from flumina.plan.tree import Itag, Plan, StreamShape, Worker
 from flumina.program import define
 from flumina.state import same
+from flumina.tagsets import KeySet, TagSet
 from flumina.testing import assert_same_outputs
 
 SMALL = fl.Settings(chunk_rows=20, window=40)
@@ -113,6 +117,33 @@ def divided(inputs: Inputs, slots: int | None) -> Plan:
     return Plan.of(inputs.definition, inputs.shapes, Worker("root", kind, above, (leaves[0], below), "p0"))
 
 
+def sharded(inputs: Inputs, slots: int | None) -> Plan:
+    """Each worker has some of the keys, of all streams; from three on, the first ones share a tree over the parts."""
+    assert slots is not None
+    kind = inputs.definition.initial
+
+    def some(shape: StreamShape, number: int, shards: int, parts: Iterable[int] | None = None) -> Itag:
+        keys = KeySet.from_buckets(range(number, BUCKETS, shards))
+        tags = TagSet((name, keys) for name, _ in shape.tags)
+        return Itag(shape.name, frozenset(range(shape.parts) if parts is None else parts), tags)
+
+    shards = slots if slots < 3 else slots - 1
+    trees = [
+        Worker(f"shard{n}", kind, tuple(some(shape, n, shards) for shape in inputs.shapes), (), f"p{n}")
+        for n in range(shards)
+    ]
+    if slots >= 3:
+        work, *others = inputs.shapes
+        halves = [
+            Worker(f"half{n}", kind, (some(work, 0, shards, range(n, work.parts, 2)),), (), f"p{n * shards}")
+            for n in range(2)
+        ]
+        trees[0] = Worker("hot", kind, tuple(some(shape, 0, shards) for shape in others), tuple(halves), "p0")
+    while len(trees) > 1:
+        trees = [Worker(f"above {trees[0].id}", kind, (), (trees[0], trees[1]), trees[0].place), *trees[2:]]
+    return Plan.of(inputs.definition, inputs.shapes, trees[0])
+
+
 def run(case: str, folder: Path, *, workers: int = 2, **policy: Any) -> RunResult:
     program, streams = CASES[case]
     names = ("optimiser", "order", "plan", "state")
@@ -150,6 +181,26 @@ def assert_states_are_those_of_the_oracle(case: str, taken: list[Snapshot]) -> N
         assert snapshot.manifest.events == expected.events
         rows = {name: table.num_rows for name, table in expected.outputs.items() if table.num_rows}
         assert snapshot.manifest.rows == rows
+
+
+def assert_in_shares(case: str, taken: list[Snapshot]) -> None:
+    """Each tree's keys are in the file of its own task, and in no other; nowhere is everything."""
+    program, streams = CASES[case]
+    definition = define(program)
+    codec = Codec(definition, [stream.name for stream in streams()])
+    for snapshot in taken:
+        plan = from_json(str(snapshot.manifest.plan))
+        trees = {tree.id: tree for tree in Crown.of(plan.root).trees}
+        places = {plan[name].place for name in trees}
+        assert len(snapshot.manifest.states) == len(places) == len(trees) > 1
+        found: list[Any] = []
+        for file in snapshot.manifest.states:
+            ((name, size),) = file.shares
+            assert size == file.size
+            state = codec.unpack(read_state(snapshot.folder, file))
+            assert all(trees[name].tags.has_key(key) for key in state)
+            found += state
+        assert len(found) == len(set(found)) > 1
 
 
 def die(folder: Path, victim: int | None = None) -> None:

@@ -22,12 +22,14 @@ from tests.system.checkpoints import (
     EVENTS,
     SMALL,
     assert_crashed,
+    assert_in_shares,
     assert_states_are_those_of_the_oracle,
     assert_synchronised,
     crash,
     die,
     divided,
     every,
+    sharded,
     snapshots,
 )
 from tests.system.test_streaming_faults import end
@@ -118,6 +120,21 @@ def test_a_stage_that_is_tried_again_goes_on_from_the_last_snapshot(
     taken = snapshots(case, tmp_path)
     assert len(taken) == result.stats.snapshots >= 3
     assert whole - result.stats.events == taken[1].manifest.events, "it went on from the second"
+    assert_states_are_those_of_the_oracle(case, taken)
+
+
+@pytest.mark.parametrize("case", ["page-views", "key-counter"])
+def test_every_tree_keeps_its_own_share(spark: SparkSession, case: str, tmp_path: Path) -> None:
+    """Also through the death of a task."""
+    assert spark.sparkContext.master == "local[4,4]"
+    files = as_files(tmp_path / "in", CASES[case][1]())
+    policy = {"events": None, "when": once(tmp_path)}
+    result = run(case, tmp_path, files, workers=3, optimiser=sharded, policy=policy)
+    assert (tmp_path / "died").exists()
+    assert_agrees(case, result)
+    taken = snapshots(case, tmp_path)
+    assert len(taken) == result.stats.snapshots >= 3
+    assert_in_shares(case, taken)
     assert_states_are_those_of_the_oracle(case, taken)
 
 

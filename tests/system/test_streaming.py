@@ -25,8 +25,12 @@ from flumina.engine.checkpoint import Checkpoints
 from flumina.engine.codec import Codec
 from flumina.engine.shares import Shares
 from flumina.order import LAST, Point
+from flumina.plan.crown import Crown
+from flumina.plan.render.json import from_json
 from flumina.program import define
 from flumina.state import same
+from flumina.streaming import batches
+from flumina.streaming.batches import INLINE_STATE
 from flumina.testing import assert_same_outputs
 from tests.system.streaming import RULES, TRANSACTIONS, Files, assert_exactly_once, collected, start
 
@@ -193,8 +197,12 @@ VIEWS = 40_000
 """In a batch: so many that it is worth the while to share those of one page."""
 
 
-def test_a_key_becomes_hot_on_the_way(spark: SparkSession, tmp_path: Path) -> None:
-    """The plan changes between two batches, state and all, and the outputs do not."""
+@pytest.mark.parametrize("inline", [0, INLINE_STATE])
+def test_a_key_becomes_hot_on_the_way(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inline: int
+) -> None:
+    """The plan changes between two batches, state and all, and the outputs do not; wherever the state lies."""
+    monkeypatch.setattr(batches, "INLINE_STATE", inline)
     rng = np.random.default_rng(7)
     tables: dict[str, list[pa.Table]] = {"changes": [], "views": []}
     for batch in range(4):
@@ -224,7 +232,14 @@ def test_a_key_becomes_hot_on_the_way(spark: SparkSession, tmp_path: Path) -> No
     assert query.recentProgress[-1]["planChanges"] == len(changes)
     assert query.recentProgress[-1]["joins"] > 0, "the hot page is served by several leaves"
     whole = [replace(s, data=pa.concat_tables(tables[s.name])) for s in streams]
-    assert_exactly_once(tmp_path / "out", {"output": fl.spec(PageViews, whole).output})
+    expected = fl.spec(PageViews, whole)
+    assert_exactly_once(tmp_path / "out", {"output": expected.output})
+    latest = Checkpoints(tmp_path / "checkpoint" / "state").latest()
+    assert latest is not None
+    assert same(Shares.of(latest).whole(define(PageViews), Codec(define(PageViews), list(tags))), expected.state)
+    plan = from_json(str(latest.manifest.plan))
+    homes = {plan[tree.id].place for tree in Crown.of(plan.root).trees}
+    assert len(latest.manifest.states) == (1 if inline else len(homes)), "what is small goes through the driver"
 
 
 BROKEN = 10_000

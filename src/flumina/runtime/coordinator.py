@@ -1,8 +1,8 @@
 """What stands above the trees of a plan: it starts the run, takes snapshots on the way, and ends it.
 
 A snapshot is an event at a chosen point that changes nothing and depends on everything (DESIGN section 8): a request
-for :data:`~flumina.runtime.messages.EVERYTHING`. So is the end of the run. Nothing is joined above the trees: the states
-of all of them are the snapshot.
+for :data:`~flumina.runtime.messages.EVERYTHING`. So is the end of the run. Nothing is joined above the trees: the
+states of all of them are the snapshot.
 """
 
 from __future__ import annotations
