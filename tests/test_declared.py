@@ -1,4 +1,5 @@
 import datetime as dt
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,9 @@ import flumina as fl
 from flumina.declared import DeclaredState
 from flumina.depends import Atom
 from flumina.errors import DefinitionError
+from flumina.keymap import FloatSet, KeyMap
+from flumina.program import define
+from flumina.state import identical
 from flumina.tagsets import UNKEYED, KeySet, TagSet
 
 
@@ -343,3 +347,51 @@ def test_entries_under_what_no_key_column_holds_are_forked_to_one_side() -> None
     assert (dict(right.n), left.n[day]) == ({2: 4}, 5)
     assert dict(state_of.join(left, right).n) == {1: 3, 2: 4, day: 5}
     assert fl.check(Days, examples=50).ok
+
+
+class Everything(fl.Program):
+    """A field of every kind, all of them set by one tag."""
+
+    put = fl.Tag()
+    depends = fl.depends((put, put))
+    output = "n long"
+    total = fl.Sum("double")
+    exact = fl.Sum("decimal(10,2)")
+    count = fl.Count()
+    most = fl.Max("double")
+    seen = fl.Set("double")
+    rule = fl.Replicated("long", 7)
+    both = fl.Tuple(fl.Sum("double"), fl.Min())
+    of_key = fl.PerKey(fl.Sum("double"))
+
+    def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+        state.total, state.exact, state.count, state.most = 0.0, 0, 0, None
+        state.seen, state.rule, state.both, state.of_key["a"] = set(), 7, (0.0, None), 0.0
+
+
+def test_a_state_is_initial_if_nobody_can_tell_it_from_a_new_one() -> None:
+    """What is asked field by field is what comparing with a new state says."""
+    definition = define(Everything)
+    assert definition.is_initial is not None
+    values: dict[str, list[object]] = {
+        "total": [0.0, -0.0, 0, 1e-300, float("nan")],
+        "exact": [Decimal(0), Decimal("0.00"), Decimal("0.01"), 0],
+        "count": [0, False, 1, -1],
+        "most": [None, 0.0],
+        "seen": [FloatSet(), FloatSet([0.0]), set()],
+        "rule": [7, 7.0, None],
+        "both": [(0.0, None), (-0.0, None), (0.0, 0), [0.0, None]],
+        "of_key": [KeyMap(fl.Sum("double"), {"a": 0.0}), KeyMap(fl.Sum("double"), {"a": -0.0})],
+    }
+    found = []
+    for name, choices in values.items():
+        for value in choices:
+            state = definition.init()
+            setattr(state, name, value)
+            found.append(definition.is_initial(state))
+            assert found[-1] == identical(state, definition.init()), (name, value)
+    assert {True, False} == set(found)
+    more = definition.init()
+    more.another = 1
+    assert not definition.is_initial(more)
+    assert not definition.is_initial("something else")

@@ -13,7 +13,7 @@ from flumina.effects import Access, accesses
 from flumina.errors import Problem
 from flumina.events import Tag
 from flumina.fields import ADD, READ, SET, Field, Max, Min, Observes, PerKey, Sum, Value
-from flumina.state import Record
+from flumina.state import Record, identical
 from flumina.tagsets import TagSet
 
 _VERBS = {READ: "read", SET: "set", ADD: "added to"}
@@ -75,6 +75,16 @@ class DeclaredState:
     def _identities(self) -> dict[str, Value]:
         """What all new states share: a program may have as many as it has keys."""
         return {name: None if field.mutable else field.identity() for name, field in self.fields.items()}
+
+    def is_initial(self, state: Record) -> bool:
+        """Whether nobody can tell a state from a new one; asked of every key, most of which have something."""
+        if type(state) is not Record or len(state.__dict__) != len(self._checks):
+            return identical(state, self.init())
+        return all(is_identity(state.__dict__[name]) for name, is_identity in self._checks)
+
+    @cached_property
+    def _checks(self) -> list[tuple[str, Callable[[Value], bool]]]:
+        return [(name, field.is_identity) for name, field in self.fields.items()]
 
     @property
     def untouched(self) -> Callable[[Record], bool] | None:

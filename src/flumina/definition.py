@@ -104,6 +104,8 @@ class Definition:
     joins: tuple[Join, ...]
     adding: frozenset[str] = frozenset()
     """Tags that only add to fields with an identity and read nothing: a leaf with only these can hand over."""
+    is_initial: Callable[[State], bool] | None = None
+    """Whether nobody can tell a state from the initial one; none where it takes a comparison to know."""
     untouched: Callable[[State], bool] | None = None
     """Whether a state is still the initial one, not even set to an equal value; none where nobody can tell."""
     narrow: Callable[[State, TagSet, TagSet | None], State] | None = None

@@ -88,7 +88,8 @@ class Lifted:
 
     def is_identity(self, state: State) -> bool:
         """Whether nobody can tell a key's state from the initial one, so that it need not be kept."""
-        return identical(state, self.one.init())
+        known = self.one.is_initial
+        return identical(state, self.one.init()) if known is None else known(state)
 
     @property
     def kind(self) -> StateKind:
@@ -164,7 +165,7 @@ class Lifted:
         """Each key to the side that has its events; divided by the one-key fork where both have."""
         halves = KeyMap(self), KeyMap(self)
         divide = self.one.forks[0].split
-        for key, state in states.items():
+        for key, state in states.pruned().items():
             of_left, of_right = left.at(key), right.at(key)
             if of_right.is_empty():
                 halves[0][key] = state

@@ -117,6 +117,7 @@ class Program:
             forks=forks,
             joins=joins,
             adding=frozenset() if declared is None else declared.adding,
+            is_initial=None if declared is None else declared.is_initial,
             untouched=None if declared is None else declared.untouched,
             narrow=None if declared is None else declared.narrow,
             tolerance=self.tolerance,

@@ -157,8 +157,8 @@ def _described(manifest: SnapshotManifest) -> Iterator[str]:
     }
     yield from (f"  {name:<13} {told}" for name, told in facts.items() if told)
     for file in manifest.states:
-        yield f"  {'state':<13} {file.name}, {size(file.size)}"
-        yield from (f"  {'':<13}   of {tree} and what is below it, {size(bytes_)}" for tree, bytes_ in file.shares)
+        shares = f", of {', '.join(tree for tree, _ in file.shares)}" if file.shares else ""
+        yield f"  {'state':<13} {file.name}, {size(file.size)}{shares}"
     for name in dict.fromkeys(file.output for file in manifest.outputs):
         mine = [file for file in manifest.outputs if file.output == name]
         files, bytes_ = f"{len(mine)} file{'' if len(mine) == 1 else 's'}", sum(file.size for file in mine)
