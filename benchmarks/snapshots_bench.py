@@ -1,5 +1,5 @@
 # ruff: noqa: INP001, T201 -- a script, which prints
-"""What snapshots cost: runs with and without them, and one snapshot for states from 1 KB to 100 MB.
+"""What snapshots cost: with and without them, for states from 1 KB to 100 MB, and for many keys in several shares.
 
     python benchmarks/snapshots_bench.py
 
@@ -105,19 +105,52 @@ def sizes(rounds: int) -> None:
         print(f"| {title} | {stored:,} | {spread} |", flush=True)
 
 
+def keys(part: int, *, count: int) -> Iterator[dict[str, Any]]:
+    """Every key twice, the two parts in turns."""
+    for start in range(0, count, 50_000):
+        ts = np.arange(start, start + 50_000) * 2 + part
+        yield {"ts": ts, "page": ts % count, "text": [b"some text"] * len(ts)}
+
+
+def shares(count: int, rounds: int) -> None:
+    """One snapshot of a state with many keys, by one worker and by two that have half of the keys each."""
+    streams = [fl.Stream("views", Memory.view, fl.Generated(partial(keys, count=count), parts=2))]
+    settings = fl.Settings(chunk_rows=20_000, window=40_000)
+    print(f"\n{count:,} keys\n\n| workers | shares | a snapshot costs, ms |\n|---|---|---|")
+    medians = {}
+    for workers in (1, 2):
+        costs, files = [], 0
+        for turn in range(rounds + 1):
+            with tempfile.TemporaryDirectory() as folder:
+                at = Path(folder)
+                options: dict[str, Any] = {"workers": workers, "optimiser": "greedy", "settings": settings}
+                plain = local.run(Memory, streams, out=fl.NOWHERE, progress=False, **options)
+                once = fl.Checkpoint(at, when=lambda since: since.snapshots == 0 and since.events >= count)
+                kept = local.run(Memory, streams, out=fl.NOWHERE, checkpoint=once, progress=False, **options)
+                files = max(len(one.manifest.states) for one in Checkpoints(at).all())
+            if turn:
+                costs.append(1e3 * (kept.stats.seconds - plain.stats.seconds))
+        medians[workers] = statistics.median(costs)
+        spread = f"{medians[workers]:.0f} ({min(costs):.0f}-{max(costs):.0f})"
+        print(f"| {workers} | {files} | {spread} |", flush=True)
+    print(f"\nratio {medians[1] / medians[2]:.2f}")
+
+
 def shown(numbers: list[float]) -> str:
     """Median, lowest and highest."""
     return f"{statistics.median(numbers):.2f} ({min(numbers):.2f}-{max(numbers):.2f})"
 
 
 def main() -> None:
-    """Measure both."""
+    """Measure all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=10_000_000, help="rows of each part")
+    parser.add_argument("--keys", type=int, default=500_000, help="keys of the state in shares")
     parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()
     with_and_without(given.rows, given.rounds)
     sizes(given.rounds)
+    shares(given.keys, given.rounds)
 
 
 if __name__ == "__main__":
