@@ -11,13 +11,14 @@ import pytest
 from flumina.apps import PageViews
 from flumina.engine.checkpoint import Checkpoints, Claim
 from flumina.engine.codec import Codec
-from flumina.engine.shares import Ending, Held, Kept, Shares
+from flumina.engine.shares import Ending, Held, Kept, Shares, settled
 from flumina.errors import CheckpointError
 from flumina.plan.crown import Crown
 from flumina.plan.render.json import to_json
 from flumina.plan.tree import Itag, Plan, StreamShape, Worker
 from flumina.program import define
 from flumina.tagsets import KeySet, TagSet
+from tests.plan.test_crown import Own
 
 PAGES = define(PageViews)
 CODEC = Codec(PAGES, ["views"])
@@ -94,6 +95,46 @@ def test_the_same_trees_read_their_own_file_only(store: Checkpoints, claim: Clai
         shares.under(renamed, ["y"], PAGES, CODEC)
 
 
+def test_shares_that_other_code_has_left_are_divided_anew(store: Checkpoints) -> None:
+    """Of the same trees, too: who observes what may be another matter now."""
+    claim = store.claim(resumes=None, facts={"code": {"update": "as it was"}})
+    files, _ = in_files(store, claim).keep(store, claim.place(1))
+    snapshot = claim.commit(number=1, state_files=files, plan=to_json(PLAN))
+    assert Shares.of(snapshot, claim.facts).is_divided_by(CROWN)
+    foreign = Shares.of(snapshot, {"code": {"update": "another one"}})
+    assert not foreign.is_divided_by(CROWN)
+    Path(store.folder.at(files[1].name)).unlink()
+    with pytest.raises(CheckpointError, match="CHECKPOINT_MISSING_FILE"):
+        foreign.under(CROWN, ["one"], PAGES, CODEC)
+
+
+def test_what_tasks_might_divide_otherwise_is_divided_once() -> None:
+    definition = define(Own)
+    codec = Codec(definition, ["s"])
+
+    def tree(name: str, *keys: str) -> Worker:
+        return Worker(name, definition.initial, (Itag("s", frozenset({0}), TagSet({"put": KeySet.of(*keys)})),))
+
+    def plan(*trees: Worker) -> Plan:
+        top = trees[0] if len(trees) == 1 else Worker("top", definition.initial, (), trees)
+        return Plan.of(Own, [StreamShape("s", 1, definition.everything)], top)
+
+    two, alone = plan(tree("a", "x"), tree("b", "y")), plan(tree("c", "x", "y"))
+    assert settled(None, alone, definition, codec) is None
+    begun = settled(None, two, definition, codec)
+    assert begun is not None
+    assert begun.whole(definition, codec) == set()
+    left = Shares(Crown.of(alone.root), (Held.of({"c": codec.pack({f"item {n}" for n in range(50)})}),))
+    assert settled(left, alone, definition, codec) is left
+    divided = settled(left, two, definition, codec)
+    assert divided is not None
+    sides = [divided.under(Crown.of(two.root), [name], definition, codec)[name] for name in ("a", "b")]
+    assert [len(side) for side in sides] == [25, 25]
+    assert len(sides[0] | sides[1]) == 50
+    assert settled(divided, two, definition, codec) is divided
+    assert settled(at_hand(), forest(leaf("x", "a"), leaf("y", "b")), PAGES, CODEC) == at_hand(), "derived"
+
+
 def test_other_trees_are_given_what_they_need(store: Checkpoints, claim: Claim) -> None:
     shares = in_files(store, claim)
     crown = Crown.of(forest(leaf("x", "a", "c"), leaf("y", "b", "d")).root)
@@ -161,6 +202,30 @@ def test_a_share_that_was_changed_is_noticed(store: Checkpoints, claim: Claim) -
         shares.under(CROWN, ["one"], PAGES, CODEC)
 
 
+def test_sizes_that_do_not_make_up_the_file(store: Checkpoints, claim: Claim) -> None:
+    data = b"".join(STATES.values())
+    wrong = [(tree, len(state) - 1) for tree, state in STATES.items()]
+    claim.commit(number=1, state_files=[store.write_state(claim.place(1), data, wrong)], plan=to_json(PLAN))
+    latest = store.latest()
+    assert latest is not None
+    with pytest.raises(CheckpointError, match=r"CHECKPOINT_DAMAGED.*do not make it up"):
+        Shares.of(latest).whole(PAGES, CODEC)
+    assert [finding.damaged for finding in store.verify()] == [True]
+
+
+def test_what_a_lost_task_wrote_is_deleted_with_the_commit_or_told(store: Checkpoints, claim: Claim) -> None:
+    place = claim.place(1)
+    in_files(store, claim)
+    files, _ = in_files(store, claim).keep(store, place)
+    claim.commit(number=1, state_files=files, plan=to_json(PLAN))
+    assert not store.verify()
+    left = {name for _, name in store.folder.listing().states}
+    assert left == {file.name for file in files}
+    late = store.write_state(place, b"late", [("one", 4)])
+    (finding,) = store.verify()
+    assert (finding.damaged, late.name in finding.file) == (False, True)
+
+
 @pytest.mark.parametrize(
     ("trees", "plan"),
     [(["one", "two"], PLAN), (["one", "two", "three", "three"], PLAN), (["one", "two", "three"], None), ([], PLAN)],
@@ -173,3 +238,4 @@ def test_a_manifest_whose_states_do_not_fit_its_plan(
     snapshot = claim.commit(number=1, state_files=files, plan=None if plan is None else to_json(plan))
     with pytest.raises(CheckpointError, match="CHECKPOINT_DAMAGED"):
         Shares.of(snapshot)
+    assert bool(trees) == any(finding.damaged for finding in store.verify())

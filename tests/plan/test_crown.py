@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import flumina as fl
 from flumina.apps import KeyCounter, PageViews
 from flumina.definition import Definition
 from flumina.keymap import KeyMap
@@ -19,7 +20,7 @@ from flumina.sim.case import Case
 from flumina.sim.plans import random_case, random_plan
 from flumina.sim.programs import random_keyed_program, random_program
 from flumina.state import Record, copied, same
-from flumina.tagsets import KeySet, TagSet
+from flumina.tagsets import UNKEYED, KeySet, TagSet
 from tests.plan.support import Typed
 
 PAGES = define(PageViews)
@@ -83,18 +84,57 @@ def test_crowns_are_equal_if_they_divide_a_state_alike() -> None:
     assert Crown.of(one) != Crown.of(more)
 
 
-def test_equal_trees_are_given_their_own_state_and_no_other_is_read() -> None:
-    before = Crown.of(Worker("a", "States", (), (leaf("b", "x"), leaf("c", "y"))))
-    after = Crown.of(Worker("q", "States", (), (leaf("r", "x"), leaf("s", "y"))))
-    asked: list[str] = []
+class Own(fl.Program):
+    """State of its own, whose fork may go by the order of a set."""
 
-    def states(wanted: Collection[str]) -> Iterable[tuple[str, Any]]:
-        for name in wanted:
-            asked.append(name)
-            yield name, f"the state of {name}"
+    put = fl.Tag("v string", key="k string")
+    depends = fl.depends((put, put))
+    output = "n long"
 
-    assert after.share_out(PAGES, before, states, ["s"]) == {"s": "the state of c"}
-    assert asked == ["c"]
+    def init(self) -> set[str]:
+        return set()
+
+    def update(self, state: set[str], event: fl.Event, emit: fl.Emit) -> None:
+        state.add(event.v)
+
+    def fork(self, state: set[str], left: fl.TagSet, right: fl.TagSet) -> tuple[set[str], set[str]]:
+        items = list(state)
+        return set(items[: len(items) // 2]), set(items[len(items) // 2 :])
+
+    def join(self, left: set[str], right: set[str]) -> set[str]:
+        return left | right
+
+
+class OwnOfKey(fl.KeyedProgram):
+    """The same for each key, with a tag that sees all of them."""
+
+    put = fl.Tag("v string", key="k string")
+    get = fl.Tag("v string", key="k string")
+    look = fl.Tag()
+    depends = fl.depends((put, put), (get, get))
+    output = "n long"
+
+    init, update, fork, join = Own.init, Own.update, Own.fork, Own.join
+
+    def update_all(self, states: Any, event: fl.Event, emit: fl.Emit) -> None:
+        pass
+
+
+def test_only_derived_forks_divide_a_state_alike_in_every_process() -> None:
+    def tree(name: str, **keys: KeySet) -> Worker:
+        return Worker(name, "any", (Itag("s", frozenset({0}), TagSet(keys)),))
+
+    def crown(*trees: Worker) -> Crown:
+        return Crown.of(trees[0] if len(trees) == 1 else Worker("top", "any", (), trees))
+
+    x, y = KeySet.of("x"), KeySet.of("y")
+    apart = crown(tree("a", put=x), tree("b", put=y))
+    shared = crown(tree("a", put=x), tree("b", get=x))
+    looks = crown(tree("a", put=x), tree("b", look=UNKEYED))
+    for program, certain in ((PageViews, {0, 1, 2, 3}), (Own, {0}), (OwnOfKey, {0, 1})):
+        definition = define(program)
+        crowns = [crown(tree("a", put=x)), apart, shared, looks]
+        assert {n for n, one in enumerate(crowns) if one.is_certain(definition)} == certain, program
 
 
 def test_other_trees_never_have_the_whole() -> None:

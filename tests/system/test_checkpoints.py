@@ -28,7 +28,6 @@ from tests.system.checkpoints import (
     SMALL,
     assert_agrees,
     assert_crashed,
-    assert_in_shares,
     assert_states_are_those_of_the_oracle,
     assert_synchronised,
     crash,
@@ -39,7 +38,6 @@ from tests.system.checkpoints import (
     key_counter,
     page_views,
     run,
-    sharded,
     snapshots,
     value_barrier,
 )
@@ -91,43 +89,6 @@ def test_workers_with_other_keys_of_the_same_parts(case: str, tmp_path: Path) ->
     assert_agrees(case, result)
     assert len(snapshots(case, tmp_path)) == 2 + result.stats.snapshots >= 3
     assert_states_are_those_of_the_oracle(case, snapshots(case, tmp_path))
-
-
-@pytest.mark.parametrize("case", ["page-views", "key-counter"])
-@pytest.mark.parametrize(("before", "after"), [(2, 5), (3, 3), (4, 2), (5, 1)])
-def test_every_tree_keeps_its_own_share_and_others_go_on_with_it(
-    case: str, before: int, after: int, tmp_path: Path
-) -> None:
-    with pytest.raises(TaskLostError):
-        run(case, tmp_path, workers=before, optimiser=sharded, events=None, when=crash(tmp_path))
-    taken = assert_crashed(case, tmp_path, before)
-    assert_in_shares(case, taken)
-    result = run(case, tmp_path, workers=after, optimiser=sharded, state=True)
-    assert len(result.plan.leaves) == after
-    assert_agrees(case, result)
-    program, streams = CASES[case]
-    whole = fl.spec(program, streams())
-    assert same(result.state, whole.state)
-    assert result.stats.events == whole.events - taken[-1].manifest.events < whole.events
-    again = snapshots(case, tmp_path)
-    assert len(again) == 2 + result.stats.snapshots >= 3
-    assert_states_are_those_of_the_oracle(case, again)
-    if after > 1:
-        assert_in_shares(case, again[2:])
-
-
-def test_a_tree_whose_share_is_damaged_is_told(tmp_path: Path) -> None:
-    """Also if it is another task's than the driver's or the leader's."""
-    with pytest.raises(TaskLostError):
-        run("page-views", tmp_path, workers=4, optimiser=sharded, events=None, when=crash(tmp_path))
-    for state in snapshots("page-views", tmp_path)[-1].manifest.states:
-        file = tmp_path / "kept" / state.name
-        whole = file.read_bytes()
-        file.write_bytes(whole[:-1] + b"?")
-        with pytest.raises(CheckpointError, match=rf"CHECKPOINT_DAMAGED.*{state.name}"):
-            run("page-views", tmp_path, workers=4, optimiser=sharded)
-        file.write_bytes(whole)
-    assert_agrees("page-views", run("page-views", tmp_path, workers=4, optimiser=sharded))
 
 
 @every

@@ -73,7 +73,7 @@ class Continuation:
             location.take_back(self.store.names(self.latest.seen, self.latest.manifest.place))
         progress = Progress.of(self.latest)
         snapshots = Snapshots(self.given.policy, self.store, self.claim.epoch)
-        return replace(job, start=progress.start(), snapshots=snapshots)
+        return replace(job, start=progress.start(self.claim.facts), snapshots=snapshots)
 
     def recorder(self, job: Job) -> Recorder:
         """Who commits what the tasks hand in."""

@@ -25,7 +25,7 @@ from flumina.engine.outputs import NOWHERE, Nowhere, Outputs
 from flumina.engine.policy import Checkpoint
 from flumina.engine.publish import Result, publish
 from flumina.engine.recorder import Recorder
-from flumina.engine.shares import Ending, Shares
+from flumina.engine.shares import Ending, Shares, settled
 from flumina.errors import CheckpointError, UsageError
 from flumina.files import Parquet
 from flumina.plan.crown import Crown
@@ -177,7 +177,12 @@ def make_job(
         wishes.start,
         ending=Ending() if wishes.state else None,
     )
-    return job if kept is None else kept.job(job)
+    if kept is not None:
+        job = kept.job(job)
+        if kept.over:
+            return job
+    state = settled(job.start.state, plan, definition, Codec(definition, names))
+    return replace(job, start=replace(job.start, state=state))
 
 
 def check_is_no_input(location: Location, stream: str, filesystem: fs.FileSystem, path: str) -> None:

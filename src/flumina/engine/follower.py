@@ -73,6 +73,8 @@ class Follower:
         self.taken_back: list[Letter] = []
         """What has come from behind the cut, for the workers of the next segment."""
         self.drained = False
+        self.ending = False
+        """Whether the parts of all tasks have ended: until then this segment may still be cut off."""
         self.closed: Manifest | None = None
         """The outputs of this segment, once everything here is done."""
         self.word: Begin | Finish | None = None
@@ -110,6 +112,7 @@ class Follower:
             case Cut(ts):
                 self._cut_off(ts)
             case End():
+                self.ending = True
                 self.task.carry_out(COORDINATOR, self.task.coordinator.end())
             case Entered(segment):
                 self.of_peer[peer] = segment
@@ -152,7 +155,7 @@ class Follower:
 
     def over(self) -> bool:
         """Called when nothing is left to do in this segment: whether the run is over; if not, it may go on here."""
-        if self.frozen or not self.drained:
+        if self.frozen or not self.ending:
             return False
         if self.closed is None:
             self.closed = self.task.sink.close()
@@ -184,7 +187,8 @@ class Follower:
         done = self._tally()
         task.member.save(Saved(self.segment, self.cut, self.closed, done.events, states))
         self.past_syncs = done.syncs
-        self.segment, self.word, self.closed, self.drained = segment, None, None, False
+        self.segment, self.word, self.closed = segment, None, None
+        self.drained = self.ending = False
         self.last_cut, self.cut = self.cut, None
         for peer in task.channels:
             task.control(peer, Entered(segment))

@@ -37,7 +37,7 @@ class Recorder:
         """A gang goes on from the last snapshot; what was handed in for the next one is not whole any more."""
         self._waiting.clear()
         self._gang_began = self._committed
-        return self._committed.start()
+        return self.job.start if self._committed is self.base else self._committed.start()
 
     def hand_in(self, task: int, what: object) -> None:
         """A task has ended a segment; the last one to do so makes the snapshot whole."""
@@ -113,11 +113,11 @@ class Progress:
         """That of the next snapshot."""
         return 1 if self.snapshot is None else self.snapshot.manifest.number + 1
 
-    def start(self) -> Start:
-        """Where a gang goes on."""
+    def start(self, facts: Mapping[str, Any] | None = None) -> Start:
+        """Where a gang goes on; ``facts`` are those of the program that does, if it need not be the same."""
         if self.snapshot is None:
             return Start(number=self.number)
-        return Start(Shares.of(self.snapshot), self.after, self.number)
+        return Start(Shares.of(self.snapshot, facts), self.after, self.number)
 
     def plus(self, outputs: Outputs, manifests: Sequence[Manifest], *, after: int | None, events: int) -> Progress:
         """With what the tasks have written in one more segment."""

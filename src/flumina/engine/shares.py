@@ -4,23 +4,23 @@ Several shares are in one bundle, one behind the other: what a task hands to the
 Whoever goes on, under the same plan or another, reads the bundles that it needs::
 
     same trees        each task reads its own share
-    other trees       each task reads all shares one by one, and keeps of each what its trees may need
+    other trees       each task reads all shares one by one, and keeps of each what its trees may need; unless they
+                      might not agree what that is: then the driver divides the whole
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from flumina.definition import Definition
-from flumina.engine.checkpoint import Checkpoints, Place, Snapshot, StateFile
+from flumina.definition import Definition, initial_state
+from flumina.engine.checkpoint import Checkpoints, Place, Snapshot, StateFile, differences
 from flumina.engine.checkpoint.folder import Folder
-from flumina.engine.checkpoint.sealed import damaged
 from flumina.engine.checkpoint.snapshot import read_state
 from flumina.engine.codec import Codec
 from flumina.plan.crown import Crown
-from flumina.plan.render.json import from_json
+from flumina.plan.tree import Plan
 
 Sizes = tuple[tuple[str, int], ...]
 """The trees whose states are in a bundle, by the ids of their roots, and how many bytes each has."""
@@ -75,24 +75,21 @@ Bundle = Held | Kept
 
 @dataclass(frozen=True)
 class Shares:
-    """The state that a run has left, in bundles, and the crown of its plan."""
+    """The state that a run has left, in bundles, and the crown of its plan.
+
+    ``foreign`` are those that another code has left: it may have divided the state otherwise.
+    """
 
     crown: Crown
     bundles: tuple[Bundle, ...]
+    foreign: bool = False
 
     @staticmethod
-    def of(snapshot: Snapshot) -> Shares:
-        """The state of a snapshot."""
-        manifest, folder = snapshot.manifest, snapshot.folder
-        files = [file for file in manifest.states if file.shares]
-        where = folder.at(manifest.place.manifest)
-        if manifest.plan is None:
-            raise damaged(where, "it names states, and no plan that has left them")
-        crown = Crown.of(from_json(manifest.plan, f"the plan of snapshot {snapshot.number}").root)
-        there = sorted(tree for file in files for tree, _ in file.shares)
-        if there != sorted(tree.id for tree in crown.trees):
-            raise damaged(where, f"it has the states of {there}, the trees of its plan are others")
-        return Shares(crown, tuple(Kept(folder, file) for file in files))
+    def of(snapshot: Snapshot, facts: Mapping[str, Any] | None = None) -> Shares:
+        """The state of a snapshot; ``facts`` are those of the program that goes on with it, if not the same."""
+        bundles = [Kept(snapshot.folder, file) for file in snapshot.manifest.states if file.shares]
+        foreign = facts is not None and bool(differences(snapshot.manifest.facts, facts))
+        return Shares(snapshot.crown(), tuple(bundles), foreign)
 
     @property
     def size(self) -> int:
@@ -101,7 +98,15 @@ class Shares:
 
     def under(self, crown: Crown, trees: Collection[str], definition: Definition, codec: Codec) -> dict[str, Any]:
         """The states with which some trees of a plan go on."""
+        if self.is_divided_by(crown):
+            new = {old.id: tree.id for old, tree in zip(self.crown.trees, crown.trees, strict=True)}
+            mine = [old for old, tree in new.items() if tree in trees]
+            return {new[tree]: state for tree, state in self._some(mine, codec)}
         return crown.share_out(definition, self.crown, lambda wanted: self._some(wanted, codec), trees)
+
+    def is_divided_by(self, crown: Crown) -> bool:
+        """Whether the trees of a plan just go on with these shares."""
+        return self.crown == crown and not self.foreign
 
     def whole(self, definition: Definition, codec: Codec) -> Any:  # noqa: ANN401 -- whatever the program's state is
         """All of it."""
@@ -136,7 +141,21 @@ class Shares:
         if held:
             shares = tuple(share for bundle in held for share in bundle.shares)
             files.append(store.write_state(place, b"".join(bundle.data for bundle in held), shares))
-        return files, Shares(self.crown, (*held, *copies))
+        return files, replace(self, bundles=(*held, *copies))
+
+
+def settled(state: Shares | None, plan: Plan, definition: Definition, codec: Codec) -> Shares | None:
+    """The state with which a run begins, divided so that all tasks agree who has what.
+
+    Each task divides it for itself where that gives the same in every process. A fork of the user's own need not, as it
+    may go by the order of a set. Then it is divided here, once.
+    """
+    crown = Crown.of(plan.root)
+    if crown.is_certain(definition) or (state is not None and state.is_divided_by(crown)):
+        return state
+    whole = initial_state(definition) if state is None else state.whole(definition, codec)
+    parts = crown.divide(definition, whole)
+    return Shares(crown, (Held.of({tree: codec.pack(part) for tree, part in parts.items()}),))
 
 
 @dataclass(frozen=True)

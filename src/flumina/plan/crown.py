@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import combinations
 
 from flumina.definition import Definition, Fork, State
 from flumina.plan.tree import Worker, union
-from flumina.tagsets import TagSet
+from flumina.tagsets import UNKEYED, TagSet
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,17 @@ class Crown:
         left, right = (side.unite(definition, states) for side in self.sides)
         return definition.join_of(self._fork(definition)).unite(left, right)
 
+    def is_certain(self, definition: Definition) -> bool:
+        """Whether a state is divided alike in every process.
+
+        Forks that are derived do so. One that is the user's own may go by the order of a set, which is another one
+        elsewhere; then only what no two trees share is certain: one tree, or keys that are on one side each.
+        """
+        if not self.sides or _is_derived(definition):
+            return True
+        keyed = definition.lifted is not None
+        return keyed and not any(_share_keys(one.tags, other.tags) for one, other in combinations(self.trees, 2))
+
     def share_out(
         self,
         definition: Definition,
@@ -73,9 +85,6 @@ class Crown:
         ``states`` gives those of the other crown's trees that it is asked for, one after the other. Where the program
         can tell, what the wanted trees do not need is dropped at once: the whole is never in one place.
         """
-        if before == self:
-            new = {old.id: tree.id for old, tree in zip(before.trees, self.trees, strict=True)}
-            return {new[id_]: state for id_, state in states([id_ for id_ in new if new[id_] in wanted])}
         narrow = definition.narrow
         tags = union(tree.tags for tree in self.trees if tree.id in wanted)
         among = self.tags if self.trees[0].id in wanted else None  # forks give to the left what nobody observes
@@ -88,3 +97,14 @@ class Crown:
 
     def _fork(self, definition: Definition) -> Fork:
         return definition.fork_of(self.kind, *(side.kind for side in self.sides))
+
+
+def _is_derived(definition: Definition) -> bool:
+    """Whether forks and joins follow from declared fields; in a program for one key those of that key."""
+    one = definition if definition.lifted is None else definition.lifted.one
+    return one.narrow is not None
+
+
+def _share_keys(one: TagSet, other: TagSet) -> bool:
+    """Whether some key has events in both; those without a key are of every key."""
+    return any(UNKEYED in (mine, theirs) or mine.overlaps(theirs) for _, mine in one for _, theirs in other)

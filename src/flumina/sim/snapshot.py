@@ -28,6 +28,9 @@ class Snapshot:
 
     def under(self, crown: Crown) -> dict[str, Any]:
         """The states with which the trees of a plan go on: as if each were in a task of its own."""
+        if self.crown == crown:
+            states = (state for _, state in self._some([tree.id for tree in self.crown.trees]))
+            return dict(zip((tree.id for tree in crown.trees), states, strict=True))
         found: dict[str, Any] = {}
         for tree in crown.trees:
             found |= crown.share_out(self.definition, self.crown, self._some, [tree.id])

@@ -246,7 +246,9 @@ class Batches:
 
     def _restored(self, snapshot: Snapshot) -> Left:
         told = snapshot.manifest.extra
-        kept = Shares.of(snapshot) if any(file.shares for file in snapshot.manifest.states) else None
+        kept = Shares.of(snapshot, self.facts) if any(file.shares for file in snapshot.manifest.states) else None
+        if kept is not None and told["foreign"]:  # no batch has been run with it since
+            kept = replace(kept, foreign=True)
         blob = memoryview(read_state(self.store.folder, snapshot.manifest.states[-1]) if told["carried"] else b"")
         carried: dict[str, pa.Table] = {}
         for name, size in told["carried"]:

@@ -41,6 +41,7 @@ class Left:
 def facts(left: Left, outputs: Mapping[str, int], sink: str | None) -> dict[str, Any]:
     """What a snapshot has to tell besides its state and the rows that are carried."""
     return {
+        "foreign": left.state is not None and left.state.foreign,
         "carried": [],
         "seen": {name: [seen.newest, seen.heard] for name, seen in left.seen.items()},
         "done": left.done,

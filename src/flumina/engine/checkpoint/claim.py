@@ -104,7 +104,7 @@ class Claim:
         self._last = place.number
         now = self._folder.listing()
         self._check(now)  # before anything is deleted: another driver may just have gone on from what is old to us
-        self._prune(now, place)
+        self._prune(now, manifest)
         content = unseal(data, "manifest", self._folder.at(place.manifest))
         return Snapshot(SnapshotManifest.from_json(content), self._folder, now)
 
@@ -134,18 +134,21 @@ class Claim:
                 hint="a checkpoint needs storage that the driver and all tasks share",
             )
 
-    def _prune(self, listing: Listing, newest: Place) -> None:
+    def _prune(self, listing: Listing, newest: SnapshotManifest) -> None:
         """Delete snapshots that are not among the last, with the claims before them; what is damaged deletes nothing.
 
-        The marker goes first and the state last: whatever is left by a crash still tells the truth.
+        Of the newest one, states go that tasks have written which were lost. The marker goes first and the state last:
+        whatever is left by a crash still tells the truth.
         """
+        named = {file.name for file in newest.states}
+        self._folder.delete([name for of, name in listing.states if of == newest.place and name not in named])
         kept: list[Place] = []
         with suppress(CheckpointError):
             for place in self._reader.chain(listing.up_to(self.epoch)):
                 kept.append(place)
                 if len(kept) == self._keep:
                     break
-            self._delete_all_but(kept, listing, newest)
+            self._delete_all_but(kept, listing, newest.place)
 
     def _delete_all_but(self, kept: Sequence[Place], listing: Listing, newest: Place) -> None:
         gone = sorted(place for place in listing.places if place <= newest and place not in kept)

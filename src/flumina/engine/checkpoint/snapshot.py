@@ -10,6 +10,8 @@ from flumina.engine.checkpoint.folder import Folder, Listing, Place
 from flumina.engine.checkpoint.manifest import SnapshotManifest, StateFile
 from flumina.engine.checkpoint.sealed import damaged
 from flumina.errors import UsageError
+from flumina.plan.crown import Crown
+from flumina.plan.render.json import from_json
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,17 @@ class Snapshot:
             )
         return self.states()[0]
 
+    def crown(self) -> Crown:
+        """That of the plan whose trees have left the state; it is damage if there are others, or they are not all."""
+        where = self.folder.at(self.manifest.place.manifest)
+        if self.manifest.plan is None:
+            raise damaged(where, "it names no plan whose trees have left the state")
+        crown = Crown.of(from_json(self.manifest.plan, f"the plan of snapshot {self.number}").root)
+        there = sorted(tree for file in self.manifest.states for tree, _ in file.shares)
+        if there != sorted(tree.id for tree in crown.trees):
+            raise damaged(where, f"it has the states of {there}, the trees of its plan are others")
+        return crown
+
     def states(self) -> list[bytes]:
         """The bytes of every state file, as they were committed."""
         return [read_state(self.folder, file) for file in self.manifest.states]
@@ -54,6 +67,8 @@ def read_state(folder: Folder, file: StateFile) -> bytes:
     data = folder.read(file.name)
     if len(data) != file.size:
         raise damaged(folder.at(file.name), f"it has {len(data):,} bytes, {file.size:,} were written")
+    if file.shares and sum(size for _, size in file.shares) != file.size:
+        raise damaged(folder.at(file.name), "the shares that the manifest states do not make it up")
     if hashlib.sha256(data).hexdigest() != file.sha256:
         raise damaged(folder.at(file.name), "its bytes do not have the checksum that the manifest states")
     return data

@@ -107,6 +107,14 @@ def _look_at(
             read_state(reader.folder, file)
         except CheckpointError as error:
             yield _found(error)
+    if any(file.shares for file in manifest.states):
+        try:
+            snapshot.crown()
+        except CheckpointError as error:
+            yield _found(error)
+    named = {file.name for file in manifest.states}
+    for name in sorted(name for of, name in listing.states if of == place and name not in named):
+        yield Finding(reader.folder.at(name), "belongs to no snapshot: a task that was lost wrote it", damaged=False)
     new = {file.path: file for file in _written(manifest, names) if (manifest.folder, file.path) not in checked}
     checked |= {(manifest.folder, path) for path in new}
     if new:
