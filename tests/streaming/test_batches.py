@@ -450,6 +450,28 @@ def test_code_that_was_changed_is_told_and_may_go_on_if_asked_for(
     assert_same_outputs(query.output(), oracle(IN_ORDER))
 
 
+def test_a_state_that_other_code_has_divided_is_remembered_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until a batch has been run with it, through batches without rows and further starts."""
+    query = Query(tmp_path, ValueBarrier, streams())
+    query.feed(0, IN_ORDER[0])
+    changed = {**query.batches.facts, "code": {"update": "another"}}
+    monkeypatch.setattr(batches_module, "program_facts", lambda *_: changed)
+    query.changed = True
+    foreign = []
+    nothing = batch(values(), barriers())
+    for number, given in enumerate([nothing, nothing, IN_ORDER[1], nothing], 1):
+        query.start()
+        snapshot = query.batches.store.latest()
+        assert snapshot is not None
+        state = query.batches._restored(snapshot).state
+        assert state is not None
+        foreign.append(state.foreign)
+        query.feed(number, given)
+    assert foreign == [True, True, True, False]
+
+
 def test_the_newest_commit_is_deleted(tmp_path: Path) -> None:
     query = Query(tmp_path, ValueBarrier, streams())
     for number in (0, 1):

@@ -24,7 +24,7 @@ from tests.system.test_cluster import assert_exact, run_with
 from tests.system.test_failures import USER_CODE, assert_tells, streams
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 def run(program: Any, given: Any, **more: Any) -> RunResult:
@@ -203,6 +203,20 @@ def test_what_does_not_fit_into_the_driver_says_what_to_do() -> None:
     assert "bigger than spark.driver.maxResultSize (1024.0 KiB)" in told
     assert "maxFilesPerTrigger" in told
     assert "DAGScheduler" not in told
+
+
+def test_a_frame_that_is_coalesced_says_what_to_do(spark: SparkSession) -> None:
+    from flumina import spark as engine  # noqa: PLC0415 -- only where it is needed
+
+    rows = spark.range(0, 100, 1, 4).selectExpr("id as ts", "id as v", "int(id % 10 = 9) as kind")
+    tags = {0: ValueBarrier.value, 1: ValueBarrier.barrier}
+
+    def begin(frame: DataFrame) -> RunResult:
+        return engine.run(ValueBarrier, [fl.Stream("all", tags, frame, tag_column="kind")], progress=False)
+
+    with pytest.raises(fl.FluminaError, match=r"SPARK[\s\S]*use repartition\(\)"):
+        begin(rows.coalesce(1))
+    assert begin(rows.repartition(1)).stats.events == 100
 
 
 def test_what_a_frame_is_read_from_is_not_overwritten(spark: SparkSession, tmp_path: Path) -> None:

@@ -114,6 +114,6 @@ def explained(error: BaseException) -> ClusterError:
         hint = (
             "raise it; or, where a batch of a stream has too many rows, limit it with maxFilesPerTrigger and the like"
         )
-    elif "RDD chain pattern" in text or "BarrierJobUnsupportedRDDChain" in text:
+    elif "BarrierJobUnsupportedRDDChain" in text:
         hint = "of a DataFrame that is coalesced Spark can't start all tasks at once: use repartition() instead"
     return ClusterError("SPARK", f"Spark gave up on the run: {text}", hint=hint)
