@@ -1,4 +1,4 @@
-"""What of a peer's messages concerns a segment: nothing from behind a cut is lost, whenever it comes."""
+"""A task in step with the others: nothing from behind a cut is lost, and nobody is over too early."""
 
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -11,8 +11,10 @@ from flumina.apps import ValueBarrier
 from flumina.batch import Batch
 from flumina.engine.codec import Codec, Letter
 from flumina.engine.follower import Follower
+from flumina.engine.segment import Cut, End, Ended, Pause, Paused, Tally
 from flumina.order import Point
 from flumina.program import define
+from flumina.runtime.coordinator import Coordinator
 from flumina.runtime.messages import EVERYTHING, Credit, Data, Item, Message, Request
 from flumina.runtime.run import Run
 
@@ -76,3 +78,50 @@ def test_what_comes_from_the_next_segment_waits_for_it() -> None:
 def test_what_is_of_this_segment_passes_whole() -> None:
     here = follower()
     assert told(list(here.sort(0, frame(values(3, 11))))) == [("w2", [3, 11])]
+
+
+def reading(highest: int) -> tuple[Follower, list[object]]:
+    """Of task 1, which has read a part up to a timestamp and has no workers; and what it tells the leader."""
+    told: list[object] = []
+    feed = SimpleNamespace(ended=True, over=True, highest=highest, paused=False, limit=None)
+    task = SimpleNamespace(
+        layout=SimpleNamespace(workers={"w1": 0}),
+        job=SimpleNamespace(plan=SimpleNamespace(root=SimpleNamespace(id="w1"))),
+        number=1,
+        channels={0: None},
+        feeds={PART: feed},
+        workers={},
+        past={},
+        sink=SimpleNamespace(close=lambda: "the outputs"),
+        coordinator=Coordinator({}, ends=False),
+        carry_out=lambda *_: None,
+        control=lambda _, message: told.append(message),
+    )
+    made = Follower(cast("Any", task), cast("Any", SimpleNamespace(policy=SimpleNamespace(pace=1))))
+    made.look(0.0)
+    told.clear()
+    return made, told
+
+
+def test_a_task_that_only_reads_is_not_over_before_all_parts_have_ended() -> None:
+    """A cut may still come, and what was read behind it belongs to the next segment."""
+    here, told = reading(highest=20)
+    assert not here.over()
+    assert told == []
+    here.hear(0, Pause())
+    here.hear(0, End())
+    assert not here.over()
+    assert told == [Paused(None)], "it stands still"
+    here.hear(0, Cut(CUT))
+    assert not here.over()
+    assert told[1:] == [Tally(), Ended(over=False)]
+
+
+def test_what_was_done_up_to_the_end_is_told_before_it() -> None:
+    """Else events from before the cut would count towards the next snapshot."""
+    here, told = reading(highest=20)
+    worker = SimpleNamespace(counting=SimpleNamespace(events=7), counted=3)
+    here.task.workers = cast("Any", {"w1": worker})
+    here.hear(0, End())
+    assert not here.over()
+    assert told == [Tally(7, 3), Ended(over=True)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -46,12 +45,8 @@ def shared_out(definition: Definition, states: dict[str, Any], before: Crown, cr
     """Each tree by itself, as in tasks of their own."""
     found: dict[str, Any] = {}
     for tree in crown.trees:
-        found |= crown.share_out(definition, before, lambda wanted: some(states, wanted), [tree.id])
+        found |= crown.share_out(definition, before, copied(states).items(), [tree.id])
     return found
-
-
-def some(states: dict[str, Any], wanted: Collection[str]) -> Iterable[tuple[str, Any]]:
-    return ((name, copied(states[name])) for name in wanted)
 
 
 def test_a_worker_with_tags_is_a_tree_with_all_below_it() -> None:

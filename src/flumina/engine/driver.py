@@ -155,8 +155,6 @@ def make_job(
         kept=wishes.out is not NOWHERE,
         checked=kept is not None,
     )
-    if kept is None or not kept.over:
-        outputs.prepare()
     sequenced = frozenset(stream.name for stream in streams if stream.seq is not None)
     options = replace(
         wishes.settings.options,
@@ -182,6 +180,7 @@ def make_job(
         if kept.over:
             return job
     state = settled(job.start.state, plan, definition, Codec(definition, names))
+    outputs.prepare()  # last, so that nothing is left of a run that does not begin
     return replace(job, start=replace(job.start, state=state))
 
 

@@ -159,6 +159,8 @@ class Follower:
             return False
         if self.closed is None:
             self.closed = self.task.sink.close()
+            self.tally = self._tally()
+            self._tell_leader(self.tally)  # what was done before the cut does not count towards the next one
             self._tell_leader(Ended(all(map(self._is_over, self.task.feeds.values()))))
         if isinstance(self.word, Begin):
             self._enter(self.word.segment)

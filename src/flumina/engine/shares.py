@@ -102,7 +102,7 @@ class Shares:
             new = {old.id: tree.id for old, tree in zip(self.crown.trees, crown.trees, strict=True)}
             mine = [old for old, tree in new.items() if tree in trees]
             return {new[tree]: state for tree, state in self._some(mine, codec)}
-        return crown.share_out(definition, self.crown, lambda wanted: self._some(wanted, codec), trees)
+        return crown.share_out(definition, self.crown, self._all(codec), trees)
 
     def is_divided_by(self, crown: Crown) -> bool:
         """Whether the trees of a plan just go on with these shares."""
@@ -110,8 +110,10 @@ class Shares:
 
     def whole(self, definition: Definition, codec: Codec) -> Any:  # noqa: ANN401 -- whatever the program's state is
         """All of it."""
-        trees = [tree.id for tree in self.crown.trees]
-        return self.crown.unite(definition, dict(self._some(trees, codec)))
+        return self.crown.unite(definition, dict(self._all(codec)))
+
+    def _all(self, codec: Codec) -> Iterator[tuple[str, Any]]:
+        return self._some([tree.id for tree in self.crown.trees], codec)
 
     def _some(self, trees: Collection[str], codec: Codec) -> Iterator[tuple[str, Any]]:
         for bundle in self.bundles:

@@ -14,7 +14,7 @@ it tells how the state is divided among the trees at the beginning, and how thei
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -77,21 +77,18 @@ class Crown:
         self,
         definition: Definition,
         before: Crown,
-        states: Callable[[Collection[str]], Iterable[tuple[str, State]]],
+        states: Iterable[tuple[str, State]],
         wanted: Collection[str],
     ) -> dict[str, State]:
         """What some trees get of a state that another crown has divided.
 
-        ``states`` gives those of the other crown's trees that it is asked for, one after the other. Where the program
-        can tell, what the wanted trees do not need is dropped at once: the whole is never in one place.
+        ``states`` are those of the other crown's trees, one by one. Where the program can tell, what the wanted trees
+        do not need is dropped at once: the whole is never in one place.
         """
         narrow = definition.narrow
         tags = union(tree.tags for tree in self.trees if tree.id in wanted)
         among = self.tags if self.trees[0].id in wanted else None  # forks give to the left what nobody observes
-        found = {
-            id_: state if narrow is None else narrow(state, tags, among)
-            for id_, state in states([tree.id for tree in before.trees])
-        }
+        found = {id_: state if narrow is None else narrow(state, tags, among) for id_, state in states}
         halves = self.divide(definition, before.unite(definition, found))
         return {id_: halves[id_] for id_ in wanted}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,17 +24,17 @@ class Snapshot:
     @property
     def state(self) -> Any:  # noqa: ANN401 -- whatever the program's state is
         """The state as a whole."""
-        return self.crown.unite(self.definition, dict(self._some(self.states)))
+        return self.crown.unite(self.definition, dict(self._copies()))
 
     def under(self, crown: Crown) -> dict[str, Any]:
         """The states with which the trees of a plan go on: as if each were in a task of its own."""
         if self.crown == crown:
-            states = (state for _, state in self._some([tree.id for tree in self.crown.trees]))
-            return dict(zip((tree.id for tree in crown.trees), states, strict=True))
+            states = dict(self._copies())
+            return {new.id: states[old.id] for old, new in zip(self.crown.trees, crown.trees, strict=True)}
         found: dict[str, Any] = {}
         for tree in crown.trees:
-            found |= crown.share_out(self.definition, self.crown, self._some, [tree.id])
+            found |= crown.share_out(self.definition, self.crown, self._copies(), [tree.id])
         return found
 
-    def _some(self, trees: Collection[str]) -> Iterator[tuple[str, Any]]:
-        return ((tree, copied(self.states[tree])) for tree in trees)
+    def _copies(self) -> Iterator[tuple[str, Any]]:
+        return ((tree, copied(state)) for tree, state in self.states.items())
