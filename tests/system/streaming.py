@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import flumina as fl
-from flumina.apps import Fraud
+from flumina.apps import Fraud, PageViews
 from flumina.testing import assert_same_outputs
 
 if TYPE_CHECKING:
@@ -55,21 +55,25 @@ class Files:
             times = np.arange(0, rows, 12) + number * rows - (25 if number else 0)
             found[RULES].append(pa.table({"ts": times, "r": rng.integers(0, 4, len(times)) * 250}))
         made = Files(folder, found)
-        for name, tables in found.items():
-            (folder / name).mkdir(parents=True)
+        made.write()
+        return made
+
+    def write(self) -> None:
+        """Have the rows in files."""
+        for name, tables in self.tables.items():
+            (self.folder / name).mkdir(parents=True)
             for number, table in enumerate(tables):
-                path = folder / name / f"{number:03d}.parquet"
+                path = self.folder / name / f"{number:03d}.parquet"
                 pq.write_table(table, path)
                 os.utime(path, (1e9 + number, 1e9 + number))  # files are taken in order of their age
-        return made
+
+    def read(self, spark: SparkSession, name: str, ddl: str) -> DataFrame:
+        """A stream that takes one file a batch."""
+        return spark.readStream.schema(ddl).option("maxFilesPerTrigger", 1).parquet(str(self.folder / name))
 
     def streams(self, spark: SparkSession) -> list[fl.Stream]:
         """One file of each stream a batch."""
-        read = {
-            name: spark.readStream.schema(ddl).option("maxFilesPerTrigger", 1).parquet(str(self.folder / name))
-            for name, ddl in DDL.items()
-        }
-        return [replace(stream, data=read[stream.name]) for stream in declared()]
+        return [replace(stream, data=self.read(spark, stream.name, DDL[stream.name])) for stream in declared()]
 
     def whole(self) -> list[fl.Stream]:
         """All of it, as the oracle has it."""
@@ -78,6 +82,44 @@ class Files:
     def expected(self) -> dict[str, pa.Table]:
         """The sequential program on all of it."""
         return dict(fl.spec(Fraud, self.whole()).outputs)
+
+
+PAGES = {"changes": "ts long, page string, info string", "views": "ts long, page string, user long"}
+
+
+@dataclass(frozen=True)
+class Pages(Files):
+    """Rows of page views, in the same way: of many pages, which workers have between them."""
+
+    @staticmethod
+    def make(folder: Path, batches: int = 4, rows: int = 60, seed: int = 1) -> Pages:
+        """Write the files; changes lag behind views."""
+        rng = np.random.default_rng(seed)
+        found: dict[str, list[pa.Table]] = {name: [] for name in PAGES}
+        for number in range(batches):
+            pages = [f"page {page}" for page in rng.integers(0, 25, 2 * rows)]
+            infos = [f"info {number}.{n}" for n in range(rows)]
+            changes = np.arange(rows) + number * rows
+            found["changes"].append(pa.table({"ts": changes, "page": pages[:rows], "info": infos}))
+            ts = rng.permutation(rows) + number * rows + 25
+            found["views"].append(pa.table({"ts": ts, "page": pages[rows:], "user": rng.integers(0, 99, rows)}))
+        made = Pages(folder, found)
+        made.write()
+        return made
+
+    def streams(self, spark: SparkSession) -> list[fl.Stream]:
+        return [replace(stream, data=self.read(spark, stream.name, PAGES[stream.name])) for stream in _pages()]
+
+    def expected(self) -> dict[str, pa.Table]:
+        whole = [replace(s, data=pa.concat_tables(self.tables[s.name])) for s in _pages()]
+        return dict(fl.spec(PageViews, whole).outputs)
+
+
+def _pages() -> list[fl.Stream]:
+    return [
+        fl.Stream("changes", PageViews.change, None, sorted=False),
+        fl.Stream("views", PageViews.view, None, sorted=False),
+    ]
 
 
 def start(spark: SparkSession, streams: Sequence[fl.Stream], folder: Path, **more: Any) -> StreamingQuery:

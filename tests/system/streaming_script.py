@@ -4,9 +4,12 @@ import json
 import sys
 from pathlib import Path
 
+import flumina as fl
+from flumina.apps import PageViews
+from flumina.streaming import batches
 from tests.system.cluster import session
 from tests.system.endless import ENDLESS, SHORTLY, options, stopped_after
-from tests.system.streaming import Files, start
+from tests.system.streaming import Files, Pages, start
 
 LAST = 4
 """The batch after which somebody stops what does not end of itself."""
@@ -24,6 +27,14 @@ def over_files(folder: Path, *, endless: bool) -> None:
         start(spark, streams, folder).awaitTermination()
 
 
+def over_pages(folder: Path) -> None:
+    """Each worker has some of the pages, and writes and reads its share of the state by itself, however small."""
+    batches.INLINE_STATE = 0
+    spark = session("local[2,4]")
+    streams = Pages(folder / "in", {}).streams(spark)
+    start(spark, streams, folder, program=PageViews, frontiers=fl.BoundedDelay(20)).awaitTermination()
+
+
 def over_endless(name: str, folder: Path) -> None:
     """Some batches of a source that has always more; how far it came is in a file."""
     spark = session("local[2,4]")
@@ -36,6 +47,8 @@ def main(folder: Path, name: str) -> None:
     """By the name of the source."""
     if name in ENDLESS:
         over_endless(name, folder)
+    elif name == "pages":
+        over_pages(folder)
     else:
         over_files(folder, endless=name == "files, waiting")
 

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from flumina.engine.checkpoint import Checkpoints
 from flumina.engine.failpoints import POINTS, VARIABLE
 from flumina.streaming import batches as batches_module
 from flumina.testing import assert_same_outputs
 from tests.system.cluster import kill
 from tests.system.endless import ENDLESS, expected, options, stopped_after
 from tests.system.processes import children
-from tests.system.streaming import Files, Watcher, assert_exactly_once, start
+from tests.system.streaming import Files, Pages, Watcher, assert_exactly_once, start
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -237,13 +238,18 @@ def harm(folder: Path, source: str, rng: random.Random) -> None:
 def test_whoever_is_killed_at_any_time(spark_home: None, tmp_path: Path, seed: int) -> None:
     """Up to three times in a row, over every source; queries that end of themselves, and such that do not."""
     rng = random.Random(seed)
-    name = rng.choice(["files", *ENDLESS])
-    files = Files.make(tmp_path / "in", batches=4, rows=rng.choice([48, 120, 300]), seed=seed)
+    name = rng.choice(["files", "pages", *ENDLESS])
+    made = Pages if name == "pages" else Files
+    files = made.make(tmp_path / "in", batches=4, rows=rng.choice([48, 120, 300]), seed=seed)
     for _ in range(rng.randint(1, 3)):
         harm(tmp_path, rng.choice(["files", "files, waiting"]) if name == "files" else name, rng)
     assert end(driver(tmp_path, source=name)) == 0
-    if name == "files":
+    if name in ("files", "pages"):
         assert_exactly_once(tmp_path / "out", files.expected())
     else:
         done = json.loads((tmp_path / "done.json").read_text())
         assert_exactly_once(tmp_path / "out", expected(ENDLESS[name], done))
+    if name == "pages":
+        taken = Checkpoints(tmp_path / "checkpoint" / "state").all()
+        written = [sum(bool(file.shares) for file in snapshot.manifest.states) for snapshot in taken]
+        assert max(written) > 1, "each task writes its share by itself"
