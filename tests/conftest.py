@@ -18,6 +18,7 @@ TOGETHER = {
         "test_doctests",
         "test_spark",
         "test_spark_checkpoints",
+        "test_spark_dead_letters",
         "test_spark_failures",
         "test_streaming",
         "test_streaming_faults",

@@ -1,5 +1,6 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flumina.batch import Batch
-from flumina.decode import Decoder, decode, timestamp_type
+from flumina.decode import Decoder, decode
 from flumina.errors import InputError
 from flumina.events import Tag
 from flumina.streams import Stream
@@ -23,6 +24,7 @@ class Tags:
     listed = Tag("user long", key="page string", keys=["a", "b", "c"])
 
 
+PRICED = Tag("info decimal(3,0)", key="page string")
 BOTH = {"v": Tags.view, "c": Tags.change}
 VIEWS = Stream("clicks", Tags.view, None)
 MIXED = Stream("clicks", BOTH, None, tag_column="kind")
@@ -183,17 +185,7 @@ def test_nothing_is_copied() -> None:
         assert batch.arrow("user").buffers()[1].address == table.column(2).buffers()[1].address
 
 
-def test_kinds_of_timestamps() -> None:
-    kinds = {
-        pa.int16(): pa.int64(),
-        pa.null(): pa.int64(),
-        pa.date32(): pa.timestamp("us"),
-        pa.timestamp("ns"): pa.timestamp("us"),
-        pa.timestamp("s", tz="Europe/Berlin"): pa.timestamp("us", tz="UTC"),
-        pa.float64(): None,
-        pa.string(): None,
-    }
-    assert {type_: timestamp_type(type_) for type_ in kinds} == kinds
+def test_the_kind_of_timestamps_is_known_after_the_first_chunk() -> None:
     decoder = Decoder(VIEWS, 1, 0, NAMES)
     assert decoder.ts_type is None
     moments = pa.array([datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)])
@@ -225,3 +217,73 @@ def test_what_is_null_inside_is_named() -> None:
     table = table.set_column(2, "l", pa.array([[{"c": None}]], pa.list_(pa.struct([("c", pa.int32())]))))
     with pytest.raises(InputError, match=r"element.c of the value is null, but declared NOT NULL: \[\{'c': None\}\]"):
         decode(STRUCTS, 1, 3, table, NAMES)
+
+
+def aside(stream: Stream, pieces: Sequence[pa.RecordBatch]) -> tuple[list[Any], list[dict[str, Any]]]:
+    """The events of a part in pieces, and its dead letters."""
+    dead: list[pa.Table] = []
+    decoder = Decoder(stream, 1, 3, NAMES, dead.append)
+    events = [event for batch in decoder.batches(pieces, 1000) for event in batch]
+    assert decoder.rows == sum(piece.num_rows for piece in pieces)
+    return events, [letter for letters in dead for letter in letters.to_pylist()]
+
+
+class TestAside:
+    ROWS = pa.table(
+        {
+            "ts": [1, None, 2, 2, 4, 5, 6],
+            "kind": ["v", "v", "c", "?", "v", "c", None],
+            "page": ["a", "b", "c", "d", None, "f", "g"],
+            "user": [1, 2, None, 4, 5, None, 7],
+            "info": pa.array([None, None, 3, None, None, 70_000, None], pa.int64()).cast(pa.decimal128(19, 0)),
+        }
+    )
+    REASONS = {1: "NULL_TIMESTAMP", 3: "UNKNOWN_TAG", 4: "NULL_KEY", 5: "COLUMN_TYPE", 6: "NULL_TAG"}
+
+    @given(st.lists(st.integers(0, 7), max_size=4), st.booleans())
+    def test_rows_that_can_not_be_read_are_put_aside_however_the_part_is_cut(
+        self,
+        cuts: list[int],
+        is_sorted: bool,  # noqa: FBT001
+    ) -> None:
+        stream = Stream("clicks", {"v": Tags.view, "c": PRICED}, None, tag_column="kind", sorted=is_sorted)
+        table = self.ROWS.combine_chunks()
+        ends = [0, *sorted(cuts), len(table)]
+        pieces = [piece for a, b in pairwise(ends) for piece in table.slice(a, b - a).to_batches() if b > a]
+        events, dead = aside(stream, pieces)
+        assert [(event.ts, event.seq, event.page) for event in events] == [(1, 0, "a"), (2, 2, "c")]
+        assert {letter["row"]: letter["reason"] for letter in dead} == self.REASONS
+        assert len(dead) == len(self.REASONS), "each once"
+        assert {(letter["stream"], letter["partition"], letter["file"]) for letter in dead} == {("clicks", 3, None)}
+
+    def test_without_somebody_to_take_them_the_first_is_an_error(self) -> None:
+        stream = Stream("clicks", {"v": Tags.view, "c": PRICED}, None, tag_column="kind")
+        with pytest.raises(InputError, match="NULL_TIMESTAMP") as caught:
+            list(Decoder(stream, 1, 3, NAMES).batches(self.ROWS.to_batches(), 10))
+        assert caught.value.row == 1
+
+    @pytest.mark.parametrize("size", [1, 2, 3, 10])
+    def test_that_rows_are_not_in_order_is_an_error_of_the_row_as_it_is_numbered(self, size: int) -> None:
+        table = pa.table({"ts": [5, None, 7, None, 6, 1], "page": list("abcdef"), "user": [1, 2, 3, 4, 5, 6]})
+        with pytest.raises(InputError, match=r"DECREASING_TIMESTAMP.* 6 comes after 7") as caught:
+            aside(VIEWS, table.to_batches(size))
+        assert caught.value.row == 4
+
+    @pytest.mark.parametrize("size", [2, 10])
+    def test_of_two_kinds_of_disorder_the_first_is_told(self, size: int) -> None:
+        stream = Stream("clicks", Tags.view, None, seq="n")
+        columns = {"ts": [5, 5, None, 4], "n": [3, 2, 1, 1], "page": list("abcd"), "user": [1, 2, 3, 4]}
+        with pytest.raises(InputError, match="DECREASING_SEQ") as caught:
+            aside(stream, pa.table(columns).to_batches(size))
+        assert caught.value.row == 1
+
+    def test_columns_of_another_type_are_no_matter_of_rows(self) -> None:
+        table = pa.table({"ts": [1], "page": ["a"], "user": ["text"]})
+        with pytest.raises(InputError, match="COLUMN_TYPE"):
+            aside(VIEWS, table.to_batches())
+
+    def test_nothing_but_bad_rows(self) -> None:
+        table = pa.table({"ts": pa.nulls(3, pa.int64()), "page": list("abc"), "user": [1, 2, 3]})
+        events, dead = aside(VIEWS, table.to_batches(2))
+        assert events == []
+        assert [letter["row"] for letter in dead] == [0, 1, 2]

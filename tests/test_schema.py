@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from flumina.errors import SchemaError
-from flumina.schema import BadValueError, Schema, column, same_kind, type_name
+from flumina.schema import BadValueError, Schema, column, same_kind, timestamp_type, type_name
 
 
 @pytest.mark.parametrize(
@@ -199,3 +199,16 @@ def test_not_null_inside_is_named_where_it_is_asked_for() -> None:
     (field,) = Schema.parse("o array<map<string,struct<b:long NOT NULL,c:int>>>").fields
     assert type_name(field.type) == "array<map<string,struct<b:long,c:int>>>"
     assert type_name(field.type, not_null=True) == "array<map<string,struct<b:long NOT NULL,c:int>>>"
+
+
+def test_kinds_of_timestamps() -> None:
+    kinds = {
+        pa.int16(): pa.int64(),
+        pa.null(): pa.int64(),
+        pa.date32(): pa.timestamp("us"),
+        pa.timestamp("ns"): pa.timestamp("us"),
+        pa.timestamp("s", tz="Europe/Berlin"): pa.timestamp("us", tz="UTC"),
+        pa.float64(): None,
+        pa.string(): None,
+    }
+    assert {type_: timestamp_type(type_) for type_ in kinds} == kinds

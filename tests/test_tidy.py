@@ -21,7 +21,7 @@ LAYERS = (
     {"tagsets", "events"},
     {"state", "keymap", "depends", "batch", "emit", "fields", "multisets"},
     {"scope", "effects", "declared", "marks", "hidden", "mistakes", "definition", "program", "keyed"},
-    {"convert", "sources", "files", "streams", "decode", "describe", "ties", "spec", "loading"},
+    {"convert", "sources", "files", "streams", "faults", "letters", "decode", "describe", "ties", "spec", "loading"},
     {"check", "plan"},
     {"runtime"},
     {"sim", "engine"},

@@ -5,11 +5,15 @@ However a part is cut into chunks, the events and the error are the same::
 
     decode(chunk 1) + decode(chunk 2) + ...  =  decode(the whole part)
     the error                                =  the one of a column's type, else the one with the lowest row
+
+With somebody who takes dead letters, rows that can't be read are put aside, and the others keep their numbers::
+
+    rows in  =  events + dead letters
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,12 +23,15 @@ import pyarrow as pa
 from flumina.batch import Batch
 from flumina.errors import InputError
 from flumina.events import Tag
+from flumina.faults import faults
+from flumina.letters import letters
 from flumina.nulls import first_forbidden, holds_not_null, nullable
 from flumina.order import Ints
-from flumina.schema import same_kind, type_name
+from flumina.schema import same_kind, timestamp_type, type_name
 from flumina.streams import Stream
 
-TIMESTAMP = pa.timestamp("us", tz="UTC")
+Aside = Callable[[pa.Table], None]
+"""Takes dead letters."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +45,11 @@ class Part:
     ts_type: pa.DataType
 
 
-def decode(stream: Stream, rank: int, number: int, table: pa.Table, names: Sequence[str]) -> Part:
+def decode(
+    stream: Stream, rank: int, number: int, table: pa.Table, names: Sequence[str], aside: Aside | None = None
+) -> Part:
     """The rows of one part as a batch, everything checked."""
-    decoder = Decoder(stream, rank, number, names)
+    decoder = Decoder(stream, rank, number, names, aside)
     decoder.check_schema(table.schema)
     table = table.select(stream.columns).combine_chunks()
     for name, column in zip(table.column_names, table.columns, strict=True):
@@ -55,17 +64,26 @@ def decode(stream: Stream, rank: int, number: int, table: pa.Table, names: Seque
 
 
 class Decoder:
-    """One part of a stream, decoded chunk after chunk: rows are counted, and times compared, across chunks."""
+    """One part of a stream, decoded chunk after chunk: rows are counted, and times compared, across chunks.
 
-    def __init__(self, stream: Stream, rank: int, number: int, names: Sequence[str]) -> None:
+    Rows that can't be read go ``aside`` as dead letters, or are an error if nobody takes those. That rows of a sorted
+    stream are not in order is always an error: no row by itself is to blame.
+    """
+
+    def __init__(
+        self, stream: Stream, rank: int, number: int, names: Sequence[str], aside: Aside | None = None
+    ) -> None:
         self.stream = stream
         self.rank = rank
         self.number = number
         self.names = tuple(names)
+        self.aside = aside
         self.rows = 0
         self.ts_type: pa.DataType | None = None
         self._last: tuple[int, int] | None = None
         self._schema: pa.Schema | None = None
+        self._kept: Ints | None = None
+        """Which rows of the chunk are decoded; None: all."""
 
     def check_schema(self, schema: pa.Schema) -> None:
         """Raise what is wrong with the columns whatever their rows hold; chunks may lack what the stream ignores."""
@@ -99,19 +117,42 @@ class Decoder:
         self.ts_type = kind
 
     def decode(self, chunk: pa.RecordBatch) -> Batch:
-        """The next rows as a batch; for a stream that is not sorted, in the order of the rows."""
+        """The next rows as a batch; for a stream that is not sorted, in the order of the rows.
+
+        Where there is no column of sequence numbers, they are the numbers of the rows in the part.
+        """
         if self._schema is None or not chunk.schema.equals(self._schema):
             known = self.ts_type
             self.check_schema(chunk.schema)
             assert known in (None, self.ts_type), "a source keeps the types of its columns"
             self._schema = chunk.schema
+        self._kept = None
         try:
             batch = self._decode(chunk)
         except InputError as error:
-            raise self._first_error(chunk, error) from None
+            if self.aside is None or error.row is None:
+                raise self._first_error(chunk, error) from None
+            batch = self._decode_good(chunk, self.aside)
+        self.rows += chunk.num_rows
         if len(batch):
-            self.rows += len(batch)
             self._last = int(batch.ts[-1]), int(batch.seq[-1])
+        return batch
+
+    def _decode_good(self, chunk: pa.RecordBatch, aside: Aside) -> Batch:
+        """The rows that can be read; the others go aside."""
+        table = pa.Table.from_batches([chunk]).select(self.stream.columns)
+        marks = faults(self.stream, table)
+        self._kept = np.flatnonzero(marks.good)
+        good = chunk.take(pa.array(self._kept))
+        try:
+            batch = self._decode(good)
+        except InputError as error:  # they are not in order
+            raise self._first_error(good, error) from None
+        bad = np.flatnonzero(~marks.good)
+        assert len(batch) + len(bad) == chunk.num_rows, "a row is an event, or a dead letter"
+        found = [marks.faults[which] for which in marks.fault_of[bad].tolist()]
+        where = [self.stream.file(self.number)] * len(bad), [self.number] * len(bad), (self.rows + bad).tolist()
+        aside(letters(self.stream.name, table.take(pa.array(bad)), found, *where))
         return batch
 
     def batches(self, chunks: Iterable[pa.RecordBatch], size: int) -> Iterator[Batch]:
@@ -134,8 +175,10 @@ class Decoder:
     def error(
         self, condition: str, message: str, column: str, row: int | None = None, hint: str | None = None
     ) -> InputError:
-        """A mistake in this part; ``row`` counts from the start of the chunk."""
-        at = None if row is None else self.rows + row
+        """A mistake in this part; ``row`` counts the rows of the chunk that are decoded."""
+        at = None if row is None else self.rows + (row if self._kept is None else int(self._kept[row]))
+        if row is not None and hint is None:
+            hint = 'repair the data, or have such rows put aside with bad_rows="dead-letter"'
         return InputError(
             condition, message, stream=self.stream.name, part=self.number, row=at, column=column, hint=hint
         )
@@ -143,8 +186,11 @@ class Decoder:
     def _first_error(self, chunk: pa.RecordBatch, error: InputError) -> InputError:
         """Checks go column by column; of what they find in this chunk, the error with the lowest row."""
         while error.row is not None and error.row > self.rows:
+            before = error.row - self.rows
+            if self._kept is not None:
+                before = int(np.searchsorted(self._kept, before))
             try:
-                self._decode(chunk.slice(0, error.row - self.rows))
+                self._decode(chunk.slice(0, before))
             except InputError as earlier:
                 error = earlier
             else:
@@ -169,7 +215,7 @@ class Decoder:
     def _decode(self, chunk: pa.RecordBatch) -> Batch:
         ts = self.timestamps(_column(chunk, self.stream.ts))
         if self.stream.seq is None:
-            seq = np.arange(self.rows, self.rows + len(ts))
+            seq = self.rows + (np.arange(len(ts)) if self._kept is None else self._kept[: len(ts)])
         else:
             seq = self._integers(_column(chunk, self.stream.seq), self.stream.seq, "NULL_SEQ", "the sequence number")
         if self.stream.sorted:
@@ -311,15 +357,6 @@ class Decoder:
                 at = row if rows is None else int(rows[row])
                 raise self.error("COLUMN_TYPE", f"not a {type_name(wanted)}: {error}", name, at) from None
         raise self.error("COLUMN_TYPE", f"{column.type} can't be read as {type_name(wanted)}", name)
-
-
-def timestamp_type(type_: pa.DataType) -> pa.DataType | None:
-    """What timestamps of an input column's type become: whole numbers, or microseconds with or without a zone."""
-    if pa.types.is_timestamp(type_):
-        return TIMESTAMP if type_.tz else pa.timestamp("us")
-    if pa.types.is_date(type_):
-        return pa.timestamp("us")
-    return pa.int64() if pa.types.is_integer(type_) or pa.types.is_null(type_) else None
 
 
 def _first(row_0: bool, others: npt.NDArray[np.bool_]) -> int | None:  # noqa: FBT001 -- one column, given in two pieces

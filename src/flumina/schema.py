@@ -329,3 +329,12 @@ class _Parser:
             fields.append(self.field())
         self.take(mark=">")
         return pa.struct(fields)
+
+
+def timestamp_type(type_: pa.DataType) -> pa.DataType | None:
+    """What timestamps of an input column's type become: whole numbers, or microseconds with or without a zone."""
+    if pa.types.is_timestamp(type_):
+        return _SIMPLE["timestamp"] if type_.tz else pa.timestamp("us")
+    if pa.types.is_date(type_):
+        return pa.timestamp("us")
+    return pa.int64() if pa.types.is_integer(type_) or pa.types.is_null(type_) else None

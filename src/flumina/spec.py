@@ -14,11 +14,12 @@ import pyarrow as pa
 
 from flumina import emit as emitting
 from flumina.batch import Batch
-from flumina.decode import Part, decode
+from flumina.decode import Aside, Part, decode
 from flumina.definition import Definition, fold, initial_state
 from flumina.describe import one_ts_type
 from flumina.emit import ONLY_OUTPUT, Emit, Row
 from flumina.errors import UsageError
+from flumina.letters import ERROR, SCHEMA, puts_aside
 from flumina.order import END, Point
 from flumina.program import AnyProgram, define
 from flumina.streams import Stream
@@ -32,13 +33,15 @@ class Result:
     """What a program did with its input.
 
     ``outputs`` holds one Arrow table for each declared output, in O: the declared columns, then ``event_ts`` and
-    ``event_stream`` of the event that caused the row. ``state`` is the state after the last event.
+    ``event_stream`` of the event that caused the row. ``state`` is the state after the last event. ``dead_letters`` are
+    the rows that could not be read, if they were to be put aside.
     """
 
     outputs: Mapping[str, pa.Table] = field(repr=False)
     rows: Sequence[Row] = field(repr=False)
     state: Any
     events: int
+    dead_letters: pa.Table = field(default_factory=SCHEMA.empty_table, repr=False)
 
     @property
     def output(self) -> pa.Table:
@@ -48,12 +51,16 @@ class Result:
         return self.outputs[ONLY_OUTPUT]
 
 
-def spec(program: AnyProgram, streams: Sequence[Stream], *, until: Point = END) -> Result:
-    """Run the sequential program: all events up to the point ``until``, in the order O."""
+def spec(program: AnyProgram, streams: Sequence[Stream], *, until: Point = END, bad_rows: str = ERROR) -> Result:
+    """Run the sequential program: all events up to the point ``until``, in the order O.
+
+    ``bad_rows`` is what becomes of rows that do not fit their declaration: "error", or "dead-letter" to put them aside.
+    """
     definition = define(program)
     if not isinstance(until, Point):
         raise UsageError("UNTIL", f"until= is a point in the order of events, got {until!r}", hint=_POINT)
-    parts = read(definition, streams)
+    dead: list[pa.Table] = []
+    parts = read(definition, streams, dead.append if puts_aside(bad_rows) else None)
     check_ties(definition, parts)
     batches = [part.batch for part in parts if len(part.batch)]
     emit = Emit(definition.outputs)
@@ -64,15 +71,16 @@ def spec(program: AnyProgram, streams: Sequence[Stream], *, until: Point = END) 
         state = fold(definition.kinds[definition.initial], state, merged.slice(0, count), emit)
     rows = emitting.rows(emit.drain())
     ts_type = parts[0].ts_type if parts else pa.int64()
-    return Result(tables(definition, rows, ts_type), rows, state, count)
+    letters = pa.concat_tables([SCHEMA.empty_table(), *dead])
+    return Result(tables(definition, rows, ts_type), rows, state, count, letters)
 
 
-def read(definition: Definition, streams: Sequence[Stream]) -> list[Part]:
-    """All parts of all streams as checked events."""
+def read(definition: Definition, streams: Sequence[Stream], aside: Aside | None = None) -> list[Part]:
+    """All parts of all streams as checked events; what can't be read goes aside, or is an error."""
     check_streams(definition, streams)
     names = [stream.name for stream in streams]
     parts = [
-        decode(stream, rank, number, table, names)
+        decode(stream, rank, number, table, names, aside)
         for rank, stream in enumerate(streams)
         for number, table in enumerate(stream.parts())
     ]

@@ -105,6 +105,10 @@ class Stream:
             return self.data
         return Tables(convert.tables(self.data))
 
+    def file(self, part: int) -> str | None:
+        """The path of the file that a part is, where it is one."""
+        return self.data.files[part].path if isinstance(self.data, Parquet) else None
+
     def parts(self) -> list[pa.Table]:
         """The data as Arrow tables, one a part; a paced generator is read as fast as it can."""
         source = self.source()

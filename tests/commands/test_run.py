@@ -55,6 +55,30 @@ def test_a_known_program_is_run_verified_and_shown(capsys: Output) -> None:
     assert "report" not in out
 
 
+def test_bad_rows_end_the_run_or_are_put_aside(capsys: Output, tmp_path: Path) -> None:
+    job = f"{write(tmp_path, 'orders.py', ORDERS)}:Orders"
+    orders = pa.table({"ts": [1, None, 3, 4], "amount": [5, 6, None, 7]})
+    pq.write_table(orders, tmp_path / "orders.parquet")
+    pq.write_table(pa.table({"ts": [9]}), tmp_path / "closes.parquet")
+    given = [job, "--input", f"order={tmp_path}/orders.parquet", "--input", f"close={tmp_path}/closes.parquet"]
+    code, _, err = run(capsys, *given)
+    assert code == 2
+    assert "NULL_TIMESTAMP" in err
+    assert 'bad_rows="dead-letter"' in err
+    out = tmp_path / "out"
+    found = run_json(capsys, *given, "--bad-rows", "dead-letter", "--out", out, "--verify")
+    assert (found["verified"], found["stats"]["events"], found["stats"]["dead_letters"]) == (True, 3, 2)
+    assert found["dead_letters"] == {"rows": 2, "path": str(out / "_dead_letters")}
+    assert totals(out) == [12]
+    assert sorted(pq.read_table(out / "_dead_letters").column("row").to_pylist()) == [1, 2]
+    code, shown, _ = run(capsys, *given, "--bad-rows", "dead-letter", "--report", tmp_path / "page.html")
+    assert code == 0
+    assert "2 dead letters" in shown
+    assert "dead letters: 2 rows\n" in shown
+    assert "NULL_VALUE" in shown
+    assert "<b>2</b>dead letters" in (tmp_path / "page.html").read_text()
+
+
 @pytest.mark.parametrize("name", ["key-counter", "page-views", "fraud", "outliers"])
 def test_all_known_programs_are_verified(name: str, capsys: Output) -> None:
     found = run_json(capsys, name, "--set", "events=3000", "--workers", 2, "--verify")

@@ -34,6 +34,19 @@ def test_rows_that_went_nowhere_are_counted() -> None:
     assert samples(result, 3) == {}
 
 
+def test_dead_letters_are_shown_behind_the_outputs() -> None:
+    rows = pa.table({"ts": [1, None, 3], "v": [1, 2, None]})
+    streams = [fl.Stream("values", ValueBarrier.value, rows)]
+    result = local.run(ValueBarrier, streams, workers=1, bad_rows="dead-letter", progress=False)
+    assert shown_outputs(result, 1).splitlines() == [
+        "outputs: 0 rows",
+        "dead letters: 2 rows",
+        "  stream  partition  row  reason          column  data",
+        '  values          0    1  NULL_TIMESTAMP  ts      {"ts": null, "v": 2}',
+        "  ...",
+    ]
+
+
 def test_named_outputs_have_their_names() -> None:
     streams = find_app("fraud").generate(events=2_000, ratio=100).streams()
     result = local.run(find_app("fraud").program, streams, workers=1, progress=False)

@@ -20,7 +20,6 @@ from flumina.plan.crown import Crown
 from flumina.plan.optimise import make_plan
 from flumina.plan.render.json import from_json
 from flumina.streaming import batches as batches_module
-from flumina.streaming import dead
 from flumina.streaming.sink import ParquetSink
 from flumina.testing import assert_same_outputs
 from tests.streaming.support import Crash, Given, Query, crash_at, sifted
@@ -552,12 +551,6 @@ def test_a_dead_letter_may_have_any_time(tmp_path: Path) -> None:
     assert json.loads(letter["data"]) == {"ts": 1 << 58, "v": None}
 
 
-def test_a_time_within_a_dead_letter_is_not_lost() -> None:
-    far = pa.array([{"at": 1 << 58, "all": [1 << 58, 0]}], pa.struct({"at": FAR, "all": pa.list_(FAR)}))
-    (row,) = dead._rows(pa.table({"when": far}))
-    assert row["when"]["at"] == row["when"]["all"][0] == 1 << 58
-
-
 class Doubles(fl.Program):
     put = fl.Tag("v double, w long NOT NULL")
     depends = fl.depends((put, put))
@@ -579,7 +572,6 @@ def test_a_dead_letter_is_json_whatever_its_numbers(tmp_path: Path) -> None:
     told = [json.loads(letter["data"], parse_constant=refuse) for letter in query.dead()]
     texts = ["NaN", "Infinity", "-Infinity", 1.5]
     assert [row["v"] for row in told] == texts
-    assert json.loads(dead._json({"a": {"b": numbers}}), parse_constant=refuse) == {"a": {"b": texts}}
 
 
 @pytest.mark.parametrize("what", ["snapshot-*.json", "state-*"])

@@ -33,6 +33,7 @@ from flumina.streaming import batches
 from flumina.streaming.batches import INLINE_STATE
 from flumina.testing import assert_same_outputs
 from tests.system.streaming import RULES, TRANSACTIONS, Files, assert_exactly_once, collected, start
+from tests.system.strict import BROKEN, CONDITIONS, SHOPS, STRICT_DDL, Strict, strict_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -242,63 +243,15 @@ def test_a_key_becomes_hot_on_the_way(
     assert len(latest.manifest.states) == (1 if inline else len(homes)), "what is small goes through the driver"
 
 
-BROKEN = 10_000
-"""Of a hundred thousand rows, broken in ten ways."""
-
-
-class Strict(fl.KeyedProgram):
-    """Many things that a row can do wrong."""
-
-    add = fl.Tag("v long NOT NULL, price decimal(5,2)", key="shop string", keys=["a", "b", "c"])
-    note = fl.Tag("text string NOT NULL", key="shop string", keys=["a", "b", "c"])
-    close = fl.Tag(key="shop string", keys=["a", "b", "c"])
-    depends = fl.depends((close, close), (close, add), (close, note))
-    output = "shop string, total long, notes long"
-    total = fl.Sum()
-    notes = fl.Count()
-
-    def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
-        if event.tag is self.add:
-            state.total += event.v
-        elif event.tag is self.note:
-            state.notes += 1
-        else:
-            emit(event.shop, state.total, state.notes)
-            state.total = 0
-
-
-def strict_rows(rows: int, seed: int = 3) -> tuple[pa.Table, Any]:
-    """Rows, and for each the number of the way in which it is broken, -1 if it is not."""
-    rng = np.random.default_rng(seed)
-    ways = np.full(rows, -1)
-    ways[rng.choice(rows, rows // 10, replace=False)] = np.repeat(np.arange(10), rows // 100)
-    kinds = rng.choice(["add", "note", "close"], rows, p=[0.7, 0.25, 0.05]).astype(object)
-    kinds[np.isin(ways, (5, 7))], kinds[ways == 6] = "add", "note"
-    shops = rng.choice(["a", "b", "c"], rows).astype(object)
-    ts, n = (np.arange(rows) // 3 + 1000).astype(object), np.arange(rows).astype(object)
-    values, texts = rng.integers(0, 9, rows).astype(object), np.full(rows, "x", object)
-    cents = rng.integers(0, 99_999, rows).astype(object)
-    ts[ways == 0], n[ways == 1], kinds[ways == 2], kinds[ways == 3] = None, None, None, "strange"
-    shops[ways == 4], values[ways == 5], texts[ways == 6] = None, None, None
-    cents[ways == 7] = 10**9
-    shops[ways == 8], ts[ways == 9] = "z", 2**62
-    prices = pa.array([Decimal(number).scaleb(-2) for number in cents.tolist()], pa.decimal128(18, 2))
-    columns = {"ts": ts, "n": n, "kind": kinds, "shop": shops, "v": values, "text": texts}
-    table = pa.table({name: pa.array(column.tolist()) for name, column in columns.items()})
-    return table.append_column("price", prices), ways
-
-
 def test_every_bad_row_is_accounted_for(spark: SparkSession, tmp_path: Path) -> None:
-    table, ways = strict_rows(10 * BROKEN)
+    table, ways = strict_rows(10 * BROKEN, far=True)
     (tmp_path / "in").mkdir()
     for number in range(4):
         path = tmp_path / "in" / f"{number}.parquet"
         pq.write_table(table.slice(number * len(table) // 4, len(table) // 4), path)
         os.utime(path, (1e9 + number, 1e9 + number))
-    ddl = "ts long, n long, kind string, shop string, v long, text string, price decimal(18,2)"
-    frame = spark.readStream.schema(ddl).option("maxFilesPerTrigger", 2).parquet(str(tmp_path / "in"))
-    tags = {"add": Strict.add, "note": Strict.note, "close": Strict.close}
-    stream = fl.Stream("shops", tags, frame, tag_column="kind", seq="n", sorted=False)
+    frame = spark.readStream.schema(STRICT_DDL).option("maxFilesPerTrigger", 2).parquet(str(tmp_path / "in"))
+    stream = replace(SHOPS, data=frame)
     more: dict[str, Any] = {"program": Strict, "frontiers": fl.BoundedDelay()}
     with pytest.raises(fl.InputError) as caught:
         start(spark, [stream], tmp_path, **more).awaitTermination()
@@ -314,8 +267,7 @@ def test_every_bad_row_is_accounted_for(spark: SparkSession, tmp_path: Path) -> 
     expected = fl.spec(Strict, [replace(stream, data=good)]).output
     assert_exactly_once(tmp_path / "out", {"output": expected})
     dead = spark.read.parquet(str(tmp_path / "dead")).toArrow()
-    reasons = "NULL_TIMESTAMP NULL_SEQ NULL_TAG UNKNOWN_TAG NULL_KEY NULL_VALUE NULL_VALUE COLUMN_TYPE UNKNOWN_KEY"
-    conditions = [*reasons.split(), "TIMESTAMP_RANGE"]
+    conditions = [*CONDITIONS, "TIMESTAMP_RANGE"]
     broken = zip(table.filter(pa.array(ways >= 0)).to_pylist(), ways[ways >= 0].tolist(), strict=True)
     wanted = Counter((conditions[way], frozenset(row.items())) for row, way in broken)
     letters = [(row["reason"], json.loads(row["data"])) for row in dead.to_pylist()]

@@ -21,6 +21,7 @@ from flumina.engine.driver import RunResult
 from flumina.engine.outputs import NOWHERE, Nowhere
 from flumina.engine.policy import Checkpoint
 from flumina.errors import UsageError
+from flumina.letters import DEAD_LETTER, ERROR
 from flumina.local.run import cores
 from flumina.plan.optimise import OPTIMISERS
 from flumina.plan.render.json import to_json
@@ -42,6 +43,7 @@ examples:
   flumina run value-barrier --set events=5000000 --set ratio=1000 --out totals --report
   flumina run value-barrier --set rate=50000 --set events=250000 --paced --report latency.html
   flumina run smart-home --input plugs.csv.gz --lenient --set slice_seconds=60
+  flumina run my/job.py:Orders --input order=orders/ --bad-rows dead-letter --out totals
   flumina run page-views --engine spark --master "local[4]" --workers 4 --out joined --overwrite
   flumina run my/job.py:Orders --input orders:order=orders/ --input rules:rule=rules.parquet --order
   flumina run my/job.py:Orders --streams my/job.py:streams --set day=2024-05-01 --json
@@ -83,6 +85,10 @@ def _add_input(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--streams", metavar="MODULE:FUNCTION", help="a function that gives a list of fl.Stream")
     group.add_argument("--lenient", action="store_true", help="leave out lines of --input PATH that can't be read")
     group.add_argument("--unsorted", action="store_true", help="files of --input are not sorted by timestamp")
+    group.add_argument(
+        "--bad-rows", choices=[ERROR, DEAD_LETTER], default=ERROR, help="what becomes of rows that do not fit their "
+        "declaration: they end the run, or are put aside (in DIR/_dead_letters with --out DIR)"
+    )  # fmt: skip
     group.add_argument("--ts", metavar="COLUMN", help="the column of --input that holds timestamps (default ts)")
     group.add_argument("--paced", action="store_true", help="made-up events come as time passes, so latency is known")
     group.add_argument("--heartbeats", type=float, metavar="N", help="with --paced: so many a second (default 100)")
@@ -141,7 +147,7 @@ def _run(args: argparse.Namespace, shown: TextIO) -> int:
         if named.app is None:
             _tell_silent_tags(work)
         result = where.run(work.program, work.streams, out=out, **_options(args))
-        verdict = _judged(work, result) if args.verify else None
+        verdict = _judged(work, result, args.bad_rows) if args.verify else None
         report = _report(args, where, result, verdict) if args.report is not None else None
         _show(args, where, work, result, verdict, report, shown)
     return 1 if verdict is not None and not verdict.right else 0
@@ -219,6 +225,7 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
         "overwrite": args.overwrite,
         "order": args.order,
         "checkpoint": _checkpoint(args),
+        "bad_rows": args.bad_rows,
     }
 
 
@@ -266,10 +273,10 @@ def _tell_left_out(work: Work, most: int = 5) -> None:
         print(f"  ... and {count - most:,} more", file=sys.stderr)
 
 
-def _judged(work: Work, result: RunResult) -> Verdict:
+def _judged(work: Work, result: RunResult, bad_rows: str) -> Verdict:
     if sys.stderr.isatty():
         print("asking the sequential program ...", end="\r", file=sys.stderr, flush=True)
-    verdict = judge(work.program, work.streams, result.published)
+    verdict = judge(work.program, work.streams, result.published, bad_rows)
     if sys.stderr.isatty():
         print(" " * 40, end="\r", file=sys.stderr, flush=True)
     return verdict
@@ -347,6 +354,7 @@ def _as_json(
         "mismatch": None if verdict is None else verdict.mismatch,
         "report": None if report is None else str(report),
         "left_out": len(work.left_out),
+        "dead_letters": {"rows": result.letters.rows, "path": result.letters.path if kept else None},
         "stats": run_figures(result.stats),
         "plan": json.loads(to_json(result.plan)),
     }

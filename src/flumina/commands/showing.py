@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 from flumina.emit import ONLY_OUTPUT
 from flumina.engine.driver import RunResult
+from flumina.engine.publish import Result
 from flumina.words import printable, table
+
+LETTER_COLUMNS = ("stream", "partition", "row", "reason", "column", "data")
+"""What is shown of dead letters."""
 
 _WIDEST = 40
 """Characters of a value before it is cut."""
@@ -18,18 +24,24 @@ def samples(result: RunResult, rows: int) -> dict[str, pa.Table]:
 
 
 def shown_outputs(result: RunResult, rows: int, *, place: str | None = None) -> str:
-    """How many rows there are, where they lie, and the first of them."""
-    found = samples(result, rows) if rows else {}
-    blocks = []
-    for name, one in result.published.items():
-        called = "outputs" if name == ONLY_OUTPUT else f"outputs {name}"
-        where = f" in {one.path}" if place is not None else ", counted and not kept" if not one.kept else ""
-        lines = [f"{called}: {one.rows:,} row{'' if one.rows == 1 else 's'}{where}"]
-        if name in found and one.rows:
-            lines += [f"  {line}" for line in rows_text(found[name]).splitlines()]
-            lines += ["  ..."] if one.rows > rows else []
-        blocks.append("\n".join(lines))
+    """How many rows there are, where they lie, and the first of them; of dead letters, if there are any, as well."""
+    blocks = [
+        _shown("outputs" if name == ONLY_OUTPUT else f"outputs {name}", one, rows, place)
+        for name, one in result.published.items()
+    ]
+    if result.letters.rows:
+        blocks.append(_shown("dead letters", result.letters, rows, place, LETTER_COLUMNS))
     return "\n".join(blocks)
+
+
+def _shown(called: str, one: Result, rows: int, place: str | None, columns: Sequence[str] | None = None) -> str:
+    where = f" in {one.path}" if place is not None else ", counted and not kept" if not one.kept else ""
+    lines = [f"{called}: {one.rows:,} row{'' if one.rows == 1 else 's'}{where}"]
+    if one.kept and one.rows and rows:
+        first = one.dataset().head(rows)
+        lines += [f"  {line}" for line in rows_text(first.select(columns or first.column_names)).splitlines()]
+        lines += ["  ..."] if one.rows > rows else []
+    return "\n".join(lines)
 
 
 def rows_text(rows: pa.Table) -> str:

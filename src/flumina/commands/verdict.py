@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from flumina.engine.publish import Result
+from flumina.letters import ERROR
 from flumina.program import AnyProgram, define
 from flumina.spec import spec
 from flumina.streams import Stream
@@ -30,9 +31,11 @@ class Verdict:
         return f"WRONG: the sequential program gives other rows\n{self.mismatch}"
 
 
-def judge(program: AnyProgram, streams: Sequence[Stream], published: Mapping[str, Result]) -> Verdict:
+def judge(
+    program: AnyProgram, streams: Sequence[Stream], published: Mapping[str, Result], bad_rows: str = ERROR
+) -> Verdict:
     """Run the sequential program on the same streams, and compare in both directions."""
-    expected = spec(program, [_readable(stream) for stream in streams]).outputs
+    expected = spec(program, [_readable(stream) for stream in streams], bad_rows=bad_rows).outputs
     actual = {name: result.table() for name, result in published.items()}
     rows = sum(table.num_rows for table in expected.values())
     try:

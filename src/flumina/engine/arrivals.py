@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from flumina.batch import Batch
-from flumina.decode import Decoder
+from flumina.decode import Aside, Decoder
 from flumina.depends import Dependence
 from flumina.order import END, START, Point, heartbeat
 from flumina.sources import CHUNK_ROWS, Generated
@@ -64,15 +64,17 @@ def arrivals(
     chunk_rows: int = CHUNK_ROWS,
     depends: Dependence | None = None,
     after: int | None = None,
+    aside: Aside | None = None,
 ) -> Iterator[Arrival]:
     """Everything that one part of a stream has to say; the last arrival has the frontier END.
 
     ``started`` tells when the run started, as ``time.time()`` counts, and may wait until it has; without it, the run
     starts with the first event. It is called once, and only for a paced source, after its first rows have been made.
     Once ``stop`` is set, nothing more arrives. With ``depends``, gathered rows are searched for dependent ones that
-    tie. With ``after``, events up to and including this timestamp are left out: they have been processed before.
+    tie. With ``after``, events up to and including this timestamp are left out: they have been processed before. With
+    ``aside``, rows that can't be read go there, all of them whatever has been processed, instead of being an error.
     """
-    for arrival in _all(stream, rank, number, names, started, stop, chunk_rows, depends):
+    for arrival in _all(stream, rank, number, names, started, stop, chunk_rows, depends, aside):
         if after is None or not arrival.batch or arrival.batch.ts[0] > after:
             yield arrival
         elif (first := int(np.searchsorted(arrival.batch.ts, after, "right"))) < len(arrival.batch):
@@ -88,10 +90,11 @@ def _all(
     stop: threading.Event | None,
     chunk_rows: int,
     depends: Dependence | None,
+    aside: Aside | None,
 ) -> Iterator[Arrival]:
     stop = threading.Event() if stop is None else stop
     source = stream.source()
-    decoder = Decoder(stream, rank, number, names)
+    decoder = Decoder(stream, rank, number, names, aside)
     generated = stream.data if isinstance(stream.data, Generated) else None
     if generated is None and (schema := source.schema(number)) is not None:
         decoder.check_schema(schema)
@@ -127,9 +130,12 @@ def _told(
             if heartbeat(piece.ts, rank) > frontier:  # behind rows, word of the timestamp before theirs is nothing new
                 frontier = heartbeat(piece.ts, rank)
                 yield Arrival(None, frontier)
-        elif len(batch := decoder.decode(piece)):
-            if finder is not None:
-                finder.look([batch], [piece.column(source.gathered).to_numpy().astype(np.int64)])
+            continue
+        first = decoder.rows
+        if len(batch := decoder.decode(piece)):
+            if finder is not None:  # without sequence numbers, so that those are the numbers of the rows
+                places = piece.column(source.gathered).to_numpy().astype(np.int64)
+                finder.look([batch], [places[batch.seq - first]])
                 finder.forget(int(batch.ts[-1]))
             for start in range(0, len(batch), most):
                 rows = batch.slice(start, start + most)

@@ -21,13 +21,14 @@ from flumina.engine.continuation import Continuation
 from flumina.engine.job import Card, Job, Settings, Start, TaskReport, TaskStats
 from flumina.engine.layout import lay_out
 from flumina.engine.location import Location, join, resolve
-from flumina.engine.outputs import NOWHERE, Nowhere, Outputs
+from flumina.engine.outputs import DEAD_LETTERS, NOWHERE, Nowhere, Outputs
 from flumina.engine.policy import Checkpoint
 from flumina.engine.publish import Result, publish
 from flumina.engine.recorder import Recorder
 from flumina.engine.shares import Ending, Shares, settled
 from flumina.errors import CheckpointError, UsageError
 from flumina.files import Parquet
+from flumina.letters import ERROR, SCHEMA, puts_aside
 from flumina.plan.crown import Crown
 from flumina.plan.optimise import Optimiser, check_workers, make_plan
 from flumina.plan.routing import Router
@@ -59,6 +60,7 @@ class Wishes:
     settings: Settings = field(default_factory=Settings)
     start: Start = field(default_factory=Start)
     checkpoint: Checkpoint | str | os.PathLike[str] | None = None
+    bad_rows: str = ERROR
 
     def continuation(self, program: AnyProgram, streams: Sequence[Stream]) -> Continuation | None:
         """What there is already of the run, if it is to keep snapshots."""
@@ -154,6 +156,7 @@ def make_job(
         wishes.order,
         kept=wishes.out is not NOWHERE,
         checked=kept is not None,
+        aside=puts_aside(wishes.bad_rows),
     )
     sequenced = frozenset(stream.name for stream in streams if stream.seq is not None)
     options = replace(
@@ -205,6 +208,7 @@ class RunStats:
     ``shuffled_bytes``   moved by Spark before the run
     ``latency``          of outputs, from when their events were due; recorded for paced runs
     ``snapshots``        that were taken on the way
+    ``dead_letters``     rows that could not be read, and were put aside
     """
 
     workers: Mapping[str, WorkerStats]
@@ -228,6 +232,11 @@ class RunStats:
     def events(self) -> int:
         """How many events were processed."""
         return self.total.events
+
+    @property
+    def dead_letters(self) -> int:
+        """How many rows could not be read, and were put aside."""
+        return sum(task.dead_letters for task in self.tasks.values())
 
     @property
     def joins(self) -> int:
@@ -262,6 +271,8 @@ class RunStats:
             text += f", latency p50 {p50:.1f} ms, p99 {p99:.1f} ms"
         if self.snapshots:
             text += f", {self.snapshots:,} snapshot{'' if self.snapshots == 1 else 's'}"
+        if self.dead_letters:
+            text += f", {self.dead_letters:,} dead letter{'' if self.dead_letters == 1 else 's'}"
         return text
 
 
@@ -289,14 +300,34 @@ class RunResult:
 
     ``outputs`` holds one table for each declared output: the declared columns, then ``event_ts`` and ``event_stream``
     of the event that caused the row. ``state`` is the state after the last event, if it was asked for. ``published``
-    says of each output how many rows it has and where they lie.
+    says of each output how many rows it has and where they lie, ``letters`` the same of :attr:`dead_letters`.
     """
 
     outputs: Mapping[str, Any] = field(repr=False)
     plan: Plan = field(repr=False)
     stats: RunStats
-    state: Any = field(default=None, repr=False)
-    published: Mapping[str, Result] = field(default_factory=dict, repr=False)
+    state: Any
+    published: Mapping[str, Result] = field(repr=False)
+    letters: Result = field(repr=False)
+    _readable: Callable[[Mapping[str, Result]], Mapping[str, Any]] = field(repr=False)
+
+    @staticmethod
+    def of(
+        published: Mapping[str, Result],
+        plan: Plan,
+        stats: RunStats,
+        state: Any,  # noqa: ANN401 -- whatever the program's state is
+        readable: Callable[[Mapping[str, Result]], Mapping[str, Any]],
+    ) -> RunResult:
+        """What was published, as the engine makes it ``readable``."""
+        letters = published.get(DEAD_LETTERS, Result(0, SCHEMA, held=SCHEMA.empty_table()))
+        outputs = {name: one for name, one in published.items() if name != DEAD_LETTERS}
+        return RunResult(readable(outputs), plan, stats, state, outputs, letters, readable)
+
+    @property
+    def dead_letters(self) -> Any:  # noqa: ANN401 -- a table or a DataFrame, as the engine has it
+        """The rows that could not be read; none unless the run was told to put them aside."""
+        return self._readable({DEAD_LETTERS: self.letters})[DEAD_LETTERS]
 
     @property
     def output(self) -> Any:  # noqa: ANN401 -- a table or a DataFrame, as the engine has it

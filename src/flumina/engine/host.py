@@ -151,9 +151,13 @@ def _run(
         task = Task(job, definition, number, member, channels, start)
         stats = task.run(list(_feeds(job, definition, number, data, task)))
         manifest = task.sink.close() if task.follower is None else task.follower.manifest
+        if task.box is not None:
+            manifest = task.box.added_to(manifest)
     except BaseException:
         if task is not None:
             task.sink.abandon()
+            if task.box is not None:
+                task.box.abandon()
         raise
     finally:
         for channel in channels.values():
@@ -179,5 +183,6 @@ def _feeds(job: Job, definition: Definition, number: int, data: Data, task: Task
                 chunk_rows=job.settings.chunk_rows,
                 depends=definition.depends,
                 after=task.start.after,
+                aside=None if task.box is None else task.box.put,
             )
             yield Feed(part, read, router, job.settings.window, task.wake)

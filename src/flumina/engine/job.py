@@ -123,6 +123,7 @@ class TaskStats:
     ``peak_memory``     of the process in bytes, since it was started; it may have run other tasks before
     ``sent_bytes``      to other tasks, states and events
     ``latency``         of outputs, from when their events were due; for paced runs
+    ``dead_letters``    rows that could not be read, and were put aside
     """
 
     workers: Mapping[str, WorkerStats]
@@ -136,6 +137,7 @@ class TaskStats:
     sent_bytes: int
     sent_messages: int
     latency: Histogram
+    dead_letters: int = 0
 
 
 @dataclass(frozen=True)

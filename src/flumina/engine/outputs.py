@@ -8,7 +8,7 @@ results of the attempts that counted visible.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from flumina.emit import EVENT_COLUMNS, ONLY_OUTPUT
 from flumina.engine.location import Location
-from flumina.errors import UsageError
+from flumina.errors import OutputError, UsageError
+from flumina.letters import SCHEMA
 from flumina.order import Point
 from flumina.schema import Schema
 
@@ -36,6 +37,12 @@ INLINE_LIMIT = 64 << 20
 
 GROUP_ROWS = 1 << 19
 """Rows of a row group: dictionaries are made for each, so that short ones cost time and space."""
+
+DEAD_LETTERS = "_dead_letters"
+"""The output, and the folder below the results, that rows are put into which can't be read.
+
+No output of a program can be called so, and readers of the results pass over it: its name begins with an underscore.
+"""
 
 RANK = pa.field("event_rank", pa.int32(), nullable=False)
 SEQ = pa.field("event_seq", pa.int64(), nullable=False)
@@ -65,6 +72,8 @@ class Outputs:
     """Whether there is anything to publish; else rows are checked, counted and dropped."""
     checked: bool = False
     """Whether files are told by their checksums."""
+    aside: bool = False
+    """Whether rows that can't be read are put aside, as one more output."""
 
     def __post_init__(self) -> None:
         if not _RUN.fullmatch(self.run):
@@ -80,6 +89,15 @@ class Outputs:
                         hint="give the column another name",
                     )
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What there is to publish: the program's outputs and, if rows are put aside, these."""
+        return (*self.schemas, *((DEAD_LETTERS,) if self.aside else ()))
+
+    def is_ordered(self, name: str) -> bool:
+        """Whether an output is given in O: dead letters have no place there."""
+        return self.ordered and name != DEAD_LETTERS
+
     def prepare(self) -> None:
         """Check before the run that results can go where they should; the driver calls this once."""
         if self.location is not None:
@@ -92,6 +110,8 @@ class Outputs:
 
     def final(self, name: str) -> pa.Schema:
         """The columns of a result: the declared ones, then when and where the causing event was."""
+        if name == DEAD_LETTERS:
+            return SCHEMA
         ts, stream = EVENT_COLUMNS
         return pa.schema([*self.schemas[name].fields, ts.with_type(self.ts_type), stream])
 
@@ -114,7 +134,7 @@ class Outputs:
 
     def folder(self, name: str) -> str:
         """Where the files of an output lie, below the place of the results: the only one has no folder of its own."""
-        return "" if tuple(self.schemas) == (ONLY_OUTPUT,) else f"{name}/"
+        return "" if tuple(self.schemas) == (name,) == (ONLY_OUTPUT,) else f"{name}/"
 
 
 @dataclass(frozen=True)
@@ -148,3 +168,22 @@ class Manifest:
     rows: Mapping[str, int]
     files: Mapping[str, StagedFile]
     inline: Mapping[str, bytes]
+
+
+def too_much(task: int, limit: int, what: str = "outputs") -> OutputError:
+    """A task has more than it may send back."""
+    return OutputError(
+        "TOO_MUCH_OUTPUT",
+        f"task {task} has more than {limit:,} bytes of {what} to send back",
+        hint="pass out=PATH, so that they are written to files",
+    )
+
+
+def to_ipc(tables: Sequence[pa.Table]) -> bytes:
+    """Tables as one Arrow IPC stream."""
+    table = pa.concat_tables(tables)
+    buffer = pa.BufferOutputStream()
+    with pa.ipc.new_stream(buffer, table.schema) as stream:
+        stream.write_table(table)
+    result: bytes = buffer.getvalue().to_pybytes()
+    return result

@@ -81,7 +81,7 @@ class Publication:
         """The results where they lie now."""
         location = self.outputs.location
         if location is None:
-            return {name: Result(self.rows[name], self.outputs.final(name)) for name in self.outputs.schemas}
+            return {name: Result(self.rows[name], self.outputs.final(name)) for name in self.outputs.names}
         return {
             name: Result(
                 self.rows[name],
@@ -100,7 +100,7 @@ def publish(outputs: Outputs, manifests: Sequence[Manifest]) -> dict[str, Result
     if tasks != list(range(len(tasks))):
         raise UsageError("MANIFESTS", f"each task has one manifest, got those of the tasks {tasks}")
     if outputs.location is None and outputs.kept:
-        tables = {name: _inline(outputs, name, manifests) for name in outputs.schemas}
+        tables = {name: _inline(outputs, name, manifests) for name in outputs.names}
         return {name: Result(len(table), table.schema, held=table) for name, table in tables.items()}
     if outputs.location is not None:
         outputs.location.check_unpublished()
@@ -119,15 +119,15 @@ def prepare(outputs: Outputs, manifests: Sequence[Manifest]) -> Publication:
     more: nothing damaged is published, or merged into what would look whole.
     """
     _check(outputs, manifests)
-    rows = {name: sum(manifest.rows[name] for manifest in manifests) for name in outputs.schemas}
+    rows = {name: sum(manifest.rows.get(name, 0) for manifest in manifests) for name in outputs.names}
     files: dict[str, dict[str, str]] = {}
     checksums: dict[str, Checksum] = {}
     location = outputs.location
     if location is not None:
         made = join(location.staging, uuid.uuid4().hex[:12])
-        for name in outputs.schemas:
+        for name in outputs.names:
             staged = _files(location, name, manifests)
-            if outputs.ordered:
+            if outputs.is_ordered(name):
                 staged = _merge(outputs, location, name, manifests, made)
             staged = staged or [_empty(outputs, location, name, made)]
             folder = outputs.folder(name)
@@ -153,7 +153,7 @@ def _inline(outputs: Outputs, name: str, manifests: Sequence[Manifest]) -> pa.Ta
     if not tables:
         return final.empty_table()
     table = pa.concat_tables(tables)
-    if outputs.ordered:
+    if outputs.is_ordered(name):
         table = _encoded(outputs, name, table.take(pa.array(argsort(*places(table)))))
     return table.cast(final)
 

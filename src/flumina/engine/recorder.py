@@ -121,18 +121,18 @@ class Progress:
 
     def plus(self, outputs: Outputs, manifests: Sequence[Manifest], *, after: int | None, events: int) -> Progress:
         """With what the tasks have written in one more segment."""
-        rows = {name: self.rows.get(name, 0) + sum(m.rows[name] for m in manifests) for name in outputs.schemas}
+        rows = {name: self.rows.get(name, 0) + sum(m.rows.get(name, 0) for m in manifests) for name in outputs.names}
         new = [_output(outputs, name, file) for manifest in manifests for name, file in manifest.files.items()]
         return replace(self, after=after, events=events, files=(*self.files, *new), rows=rows)
 
     def manifests(self, outputs: Outputs) -> list[Manifest]:
         """All files so far, as if one task had written each; rows that went nowhere are told by one without files."""
         made = []
-        told = dict.fromkeys(outputs.schemas, 0)
+        told = dict.fromkeys(outputs.names, 0)
         for number, file in enumerate(self.files):
             assert outputs.location is not None
             staged = StagedFile(f"{outputs.location.staging}/{file.path}", file.rows, file.size, file.runs, file.crc32)
-            rows = {name: file.rows if name == file.output else 0 for name in outputs.schemas}
+            rows = {name: file.rows if name == file.output else 0 for name in outputs.names}
             made.append(Manifest(outputs.run, number, file.path, rows, {file.output: staged}, {}))
             told[file.output] += file.rows
         rest = {name: self.rows[name] - count for name, count in told.items()}

@@ -18,10 +18,10 @@ import pyarrow as pa
 
 from flumina.emit import Chunk, Row
 from flumina.engine.location import telling
-from flumina.engine.outputs import Manifest, Outputs, SortedRun, StagedFile
+from flumina.engine.outputs import Manifest, Outputs, SortedRun, StagedFile, to_ipc, too_much
 from flumina.engine.parquet import ParquetFile
 from flumina.engine.pieces import ROWS_AT_ONCE, Pieces, in_order
-from flumina.errors import OutputError, UsageError
+from flumina.errors import UsageError
 
 WAITING = 1
 """How many pieces may wait for the thread, besides the one that it writes and those being collected."""
@@ -81,7 +81,7 @@ class Sink:
             if pieces.rows:
                 self._hand_on(name)
         files = {} if self._thread is None else self._thread.finish()
-        inline = {name: _ipc(tables) for name, tables in self._inline.items() if tables}
+        inline = {name: to_ipc(tables) for name, tables in self._inline.items() if tables}
         return Manifest(self._outputs.run, self._task, self._attempt, self._rows, files, inline)
 
     def abandon(self) -> None:
@@ -95,7 +95,7 @@ class Sink:
         if pieces.full:
             self._hand_on(name)
         elif self._thread is None and self._outputs.kept and pieces.size > self._room:
-            raise self._too_much()
+            raise too_much(self._task, self._outputs.inline_limit)
 
     def _hand_on(self, name: str) -> None:
         table = self._pieces[name].take()
@@ -107,15 +107,8 @@ class Sink:
             return
         self._room -= table.nbytes
         if self._room < 0:
-            raise self._too_much()
+            raise too_much(self._task, self._outputs.inline_limit)
         self._inline[name].append(table)
-
-    def _too_much(self) -> OutputError:
-        return OutputError(
-            "TOO_MUCH_OUTPUT",
-            f"task {self._task} has more than {self._outputs.inline_limit:,} bytes of outputs to send back",
-            hint="pass out=PATH, so that outputs are written to files",
-        )
 
 
 class _Writer(threading.Thread):
@@ -205,12 +198,3 @@ class _Writer(threading.Thread):
             table, run = in_order(table)
             self._runs[name].append(run)
         file.write(table)
-
-
-def _ipc(tables: list[pa.Table]) -> bytes:
-    table = pa.concat_tables(tables)
-    buffer = pa.BufferOutputStream()
-    with pa.ipc.new_stream(buffer, table.schema) as stream:
-        stream.write_table(table)
-    result: bytes = buffer.getvalue().to_pybytes()
-    return result

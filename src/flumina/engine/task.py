@@ -24,6 +24,7 @@ from flumina.engine.codec import Codec, Letter
 from flumina.engine.feed import Feed
 from flumina.engine.follower import Follower
 from flumina.engine.job import Job, Start, TaskStats
+from flumina.engine.letterbox import LetterBox
 from flumina.engine.member import Member
 from flumina.engine.progress import TaskProgress
 from flumina.engine.segment import Control
@@ -72,6 +73,7 @@ class Task:
         self.start = start
         self.follower = None if job.snapshots is None else Follower(self, job.snapshots)
         self.sink = self._sink(0)
+        self.box = LetterBox(job.outputs, number, self.attempt) if job.outputs.aside else None
         mine = [name for name, home in self.layout.workers.items() if home == number]
         self.mine = frozenset(mine)
         self._build(self._first())
@@ -393,6 +395,7 @@ class Task:
             workers=self.totals(),
             read=sum(feed.sent for feed in self.feeds.values()),
             rows=self.rows + self.sink.rows,
+            dead_letters=0 if self.box is None else self.box.rows,
             seconds=seconds,
             idle_seconds=self.idle,
             cpu_seconds=time.process_time() - self.cpu,

@@ -21,6 +21,7 @@ from flumina.engine.recorder import Recorder
 from flumina.engine.rendezvous import Rendezvous
 from flumina.engine.transport import Secret
 from flumina.errors import TaskLostError
+from flumina.letters import ERROR
 from flumina.local.pool import POOL, Worker
 from flumina.plan.optimise import Optimiser
 from flumina.plan.rates import estimate
@@ -50,6 +51,7 @@ def run(
     tls: bool = False,
     progress: bool | None = None,
     checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
+    bad_rows: str = ERROR,
     settings: Settings | None = None,
 ) -> RunResult:
     """Run a program on this machine, in as many processes as its plan has places.
@@ -64,6 +66,8 @@ def run(
     ``progress``    False shows nothing
     ``checkpoint``  a folder for snapshots, or a :class:`flumina.Checkpoint` that also says when to take them: a run
                     that was interrupted goes on from the last one when it is called again, under any plan
+    ``bad_rows``    what becomes of rows that do not fit their declaration: "error", or "dead-letter" to go on
+                    without them; they are then ``dead_letters`` of the result, and in ``out`` in a folder of their own
     """
     definition = define(program)
     check_streams(definition, streams)
@@ -78,8 +82,9 @@ def run(
         state,
         settings or Settings(),
         checkpoint=checkpoint,
+        bad_rows=bad_rows,
     )
-    chosen = choose_plan(definition, estimate(definition, streams), wishes, cores())
+    chosen = choose_plan(definition, estimate(definition, streams, bad_rows=bad_rows), wishes, cores())
     kept = wishes.continuation(program, streams)
     job = make_job(program, streams, chosen, timestamp_type(streams), wishes, paced=is_paced(streams), kept=kept)
     line = ProgressLine(definition.name, shown=progress)
@@ -87,7 +92,7 @@ def run(
         job, kept, lambda recorder: _execute(job, streams, line, recorder, tls=tls), state=state
     )
     stats = RunStats.of(reports, snapshots=snapshots)
-    return RunResult(Tables(published), chosen, stats, final_state(job, kept, reports, wishes), published)
+    return RunResult.of(published, chosen, stats, final_state(job, kept, reports, wishes), Tables)
 
 
 def cores() -> int:

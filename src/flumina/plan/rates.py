@@ -14,6 +14,7 @@ so that no key with more than n / (c + 1) events is missed, whatever the order o
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,7 +23,8 @@ import pyarrow.compute as pc
 
 from flumina.decode import Decoder
 from flumina.definition import Definition
-from flumina.errors import UsageError
+from flumina.errors import InputError, UsageError
+from flumina.letters import ERROR, puts_aside
 from flumina.plan.sources import Source
 from flumina.program import AnyProgram, define
 from flumina.sources import Generated, Generator
@@ -78,12 +80,14 @@ def estimate(
     hot: float = HOT,
     rows: int | None = None,
     seconds: float | None = None,
+    bad_rows: str = ERROR,
 ) -> list[Source]:
     """What an optimiser needs to know of these streams, from their own data.
 
     ``hot`` is the share of a tag's events from which on a key counts as hot; ``rows`` limits how many rows of each part
     are looked at for keys (spread over the part); ``seconds`` is how long the data took to arrive, which otherwise is
-    read off the timestamps (of whole numbers, one is taken for a second, or a microsecond if a stream is paced).
+    read off the timestamps (of whole numbers, one is taken for a second, or a microsecond if a stream is paced). With
+    ``bad_rows="dead-letter"`` rows that can't be read do not count, instead of being an error.
     """
     definition, given = define(program), tuple(streams)
     if not given:
@@ -95,7 +99,8 @@ def estimate(
     names = [stream.name for stream in given]
     paced = any(isinstance(stream.data, Generated) and stream.data.rate is not None for stream in given)
     second = 1_000_000.0 if paced else 1.0
-    sampled = [_Sample(definition, stream, rank, names, rows, second) for rank, stream in enumerate(given)]
+    aside = puts_aside(bad_rows)
+    sampled = [_Sample(definition, stream, rank, names, rows, second, aside) for rank, stream in enumerate(given)]
     span = seconds if seconds is not None else _span(sampled)
     return [sample.source(span, hot) for sample in sampled]
 
@@ -130,9 +135,17 @@ class _Sample:
     """One stream, counted."""
 
     def __init__(
-        self, definition: Definition, stream: Stream, rank: int, names: Sequence[str], rows: int | None, second: float
+        self,
+        definition: Definition,
+        stream: Stream,
+        rank: int,
+        names: Sequence[str],
+        rows: int | None,
+        second: float,
+        aside: bool,  # noqa: FBT001 -- what the user has said
     ) -> None:
         self.stream, self.rank, self.names, self.rows, self.second = stream, rank, names, rows, second
+        self.aside = aside
         self.keys = {tag.name: HeavyHitters() for tag in stream.tags if tag.key is not None}
         for tag in stream.tags:
             if tag.name not in definition.tags:
@@ -143,7 +156,7 @@ class _Sample:
 
     def _count(self, source: InputSource, number: int) -> _Counted:
         stream = self.stream
-        decoder = Decoder(stream, self.rank, number, self.names)
+        decoder = Decoder(stream, self.rank, number, self.names, _forget if self.aside else None)
         found = _Counted({tag.name: 0 for tag in stream.tags})
         keys: dict[str, list[pa.Array]] = {tag: [] for tag in self.keys}
         stamps: list[int] = []
@@ -161,7 +174,8 @@ class _Sample:
                     keys[tag.name].append(of_tag.column(0))
         bounds = source.bounds(number, stream.ts)
         if bounds is not None:
-            stamps += decoder.timestamps(bounds).tolist()
+            with suppress(InputError) if self.aside else nullcontext():
+                stamps += decoder.timestamps(bounds).tolist()
         unit = 1 / self.second if decoder.ts_type is None or pa.types.is_integer(decoder.ts_type) else 1e-6
         found.times = [stamp * unit for stamp in stamps]
         for name, columns in keys.items():
@@ -185,6 +199,10 @@ class _Sample:
             if found:
                 heavy[tag] = found
         return Source(self.stream.name, rates, len(self.parts), heavy)
+
+
+def _forget(_: pa.Table) -> None:
+    """Whoever runs the plan puts dead letters aside; here they only do not count."""
 
 
 def _spread(keys: pa.ChunkedArray, rows: int | None) -> pa.ChunkedArray:

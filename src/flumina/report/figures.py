@@ -24,6 +24,7 @@ def run_figures(stats: RunStats) -> dict[str, Any]:
         "bytes_between": stats.bytes_between,
         "shuffled_bytes": stats.shuffled_bytes,
         "snapshots": stats.snapshots,
+        "dead_letters": stats.dead_letters,
         "latency": latency_figures(stats.latency),
         "workers": {name: worker_figures(worker) for name, worker in sorted(stats.workers.items())},
         "tasks": {str(number): _task_figures(task) for number, task in stats.tasks.items()},

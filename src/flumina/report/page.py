@@ -107,6 +107,8 @@ class Report:
             tiles["shuffled by Spark"] = size(stats.shuffled_bytes)
         if stats.snapshots:
             tiles["snapshots"] = f"{stats.snapshots:,}"
+        if stats.dead_letters:
+            tiles["dead letters"] = f"{stats.dead_letters:,}"
         latency = latency_figures(stats.latency)
         if latency is not None:
             tiles["latency, median"] = duration(latency["p50"])

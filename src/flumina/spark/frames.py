@@ -17,9 +17,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 -- as everybody calls it
 from pyspark.sql import types as T  # noqa: N812
 
-from flumina.decode import timestamp_type
 from flumina.engine.arrivals import Beat
 from flumina.errors import InputError
+from flumina.schema import timestamp_type
 from flumina.spark.place import FILE, WITHIN, place_columns
 from flumina.streams import Stream
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_type
 
-from flumina import decode
+from flumina import schema
 from flumina.definition import Definition
 from flumina.describe import describe, one_ts_type
 from flumina.engine import pickling
@@ -38,6 +39,7 @@ from flumina.engine.recorder import Recorder
 from flumina.engine.rendezvous import Rendezvous
 from flumina.engine.transport import Secret
 from flumina.errors import FluminaError
+from flumina.letters import ERROR
 from flumina.plan.optimise import Optimiser
 from flumina.plan.rates import estimate
 from flumina.plan.sources import Source as PlannedSource
@@ -73,6 +75,7 @@ def run(
     tls: bool = False,
     progress: bool | None = None,
     checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
+    bad_rows: str = ERROR,
     settings: Settings | None = None,
 ) -> RunResult:
     """Run a program on a Spark cluster, once, and give its outputs as DataFrames.
@@ -93,6 +96,8 @@ def run(
     ``checkpoint``  a folder that all tasks and the driver can reach, for snapshots; or a :class:`flumina.Checkpoint`
                     that also says when to take them. A run that lost tasks goes on from the last one; so does a new
                     call after the driver itself was lost, under the same plan or another
+    ``bad_rows``    what becomes of rows that do not fit their declaration: "error", or "dead-letter" to go on
+                    without them; they are then ``dead_letters`` of the result, and in ``out`` in a folder of their own
     """
     cluster = Cluster.of(spark)
     cluster.check()
@@ -109,6 +114,7 @@ def run(
         state,
         settings or Settings(),
         checkpoint=checkpoint,
+        bad_rows=bad_rows,
     )
     kept = wishes.continuation(program, streams)
     staged = _stage(cluster, program, definition, streams, wishes, kept)
@@ -126,9 +132,8 @@ def run(
     finally:
         line.close()
     stats = RunStats.of(reports, shuffled, snapshots)
-    outputs = DataFrames(cluster.spark, published)
     final = final_state(staged.job, kept, reports, wishes)
-    return RunResult(outputs, staged.job.plan, stats, final, published)
+    return RunResult.of(published, staged.job.plan, stats, final, partial(DataFrames, cluster.spark))
 
 
 @dataclass(frozen=True)
@@ -160,7 +165,7 @@ def _stage(
     frames = [stream for stream in streams if isinstance(stream.data, DataFrame)]
     slots = cluster.slots()
     if not frames:
-        plan = choose_plan(definition, estimate(definition, streams), wishes, slots)
+        plan = choose_plan(definition, estimate(definition, streams, bad_rows=wishes.bad_rows), wishes, slots)
         job = make_job(program, streams, plan, timestamp_type(streams), wishes, paced=is_paced(streams), kept=kept)
         return Staged(job, streams, None, None)
     direct = _sits_in_place(definition, frames, slots)
@@ -176,7 +181,7 @@ def _stage(
         )
     _check_out(frames, wishes)
     known = [sampled[stream.name] if stream in frames else stream for stream in streams]
-    sources = [_spread(source, frame) for source in estimate(definition, known)]
+    sources = [_spread(source, frame) for source in estimate(definition, known, bad_rows=wishes.bad_rows)]
     plan = choose_plan(definition, sources, wishes, tasks)
     given: dict[PartId, int] = {
         (name, part): home for name, homes in frame.parts.items() for part, home in enumerate(homes)
@@ -229,7 +234,7 @@ def timestamps(streams: Sequence[Stream]) -> pa.DataType:
     found = [
         (
             stream,
-            decode.timestamp_type(to_arrow_type(stream.data.schema[stream.ts].dataType, timezone="UTC"))
+            schema.timestamp_type(to_arrow_type(stream.data.schema[stream.ts].dataType, timezone="UTC"))
             if isinstance(stream.data, DataFrame)
             else describe(stream).ts_type,
         )

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from flumina.events import Tag
+from flumina.faults import tag_codes
 from flumina.plan.rates import HOT, HeavyHitters
 from flumina.plan.sources import Source
-from flumina.streaming.sieve import tag_codes
 from flumina.streams import Stream
 from flumina.tagsets import Key
 

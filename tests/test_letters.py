@@ -1,0 +1,70 @@
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from flumina.errors import UsageError
+from flumina.faults import Fault
+from flumina.letters import SCHEMA, letters, puts_aside
+
+FAR = pa.timestamp("us")
+
+
+def data_of(rows: pa.Table) -> list[dict[str, Any]]:
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    count = len(rows)
+    fault = Fault("NULL_KEY", "k", "the key is null")
+    made = letters("s", rows, [fault] * count, [None] * count, [0] * count, list(range(count)))
+    return [json.loads(text, parse_constant=refuse) for text in made.column("data").to_pylist()]
+
+
+def test_a_letter_says_what_is_wrong_and_where() -> None:
+    faults = [Fault("NULL_KEY", "k", "the key is null"), Fault("COLUMN_TYPE", "v", "not a long")]
+    made = letters("s", pa.table({"k": [None, "a"], "v": [1, 2]}), faults, ["f.parquet", None], [3, 4], [17, 0])
+    assert made.schema == SCHEMA
+    assert made.to_pylist() == [
+        {
+            "stream": "s",
+            "file": "f.parquet",
+            "partition": 3,
+            "row": 17,
+            "reason": "NULL_KEY",
+            "column": "k",
+            "message": "the key is null",
+            "data": '{"k": null, "v": 1}',
+        },
+        {
+            "stream": "s",
+            "file": None,
+            "partition": 4,
+            "row": 0,
+            "reason": "COLUMN_TYPE",
+            "column": "v",
+            "message": "not a long",
+            "data": '{"k": "a", "v": 2}',
+        },
+    ]
+
+
+def test_a_time_that_python_can_not_tell_is_not_lost() -> None:
+    far = pa.array([{"at": 1 << 58, "all": [1 << 58, 0]}], pa.struct({"at": FAR, "all": pa.list_(FAR)}))
+    (row,) = data_of(pa.table({"when": far}))
+    assert row["when"]["at"] == row["when"]["all"][0] == 1 << 58
+
+
+def test_data_is_json_whatever_its_numbers() -> None:
+    numbers = [float("nan"), float("inf"), float("-inf"), 1.5]
+    inside = pa.array([{"b": numbers}], pa.struct({"b": pa.list_(pa.float64())}))
+    (row,) = data_of(pa.table({"a": inside}))
+    assert row == {"a": {"b": ["NaN", "Infinity", "-Infinity", 1.5]}}
+
+
+def test_what_may_become_of_bad_rows() -> None:
+    assert puts_aside("dead-letter")
+    assert not puts_aside("error")
+    for wrong in ("drop", None, True):
+        with pytest.raises(UsageError, match=r'BAD_ROWS.*"error" or "dead-letter"'):
+            puts_aside(wrong)  # type: ignore[arg-type]
