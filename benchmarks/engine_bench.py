@@ -32,7 +32,7 @@ from flumina import local
 from flumina.apps import Fraud, PageViews, ValueBarrier
 from flumina.decode import decode
 from flumina.emit import Emit
-from flumina.engine.driver import RunResult
+from flumina.engine.results import RunResult
 from flumina.engine.transport import Listener, Secret
 from flumina.local.pool import POOL
 

@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 
 import flumina as fl
 import flumina.spark
-from flumina.engine.driver import RunResult
 from flumina.engine.job import Settings
+from flumina.engine.results import RunResult
 
 _HERE = "127.0.0.1"
 _ROOT = Path(__file__).parents[2]

@@ -1,7 +1,7 @@
 import json
 
-from flumina.engine.driver import RunStats
 from flumina.engine.job import TaskStats
+from flumina.engine.results import RunStats
 from flumina.report.figures import latency_figures, rate, run_figures, worker_figures
 from flumina.runtime.histogram import Histogram
 from flumina.runtime.stats import WorkerStats

@@ -10,7 +10,7 @@ import flumina as fl
 from flumina import local
 from flumina.apps import PageViews, ValueBarrier
 from flumina.apps.registry import find_app
-from flumina.engine.driver import RunResult, RunStats
+from flumina.engine.results import RunResult, RunStats
 from flumina.plan import Source, make_plan
 from flumina.report import Comparison, Report
 from flumina.report.page import MOST_WORKERS

@@ -19,8 +19,8 @@ from flumina.batch import Batch
 from flumina.definition import fold, initial_state
 from flumina.emit import ONLY_OUTPUT, Emit, rows
 from flumina.engine.codec import Codec
-from flumina.engine.driver import RunStats
 from flumina.engine.publish import Result
+from flumina.engine.results import RunStats
 from flumina.engine.shares import Ending, Shares
 from flumina.plan.crown import Crown
 from flumina.plan.tree import Plan

@@ -7,7 +7,7 @@ from itertools import groupby
 import pyarrow as pa
 
 from flumina.emit import Row
-from flumina.engine.driver import RunResult
+from flumina.engine.results import RunResult
 from flumina.state import same
 from flumina.testing import assert_same_outputs
 from tests.system.cases import Case

@@ -16,7 +16,7 @@ from flumina.apps import Fraud, KeyCounter, PageViews, ValueBarrier
 from flumina.engine.checkpoint import Checkpoints, Snapshot
 from flumina.engine.checkpoint.snapshot import read_state
 from flumina.engine.codec import Codec
-from flumina.engine.driver import RunResult
+from flumina.engine.results import RunResult
 from flumina.engine.shares import Shares
 from flumina.hashing import BUCKETS
 from flumina.order import LAST, Point

@@ -18,7 +18,7 @@ import flumina as fl
 from flumina import local
 from flumina.apps import Fraud, KeyCounter, PageViews, ValueBarrier
 from flumina.engine.checkpoint import Checkpoints
-from flumina.engine.driver import RunResult
+from flumina.engine.results import RunResult
 from flumina.errors import CheckpointError, TaskLostError, UsageError
 from flumina.state import same
 from flumina.testing import assert_same_outputs

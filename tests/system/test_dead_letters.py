@@ -18,8 +18,8 @@ import pytest
 import flumina as fl
 from flumina import local
 from flumina.apps import PageViews, ValueBarrier
-from flumina.engine.driver import RunResult
 from flumina.engine.outputs import DEAD_LETTERS
+from flumina.engine.results import RunResult
 from flumina.errors import TaskLostError
 from flumina.state import same
 from flumina.testing import assert_same_outputs

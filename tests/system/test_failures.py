@@ -19,8 +19,8 @@ import pytest
 import flumina as fl
 from flumina import local
 from flumina.apps.value_barrier import ValueBarrier
-from flumina.engine.driver import RunResult
 from flumina.engine.job import Settings
+from flumina.engine.results import RunResult
 from flumina.errors import InputError, OutputError, TaskLostError, UsageError, UserCodeError
 from flumina.local.pool import POOL
 from flumina.testing import assert_same_outputs

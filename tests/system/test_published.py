@@ -14,11 +14,11 @@ from flumina.apps import Fraud, PageViews, ValueBarrier
 from flumina.engine import publish as publishing
 from flumina.engine.checkpoint import Checkpoints, Snapshot
 from flumina.engine.checkpoint.manifest import FILES
-from flumina.engine.driver import RunResult
 from flumina.engine.location import Location
 from flumina.engine.outputs import StagedFile
 from flumina.engine.publish import Publication
 from flumina.engine.recorder import Recorder
+from flumina.engine.results import RunResult
 from flumina.errors import CheckpointError, OutputError, TaskLostError
 from flumina.state import same
 from tests.system.checkpoints import (

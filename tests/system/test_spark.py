@@ -18,7 +18,7 @@ from tests.system.programs import Cells, Stock, TwoCounters
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from flumina.engine.driver import RunResult
+    from flumina.engine.results import RunResult
 
 
 CHOSEN = {

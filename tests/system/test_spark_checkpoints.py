@@ -15,7 +15,7 @@ import pytest
 
 import flumina as fl
 from flumina import local
-from flumina.engine.driver import RunResult
+from flumina.engine.results import RunResult
 from flumina.testing import assert_same_outputs
 from tests.system.checkpoints import (
     CASES,

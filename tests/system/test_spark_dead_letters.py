@@ -14,8 +14,8 @@ import pytest
 
 import flumina as fl
 from flumina.apps import PageViews
-from flumina.engine.driver import RunResult
 from flumina.engine.outputs import DEAD_LETTERS
+from flumina.engine.results import RunResult
 from flumina.testing import assert_same_outputs
 from tests.system.checkpoints import CASES, SMALL, divided
 from tests.system.strict import BROKEN, SHOPS, STRICT_DDL, Strict, strict_rows

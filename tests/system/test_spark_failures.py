@@ -13,8 +13,8 @@ import pytest
 import flumina as fl
 from flumina import local
 from flumina.apps.value_barrier import ValueBarrier
-from flumina.engine.driver import RunResult
 from flumina.engine.job import Settings
+from flumina.engine.results import RunResult
 from flumina.errors import FluminaError, GangError, InputError, OutputError, UsageError, UserCodeError
 from flumina.testing import assert_same_outputs
 from tests.system import failing

@@ -17,8 +17,8 @@ from flumina.apps.page_views import PageViews, Visits
 from flumina.commands.engines import Engine, engine, why_no_spark
 from flumina.commands.showing import rows_text
 from flumina.commands.verdict import Verdict, judge
-from flumina.engine.driver import RunResult
 from flumina.engine.outputs import NOWHERE
+from flumina.engine.results import RunResult
 from flumina.errors import UsageError
 from flumina.local.run import cores
 from flumina.report import Comparison, Report

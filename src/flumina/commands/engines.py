@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from flumina import local
-from flumina.engine.driver import RunResult
+from flumina.engine.results import RunResult
 from flumina.errors import UsageError
 from flumina.local.run import cores
 from flumina.program import AnyProgram

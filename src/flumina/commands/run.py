@@ -17,9 +17,9 @@ from flumina.commands.engines import Engine, engine
 from flumina.commands.inputs import Named, Wanted, Work, function_parameters
 from flumina.commands.showing import samples, shown_outputs
 from flumina.commands.verdict import Verdict, judge
-from flumina.engine.driver import RunResult
 from flumina.engine.outputs import NOWHERE, Nowhere
 from flumina.engine.policy import Checkpoint
+from flumina.engine.results import RunResult
 from flumina.errors import UsageError
 from flumina.letters import DEAD_LETTER, ERROR
 from flumina.local.run import cores

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from flumina.emit import ONLY_OUTPUT
-from flumina.engine.driver import RunResult
 from flumina.engine.publish import Result
+from flumina.engine.results import RunResult
 from flumina.words import printable, table
 
 LETTER_COLUMNS = ("stream", "partition", "row", "reason", "column", "data")

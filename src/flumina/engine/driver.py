@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial, reduce
-from operator import add
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +14,19 @@ import pyarrow as pa
 from pyarrow import fs
 
 from flumina.definition import Definition
-from flumina.emit import ONLY_OUTPUT
 from flumina.engine.codec import Codec
 from flumina.engine.continuation import Continuation
-from flumina.engine.job import Card, Job, Settings, Start, TaskReport, TaskStats
+from flumina.engine.job import Card, Job, Settings, Start, TaskReport
 from flumina.engine.layout import lay_out
 from flumina.engine.location import Location, join, resolve
-from flumina.engine.outputs import DEAD_LETTERS, NOWHERE, Nowhere, Outputs
+from flumina.engine.outputs import NOWHERE, Nowhere, Outputs
 from flumina.engine.policy import Checkpoint
 from flumina.engine.publish import Result, publish
 from flumina.engine.recorder import Recorder
 from flumina.engine.shares import Ending, Shares, settled
 from flumina.errors import CheckpointError, UsageError
 from flumina.files import Parquet
-from flumina.letters import ERROR, SCHEMA, puts_aside
+from flumina.letters import ERROR, puts_aside
 from flumina.plan.crown import Crown
 from flumina.plan.optimise import Optimiser, check_workers, make_plan
 from flumina.plan.routing import Router
@@ -37,9 +35,7 @@ from flumina.plan.sources import bind
 from flumina.plan.tree import Plan
 from flumina.plan.validity import check_valid
 from flumina.program import AnyProgram, define
-from flumina.runtime.histogram import Histogram
 from flumina.runtime.messages import PartId
-from flumina.runtime.stats import WorkerStats
 from flumina.spec import check_streams
 from flumina.streams import Stream
 from flumina.tagsets import TagSet
@@ -195,146 +191,6 @@ def check_is_no_input(location: Location, stream: str, filesystem: fs.FileSystem
             f"out= is {location.path}, where stream {stream!r} reads {path}",
             hint="choose another folder for the results",
         )
-
-
-@dataclass(frozen=True)
-class RunStats:
-    """What a run did: numbers of the whole, of every worker and of every task.
-
-    ``events``           that were processed
-    ``seconds``          from the first event read to the last output
-    ``joins``            times the states of two children were joined
-    ``bytes_between``    sent between tasks: states, requests, and events that were read elsewhere
-    ``shuffled_bytes``   moved by Spark before the run
-    ``latency``          of outputs, from when their events were due; recorded for paced runs
-    ``snapshots``        that were taken on the way
-    ``dead_letters``     rows that could not be read, and were put aside
-    """
-
-    workers: Mapping[str, WorkerStats]
-    tasks: Mapping[int, TaskStats]
-    shuffled_bytes: int = 0
-    snapshots: int = 0
-
-    @staticmethod
-    def of(reports: Mapping[int, TaskReport], shuffled_bytes: int = 0, snapshots: int = 0) -> RunStats:
-        """The numbers of all tasks together."""
-        tasks = {number: report.stats for number, report in sorted(reports.items())}
-        workers = {name: stats for task in tasks.values() for name, stats in task.workers.items()}
-        return RunStats(workers, tasks, shuffled_bytes, snapshots)
-
-    @property
-    def total(self) -> WorkerStats:
-        """All workers together."""
-        return reduce(add, self.workers.values(), WorkerStats())
-
-    @property
-    def events(self) -> int:
-        """How many events were processed."""
-        return self.total.events
-
-    @property
-    def dead_letters(self) -> int:
-        """How many rows could not be read, and were put aside."""
-        return sum(task.dead_letters for task in self.tasks.values())
-
-    @property
-    def joins(self) -> int:
-        """How often the states of two children were joined."""
-        return self.total.joins
-
-    @property
-    def seconds(self) -> float:
-        """How long the slowest task took."""
-        return max((task.seconds for task in self.tasks.values()), default=0.0)
-
-    @property
-    def state_bytes(self) -> int:
-        """How large all states were that went from one task to another."""
-        return self.total.state_bytes
-
-    @property
-    def bytes_between(self) -> int:
-        """What the tasks sent to each other."""
-        return sum(task.sent_bytes for task in self.tasks.values())
-
-    @property
-    def latency(self) -> Histogram:
-        """How late outputs were, in a paced run."""
-        return reduce(add, (task.latency for task in self.tasks.values()), Histogram())
-
-    def __str__(self) -> str:
-        rate = self.events / self.seconds if self.seconds else 0.0
-        text = f"{self.events:,} events in {self.seconds:.2f} s ({rate:,.0f}/s), {self.joins:,} joins"
-        if self.latency.total:
-            p50, p99 = (self.latency.percentile(p) * 1e3 for p in (50, 99))
-            text += f", latency p50 {p50:.1f} ms, p99 {p99:.1f} ms"
-        if self.snapshots:
-            text += f", {self.snapshots:,} snapshot{'' if self.snapshots == 1 else 's'}"
-        if self.dead_letters:
-            text += f", {self.dead_letters:,} dead letter{'' if self.dead_letters == 1 else 's'}"
-        return text
-
-
-class Tables(Mapping[str, pa.Table]):
-    """The outputs of a run as Arrow tables, read when they are asked for."""
-
-    def __init__(self, published: Mapping[str, Result]) -> None:
-        self._published = published
-
-    def __getitem__(self, name: str) -> pa.Table:
-        if name not in self._published:
-            raise UsageError("NO_OUTPUT", f"no output is called {name!r}; there are {list(self)}")
-        return self._published[name].table()
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._published)
-
-    def __len__(self) -> int:
-        return len(self._published)
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """A run that is done: it was executed once, and can be looked at any number of times.
-
-    ``outputs`` holds one table for each declared output: the declared columns, then ``event_ts`` and ``event_stream``
-    of the event that caused the row. ``state`` is the state after the last event, if it was asked for. ``published``
-    says of each output how many rows it has and where they lie, ``letters`` the same of :attr:`dead_letters`.
-    """
-
-    outputs: Mapping[str, Any] = field(repr=False)
-    plan: Plan = field(repr=False)
-    stats: RunStats
-    state: Any
-    published: Mapping[str, Result] = field(repr=False)
-    letters: Result = field(repr=False)
-    _readable: Callable[[Mapping[str, Result]], Mapping[str, Any]] = field(repr=False)
-
-    @staticmethod
-    def of(
-        published: Mapping[str, Result],
-        plan: Plan,
-        stats: RunStats,
-        state: Any,  # noqa: ANN401 -- whatever the program's state is
-        readable: Callable[[Mapping[str, Result]], Mapping[str, Any]],
-    ) -> RunResult:
-        """What was published, as the engine makes it ``readable``."""
-        letters = published.get(DEAD_LETTERS, Result(0, SCHEMA, held=SCHEMA.empty_table()))
-        outputs = {name: one for name, one in published.items() if name != DEAD_LETTERS}
-        return RunResult(readable(outputs), plan, stats, state, outputs, letters, readable)
-
-    @property
-    def dead_letters(self) -> Any:  # noqa: ANN401 -- a table or a DataFrame, as the engine has it
-        """The rows that could not be read; none unless the run was told to put them aside."""
-        return self._readable({DEAD_LETTERS: self.letters})[DEAD_LETTERS]
-
-    @property
-    def output(self) -> Any:  # noqa: ANN401 -- a table or a DataFrame, as the engine has it
-        """The only output."""
-        if ONLY_OUTPUT not in self.outputs:
-            raise UsageError("NAMED_OUTPUTS", f"the program has the outputs {list(self.outputs)}; use .outputs[name]")
-        return self.outputs[ONLY_OUTPUT]
 
 
 def carry_out(

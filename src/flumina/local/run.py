@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from flumina.engine import pickling
-from flumina.engine.driver import RunResult, RunStats, Tables, Wishes, carry_out, choose_plan, final_state, make_job
+from flumina.engine.driver import Wishes, carry_out, choose_plan, final_state, make_job
 from flumina.engine.host import Invitation
 from flumina.engine.inputs import data_of, is_paced, timestamp_type
 from flumina.engine.job import Job, Settings, TaskReport
@@ -19,6 +19,7 @@ from flumina.engine.policy import Checkpoint
 from flumina.engine.progress import ProgressLine
 from flumina.engine.recorder import Recorder
 from flumina.engine.rendezvous import Rendezvous
+from flumina.engine.results import RunResult, RunStats, Tables
 from flumina.engine.transport import Secret
 from flumina.errors import TaskLostError
 from flumina.letters import ERROR

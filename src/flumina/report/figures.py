@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from flumina.engine.driver import RunStats
 from flumina.engine.job import TaskStats
+from flumina.engine.results import RunStats
 from flumina.runtime.histogram import Histogram
 from flumina.runtime.stats import Wait, WorkerStats
 

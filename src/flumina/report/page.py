@@ -12,7 +12,7 @@ from statistics import median
 
 import pyarrow as pa
 
-from flumina.engine.driver import RunResult
+from flumina.engine.results import RunResult
 from flumina.errors import UsageError
 from flumina.plan.render.html import to_html
 from flumina.report.charts import histogram, legend, stacked, table

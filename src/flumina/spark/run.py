@@ -18,16 +18,7 @@ from flumina.definition import Definition
 from flumina.describe import describe, one_ts_type
 from flumina.engine import pickling
 from flumina.engine.continuation import Continuation
-from flumina.engine.driver import (
-    RunResult,
-    RunStats,
-    Wishes,
-    carry_out,
-    check_is_no_input,
-    choose_plan,
-    final_state,
-    make_job,
-)
+from flumina.engine.driver import Wishes, carry_out, check_is_no_input, choose_plan, final_state, make_job
 from flumina.engine.host import Invitation
 from flumina.engine.inputs import data_of, is_paced, timestamp_type
 from flumina.engine.job import Job, Settings, TaskReport
@@ -37,6 +28,7 @@ from flumina.engine.policy import Checkpoint
 from flumina.engine.progress import ProgressLine
 from flumina.engine.recorder import Recorder
 from flumina.engine.rendezvous import Rendezvous
+from flumina.engine.results import RunResult, RunStats
 from flumina.engine.transport import Secret
 from flumina.errors import FluminaError
 from flumina.letters import ERROR

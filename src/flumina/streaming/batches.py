@@ -22,9 +22,9 @@ import pyarrow as pa
 
 from flumina.engine.checkpoint import Checkpoints, Claim, Snapshot, check_program, program_facts
 from flumina.engine.checkpoint.snapshot import read_state
-from flumina.engine.driver import RunStats
 from flumina.engine.failpoints import reach
 from flumina.engine.publish import Result
+from flumina.engine.results import RunStats
 from flumina.engine.shares import Ending, Shares
 from flumina.errors import CheckpointError, FluminaError, InputError, UsageError
 from flumina.plan.render.json import from_json, to_json

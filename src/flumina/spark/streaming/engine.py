@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from flumina.engine.driver import RunStats, Wishes, carry_out, make_job, shares
+from flumina.engine.driver import Wishes, carry_out, make_job, shares
 from flumina.engine.job import Settings, Start, TaskReport
 from flumina.engine.progress import ProgressLine
 from flumina.engine.recorder import Recorder
+from flumina.engine.results import RunStats
 from flumina.engine.shares import Ending, Shares
 from flumina.plan.tree import Plan
 from flumina.program import AnyProgram
