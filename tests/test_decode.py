@@ -13,6 +13,7 @@ from flumina.batch import Batch
 from flumina.decode import Decoder, decode
 from flumina.errors import InputError
 from flumina.events import Tag
+from flumina.letters import Refused
 from flumina.streams import Stream
 
 NAMES = ["first", "clicks"]
@@ -221,11 +222,11 @@ def test_what_is_null_inside_is_named() -> None:
 
 def aside(stream: Stream, pieces: Sequence[pa.RecordBatch]) -> tuple[list[Any], list[dict[str, Any]]]:
     """The events of a part in pieces, and its dead letters."""
-    dead: list[pa.Table] = []
+    dead: list[Refused] = []
     decoder = Decoder(stream, 1, 3, NAMES, dead.append)
     events = [event for batch in decoder.batches(pieces, 1000) for event in batch]
     assert decoder.rows == sum(piece.num_rows for piece in pieces)
-    return events, [letter for letters in dead for letter in letters.to_pylist()]
+    return events, [letter for refused in dead for letter in refused.letters().to_pylist()]
 
 
 class TestAside:

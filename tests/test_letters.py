@@ -6,7 +6,7 @@ import pytest
 
 from flumina.errors import UsageError
 from flumina.faults import Fault
-from flumina.letters import SCHEMA, letters, puts_aside
+from flumina.letters import SCHEMA, Refused, puts_aside
 
 FAR = pa.timestamp("us")
 
@@ -17,13 +17,15 @@ def data_of(rows: pa.Table) -> list[dict[str, Any]]:
 
     count = len(rows)
     fault = Fault("NULL_KEY", "k", "the key is null")
-    made = letters("s", rows, [fault] * count, [None] * count, [0] * count, list(range(count)))
+    made = Refused("s", rows, [fault] * count, [None] * count, [0] * count, range(count)).letters()
     return [json.loads(text, parse_constant=refuse) for text in made.column("data").to_pylist()]
 
 
 def test_a_letter_says_what_is_wrong_and_where() -> None:
     faults = [Fault("NULL_KEY", "k", "the key is null"), Fault("COLUMN_TYPE", "v", "not a long")]
-    made = letters("s", pa.table({"k": [None, "a"], "v": [1, 2]}), faults, ["f.parquet", None], [3, 4], [17, 0])
+    refused = Refused("s", pa.table({"k": [None, "a"], "v": [1, 2]}), faults, ["f.parquet", None], [3, 4], [17, 0])
+    assert len(refused) == 2
+    made = refused.letters()
     assert made.schema == SCHEMA
     assert made.to_pylist() == [
         {

@@ -6,9 +6,9 @@ However a part is cut into chunks, the events and the error are the same::
     decode(chunk 1) + decode(chunk 2) + ...  =  decode(the whole part)
     the error                                =  the one of a column's type, else the one with the lowest row
 
-With somebody who takes dead letters, rows that can't be read are put aside, and the others keep their numbers::
+With somebody who takes rows that can't be read, these are put aside, and the others keep their numbers::
 
-    rows in  =  events + dead letters
+    rows in  =  events + rows put aside
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from flumina.batch import Batch
 from flumina.errors import InputError
 from flumina.events import Tag
 from flumina.faults import faults
-from flumina.letters import letters
+from flumina.letters import Refused
 from flumina.nulls import first_forbidden, holds_not_null, nullable
 from flumina.order import Ints
 from flumina.schema import same_kind, timestamp_type, type_name
 from flumina.streams import Stream
 
-Aside = Callable[[pa.Table], None]
-"""Takes dead letters."""
+Aside = Callable[[Refused], None]
+"""Takes rows that can't be read."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ def decode(
 class Decoder:
     """One part of a stream, decoded chunk after chunk: rows are counted, and times compared, across chunks.
 
-    Rows that can't be read go ``aside`` as dead letters, or are an error if nobody takes those. That rows of a sorted
-    stream are not in order is always an error: no row by itself is to blame.
+    Rows that can't be read go ``aside``, or are an error if nobody takes them. That rows of a sorted stream are not in
+    order is always an error: no row by itself is to blame.
     """
 
     def __init__(
@@ -126,13 +126,13 @@ class Decoder:
             self.check_schema(chunk.schema)
             assert known in (None, self.ts_type), "a source keeps the types of its columns"
             self._schema = chunk.schema
-        self._kept = None
         try:
             batch = self._decode(chunk)
         except InputError as error:
             if self.aside is None or error.row is None:
                 raise self._first_error(chunk, error) from None
             batch = self._decode_good(chunk, self.aside)
+        self._kept = None
         self.rows += chunk.num_rows
         if len(batch):
             self._last = int(batch.ts[-1]), int(batch.seq[-1])
@@ -149,10 +149,10 @@ class Decoder:
         except InputError as error:  # they are not in order
             raise self._first_error(good, error) from None
         bad = np.flatnonzero(~marks.good)
-        assert len(batch) + len(bad) == chunk.num_rows, "a row is an event, or a dead letter"
+        assert len(batch) + len(bad) == chunk.num_rows, "a row is an event, or put aside"
         found = [marks.faults[which] for which in marks.fault_of[bad].tolist()]
         where = [self.stream.file(self.number)] * len(bad), [self.number] * len(bad), (self.rows + bad).tolist()
-        aside(letters(self.stream.name, table.take(pa.array(bad)), found, *where))
+        aside(Refused(self.stream.name, table.take(pa.array(bad)), found, *where))
         return batch
 
     def batches(self, chunks: Iterable[pa.RecordBatch], size: int) -> Iterator[Batch]:

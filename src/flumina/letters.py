@@ -6,6 +6,7 @@ import base64
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -44,26 +45,33 @@ def puts_aside(bad_rows: str) -> bool:
     return bad_rows == DEAD_LETTER
 
 
-def letters(
-    stream: str,
-    rows: pa.Table,
-    found: Sequence[Fault],
-    files: Sequence[str | None],
-    parts: Sequence[int],
-    numbers: Sequence[int],
-) -> pa.Table:
-    """Rows of a stream as dead letters: for each what is wrong with it, and where it stood."""
-    columns = [
-        pa.array([stream] * len(rows), pa.string()),
-        pa.array(files, pa.string()),
-        pa.array(parts, pa.int64()),
-        pa.array(numbers, pa.int64()),
-        pa.array([fault.condition for fault in found], pa.string()),
-        pa.array([fault.column for fault in found], pa.string()),
-        pa.array([fault.message for fault in found], pa.string()),
-        pa.array([_json(row) for row in _rows(rows)], pa.string()),
-    ]
-    return pa.table(columns, schema=SCHEMA)
+@dataclass(frozen=True)
+class Refused:
+    """Rows of a stream that can't be processed: for each what is wrong with it, and where it stood."""
+
+    stream: str
+    rows: pa.Table
+    faults: Sequence[Fault]
+    files: Sequence[str | None]
+    parts: Sequence[int]
+    numbers: Sequence[int]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def letters(self) -> pa.Table:
+        """These rows as dead letters; takes its time for each."""
+        columns = [
+            pa.array([self.stream] * len(self), pa.string()),
+            pa.array(self.files, pa.string()),
+            pa.array(self.parts, pa.int64()),
+            pa.array(self.numbers, pa.int64()),
+            pa.array([fault.condition for fault in self.faults], pa.string()),
+            pa.array([fault.column for fault in self.faults], pa.string()),
+            pa.array([fault.message for fault in self.faults], pa.string()),
+            pa.array([_json(row) for row in _rows(self.rows)], pa.string()),
+        ]
+        return pa.table(columns, schema=SCHEMA)
 
 
 def _rows(table: pa.Table) -> list[dict[str, Any]]:

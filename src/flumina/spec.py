@@ -19,7 +19,7 @@ from flumina.definition import Definition, fold, initial_state
 from flumina.describe import one_ts_type
 from flumina.emit import ONLY_OUTPUT, Emit, Row
 from flumina.errors import UsageError
-from flumina.letters import ERROR, SCHEMA, puts_aside
+from flumina.letters import ERROR, SCHEMA, Refused, puts_aside
 from flumina.order import END, Point
 from flumina.program import AnyProgram, define
 from flumina.streams import Stream
@@ -59,8 +59,8 @@ def spec(program: AnyProgram, streams: Sequence[Stream], *, until: Point = END, 
     definition = define(program)
     if not isinstance(until, Point):
         raise UsageError("UNTIL", f"until= is a point in the order of events, got {until!r}", hint=_POINT)
-    dead: list[pa.Table] = []
-    parts = read(definition, streams, dead.append if puts_aside(bad_rows) else None)
+    refused: list[Refused] = []
+    parts = read(definition, streams, refused.append if puts_aside(bad_rows) else None)
     check_ties(definition, parts)
     batches = [part.batch for part in parts if len(part.batch)]
     emit = Emit(definition.outputs)
@@ -71,7 +71,7 @@ def spec(program: AnyProgram, streams: Sequence[Stream], *, until: Point = END, 
         state = fold(definition.kinds[definition.initial], state, merged.slice(0, count), emit)
     rows = emitting.rows(emit.drain())
     ts_type = parts[0].ts_type if parts else pa.int64()
-    letters = pa.concat_tables([SCHEMA.empty_table(), *dead])
+    letters = pa.concat_tables([SCHEMA.empty_table(), *(some.letters() for some in refused)])
     return Result(tables(definition, rows, ts_type), rows, state, count, letters)
 
 

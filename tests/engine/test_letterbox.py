@@ -17,16 +17,16 @@ from flumina.engine.outputs import DEAD_LETTERS, Manifest, Outputs
 from flumina.engine.publish import publish
 from flumina.errors import OutputError
 from flumina.faults import Fault
-from flumina.letters import letters
+from flumina.letters import Refused
 from flumina.schema import Schema
 
 FAULT = Fault("NULL_KEY", "k", "the key is null")
 NOTHING = Manifest("r", 0, "1-0", {"output": 0}, {}, {})
 
 
-def some(first: int, count: int) -> pa.Table:
+def some(first: int, count: int) -> Refused:
     rows = pa.table({"k": pa.nulls(count, pa.string())})
-    return letters("s", rows, [FAULT] * count, [None] * count, [0] * count, list(range(first, first + count)))
+    return Refused("s", rows, [FAULT] * count, [None] * count, [0] * count, range(first, first + count))
 
 
 def outputs(folder: Path | None, **more: Any) -> Outputs:

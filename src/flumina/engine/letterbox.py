@@ -15,7 +15,7 @@ import pyarrow as pa
 from flumina.engine.location import telling
 from flumina.engine.outputs import DEAD_LETTERS, Manifest, Outputs, StagedFile, to_ipc, too_much
 from flumina.engine.parquet import ParquetFile
-from flumina.letters import SCHEMA
+from flumina.letters import SCHEMA, Refused
 
 ROWS_AT_ONCE = 1 << 16
 
@@ -37,12 +37,11 @@ class LetterBox:
         self.rows = 0
         """How many there are so far."""
 
-    def put(self, letters: pa.Table) -> None:
+    def put(self, refused: Refused) -> None:
         """Take some; what can't be kept is an error of whoever reads the part."""
+        letters = refused.letters() if self._outputs.kept else SCHEMA.empty_table()
         with self._lock:
-            self.rows += len(letters)
-            if not self._outputs.kept:
-                return
+            self.rows += len(refused)
             self._waiting.append(letters)
             if self._outputs.location is None:
                 self._held += letters.nbytes
@@ -56,7 +55,7 @@ class LetterBox:
         with self._lock:
             rows = {**manifest.rows, DEAD_LETTERS: self.rows}
             if self._outputs.location is None:
-                inline = {DEAD_LETTERS: to_ipc(self._waiting)} if self._waiting else {}
+                inline = {DEAD_LETTERS: to_ipc(self._waiting)} if self._held else {}
                 return replace(manifest, rows=rows, inline={**manifest.inline, **inline})
             self._write()
             return replace(manifest, rows=rows, files={**manifest.files, **self._finished()})

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from flumina.decode import Decoder
 from flumina.definition import Definition
 from flumina.errors import InputError, UsageError
-from flumina.letters import ERROR, puts_aside
+from flumina.letters import ERROR, Refused, puts_aside
 from flumina.plan.sources import Source
 from flumina.program import AnyProgram, define
 from flumina.sources import Generated, Generator
@@ -201,8 +201,8 @@ class _Sample:
         return Source(self.stream.name, rates, len(self.parts), heavy)
 
 
-def _forget(_: pa.Table) -> None:
-    """Whoever runs the plan puts dead letters aside; here they only do not count."""
+def _forget(_: Refused) -> None:
+    """Whoever runs the plan puts these rows aside; here they only do not count."""
 
 
 def _spread(keys: pa.ChunkedArray, rows: int | None) -> pa.ChunkedArray:

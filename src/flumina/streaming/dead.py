@@ -5,8 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from flumina.errors import InputError
-from flumina.letters import SCHEMA
-from flumina.letters import letters as told
+from flumina.letters import SCHEMA, Refused
 from flumina.streaming.sieve import LATE, PLACE, ROW, Sifted
 
 
@@ -23,7 +22,7 @@ def letters(stream: str, sifted: Sifted, *, late: bool, bad: bool) -> pa.Table:
     faults = [sifted.faults[which] for which in sifted.fault_of[wanted].tolist()]
     places, numbers = rows.column(PLACE).to_pylist(), rows.column(ROW).to_pylist()
     files = list(map(sifted.files().get, places))
-    return told(stream, rows.drop_columns([PLACE, ROW]), faults, files, places, numbers)
+    return Refused(stream, rows.drop_columns([PLACE, ROW]), faults, files, places, numbers).letters()
 
 
 def first_error(stream: str, sifted: Sifted, *, late: bool, bad: bool) -> InputError | None:
