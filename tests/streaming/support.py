@@ -28,7 +28,8 @@ from flumina.program import define
 from flumina.runtime.stats import WorkerStats
 from flumina.spec import read, tables
 from flumina.streaming import batches as batches_module
-from flumina.streaming.batches import Batches, Ran
+from flumina.streaming.batches import Batches
+from flumina.streaming.engine import Ran
 from flumina.streaming.folder import Folder
 from flumina.streaming.planner import Planner
 from flumina.streaming.progress import Progress
@@ -103,7 +104,7 @@ class Query:
         self.rules = Rules(policies, **rules)
         self.adaptive, self.changed = True, False
         self.fixed: Plan | None = None
-        self.out = folder / "out"
+        self.out, self.dead_letters = folder / "out", folder / "dead"
         self.start()
 
     def start(self) -> None:
@@ -123,7 +124,7 @@ class Query:
             self.planner,
             self.engine,
             ParquetSink(self.out, definition.outputs),
-            DeadLetters(self.folder / "dead"),
+            DeadLetters(self.dead_letters),
             self.progress,
         )
         self.batches.prepare(changed=self.changed)
@@ -135,7 +136,7 @@ class Query:
         return everything(self.out if name == ONLY_OUTPUT else self.out / name)
 
     def dead(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = everything(self.folder / "dead").to_pylist()
+        found: list[dict[str, Any]] = everything(self.dead_letters).to_pylist()
         return found
 
     @property

@@ -11,12 +11,21 @@ import pytest
 
 import flumina as fl
 from flumina.apps import ValueBarrier
-from flumina.streaming import batches as batches_module
-from flumina.streaming.left import facts
 from flumina.streaming.sink import BATCH, ParquetSink
 from flumina.testing import assert_same_outputs
 from tests.streaming.support import Crash, Given, Query, crash_at
-from tests.streaming.test_batches import IN_ORDER, LATE, barriers, batch, oracle, streams, values
+from tests.streaming.test_batches import (
+    BARRIERS,
+    IN_ORDER,
+    LATE,
+    SPOILT,
+    VALUES,
+    barriers,
+    batch,
+    oracle,
+    streams,
+    values,
+)
 
 OTHER = batch(values(6, 8, 9), barriers(9))
 """Another batch 1 than that of IN_ORDER."""
@@ -146,16 +155,21 @@ def test_a_folder_is_no_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         query.batches.prepare() if first == "folder" else query.start()
 
 
-def test_a_checkpoint_of_a_version_that_did_not_tell_where_its_outputs_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    query = Query(tmp_path, ValueBarrier, streams())
-    with monkeypatch.context() as before:
-        before.setattr(batches_module, "facts", lambda *given: {**facts(*given), "sink": None})
-        query.feed(0, IN_ORDER[0])
-    query.out = tmp_path / "other"
-    query.start()
-    query.feed(1, IN_ORDER[1])
-    query.out = tmp_path / "third"
-    with pytest.raises(fl.CheckpointError, match=r"CHECKPOINT_OUT.*/other, not to .*/third"):
+def test_dead_letters_go_on_in_the_folder_where_they_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else those of a batch that is tried again would be in both."""
+    rules = {"frontiers": dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay()), "bad_rows": "dead-letter"}
+    query = Query(tmp_path, ValueBarrier, streams(), late="dead-letter", **rules)
+    crash_at(monkeypatch, "after-sink", 0)
+    with pytest.raises(Crash):
+        query.feed(0, SPOILT[0])
+    monkeypatch.undo()
+    query.dead_letters = tmp_path / "elsewhere"
+    with pytest.raises(fl.CheckpointError, match=r"CHECKPOINT_OUT.*dead letters.*/dead, not to .*/elsewhere"):
         query.start()
+    assert not (tmp_path / "elsewhere").exists()
+    (tmp_path / "dead").rename(tmp_path / "elsewhere")
+    query.start()
+    for number, given in enumerate(SPOILT):
+        query.feed(number, given)
+    totals = query.last["totals"]
+    assert len(query.dead()) == totals["late"] + totals["bad"] > 0

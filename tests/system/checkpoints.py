@@ -4,10 +4,12 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import flumina as fl
@@ -83,6 +85,16 @@ def ties() -> list[fl.Stream]:
         fl.Stream("values", ValueBarrier.value, parts),
         fl.Stream("barriers", ValueBarrier.barrier, columns(first=0, step=20, count=ROWS // 2)),
     ]
+
+
+def longer(streams: list[fl.Stream], times: int) -> list[fl.Stream]:
+    """The same events again and again, so that a run takes a while."""
+
+    def repeated(table: pa.Table) -> pa.Table:
+        later = (pc.add(table.column("ts"), 4_000 * n) for n in range(times))
+        return pa.concat_tables([table.set_column(0, "ts", ts) for ts in later])
+
+    return [replace(stream, data=[repeated(table) for table in stream.parts()]) for stream in streams]
 
 
 CASES: dict[str, tuple[Any, Callable[[], list[fl.Stream]]]] = {

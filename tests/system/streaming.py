@@ -110,9 +110,12 @@ class Pages(Files):
     def streams(self, spark: SparkSession) -> list[fl.Stream]:
         return [replace(stream, data=self.read(spark, stream.name, PAGES[stream.name])) for stream in _pages()]
 
+    def oracle(self) -> fl.Result:
+        """The sequential program on all of it."""
+        return fl.spec(PageViews, [replace(s, data=pa.concat_tables(self.tables[s.name])) for s in _pages()])
+
     def expected(self) -> dict[str, pa.Table]:
-        whole = [replace(s, data=pa.concat_tables(self.tables[s.name])) for s in _pages()]
-        return dict(fl.spec(PageViews, whole).outputs)
+        return dict(self.oracle().outputs)
 
 
 def _pages() -> list[fl.Stream]:

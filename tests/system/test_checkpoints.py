@@ -20,6 +20,7 @@ from flumina.apps import Fraud, KeyCounter, PageViews, ValueBarrier
 from flumina.engine.checkpoint import Checkpoints
 from flumina.engine.results import RunResult
 from flumina.errors import CheckpointError, TaskLostError, UsageError
+from flumina.runtime.topology import Options
 from flumina.state import same
 from flumina.testing import assert_same_outputs
 from tests.system.checkpoints import (
@@ -36,6 +37,7 @@ from tests.system.checkpoints import (
     every,
     fraud,
     key_counter,
+    longer,
     page_views,
     run,
     snapshots,
@@ -105,12 +107,18 @@ def test_snapshots_after_so_many_events_that_synchronise(case: str, workers: int
 
 
 @every
-def test_everything_was_sent_before_the_first_cut(case: str, tmp_path: Path) -> None:
-    """Parts that have ended long ago still have events behind the cut, with the workers or on their way."""
+def test_everything_was_sent_before_the_first_cut(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts that have ended long ago still have events behind the cut, with the workers or on their way.
+
+    Without the savings of the protocol, so that no worker is at the end while others have hardly begun.
+    """
     program, streams = CASES[case]
+    monkeypatch.setitem(CASES, case, (program, lambda: longer(streams(), 4)))
+    plain = Options(coalesce=False, pipeline=False, hand_over=False, by_key=False)
     result = local.run(
         program,
-        streams(),
+        longer(streams(), 4),
+        settings=fl.Settings(options=plain),
         workers=3,
         optimiser=divided,
         out=tmp_path / "out",
@@ -119,7 +127,9 @@ def test_everything_was_sent_before_the_first_cut(case: str, tmp_path: Path) -> 
     )
     assert_synchronised(result, 3)
     assert_agrees(case, result)
-    assert_states_are_those_of_the_oracle(case, snapshots(case, tmp_path))
+    taken = snapshots(case, tmp_path)
+    assert len(taken) == result.stats.snapshots >= 3
+    assert_states_are_those_of_the_oracle(case, taken)
 
 
 def test_ordered_outputs_across_a_crash(tmp_path: Path) -> None:
@@ -293,7 +303,28 @@ def test_a_damaged_state_is_noticed_and_an_older_one_used_on_request(tmp_path: P
     file.write_bytes(file.read_bytes()[:-1] + b"?")
     with pytest.raises(CheckpointError, match="CHECKPOINT_DAMAGED"):
         run("fraud", tmp_path)
-    assert_agrees("fraud", run("fraud", tmp_path, older=True))
+    result = run("fraud", tmp_path, older=True)
+    assert_agrees("fraud", result)
+    taken = snapshots("fraud", tmp_path)
+    assert 1 + result.stats.snapshots >= 3, "the first one, and those since"
+    assert_states_are_those_of_the_oracle(
+        "fraud", [one for one in taken if one.manifest.place != newest.manifest.place]
+    )
+
+
+def die_early(since: fl.Since) -> bool:
+    if since.events >= 50:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return False
+
+
+def test_of_runs_that_died_before_their_first_snapshot_nothing_is_left(tmp_path: Path) -> None:
+    for _ in range(2):
+        with pytest.raises(TaskLostError):
+            run("fraud", tmp_path, events=None, when=die_early)
+    assert len([path for path in tmp_path.iterdir() if path.name.startswith("_out.flumina-")]) == 1
+    assert_agrees("fraud", run("fraud", tmp_path))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "out"]
 
 
 def die_after_five(since: fl.Since) -> bool:
@@ -348,6 +379,7 @@ def test_a_checkpoint_in_a_file_system_that_was_given(tmp_path: Path) -> None:
     result = begin(events=EVENTS)
     assert_agrees("fraud", result)
     assert result.stats.events == fl.spec(Fraud, fraud()).events - taken[-1].manifest.events
+    assert len(taken) + result.stats.snapshots >= 3
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "store"]
 
 

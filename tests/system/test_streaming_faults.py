@@ -9,14 +9,22 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
+import flumina as fl
+from flumina.apps import PageViews
 from flumina.engine.checkpoint import Checkpoints
+from flumina.engine.codec import Codec
 from flumina.engine.failpoints import POINTS, VARIABLE
+from flumina.engine.shares import Shares
+from flumina.plan.crown import Crown
+from flumina.program import define
+from flumina.state import same
 from flumina.streaming import batches as batches_module
 from flumina.testing import assert_same_outputs
 from tests.system.cluster import kill
@@ -125,6 +133,32 @@ def test_a_batch_fails_at_every_point_and_is_tried_again(
     assert_exactly_once(tmp_path / "out", files.expected())
 
 
+def test_a_state_in_shares_is_gone_on_with_after_crashes_by_other_numbers_of_workers(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, crashes: list[tuple[str, int]]
+) -> None:
+    """Each task writes and reads its own share, however small it is."""
+    monkeypatch.setattr(batches_module, "INLINE_STATE", 0)
+    files = Pages.make(tmp_path / "in")
+    crashes[:] = [("after-state", 0), ("before-sink", 1), ("after-sink", 2), ("before-state", 3)]
+    trees = []
+    for workers in (2, 4, 1, 3, 4):
+        more: dict[str, Any] = {"program": PageViews, "frontiers": fl.BoundedDelay(20), "workers": workers}
+        query = start(spark, files.streams(spark), tmp_path, **more)
+        with suppress(Crash):
+            query.awaitTermination()
+        assert query.plan is not None
+        assert len(query.plan.leaves) == workers
+        trees.append(len(Crown.of(query.plan.root).trees))
+    assert not crashes
+    assert len(set(trees)) > 2, trees
+    assert_exactly_once(tmp_path / "out", files.expected())
+    latest = Checkpoints(tmp_path / "checkpoint" / "state").latest()
+    assert latest is not None
+    definition = define(PageViews)
+    state = Shares.of(latest).whole(definition, Codec(definition, ["changes", "views"]))
+    assert same(state, files.oracle().state)
+
+
 def test_a_function_gets_the_same_rows_after_a_crash(
     spark: SparkSession, files: Files, tmp_path: Path, crashes: list[tuple[str, int]]
 ) -> None:
@@ -170,19 +204,16 @@ def python_workers(driver: int) -> list[int]:
     return [pid for daemon in daemons for pid in children(daemon)]
 
 
-@pytest.mark.parametrize("points", [POINTS[::4], pytest.param(POINTS, marks=pytest.mark.soak)], ids=["some", "all"])
-def test_python_workers_are_killed(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, points: tuple[str, ...]
-) -> None:
+def test_python_workers_are_killed(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of them at another failpoint of every batch from the third on; and some of them while they work.
 
     Each time costs Spark five seconds: it waits for the tasks that it gives up.
     """
-    files = Files.make(tmp_path / "in", batches=len(points) + 2, rows=48)
+    files = Files.make(tmp_path / "in", batches=len(POINTS) + 2, rows=48)
     killed: dict[str, list[int]] = {}
 
     def reach(point: str, batch: int) -> None:
-        if point == dict(enumerate(points, 2)).get(batch):
+        if point == dict(enumerate(POINTS, 2)).get(batch):
             killed[point] = python_workers(os.getpid())
             for pid in killed[point]:
                 kill(pid)
@@ -201,7 +232,7 @@ def test_python_workers_are_killed(
     with watcher:
         query.awaitTermination()
     assert watcher.left == 0, "somebody was killed"
-    assert tuple(killed) == points
+    assert tuple(killed) == POINTS
     assert all(killed.values()), killed
     assert max(entry["leaves"] for entry in query.recentProgress) > 1
     assert_exactly_once(tmp_path / "out", files.expected())

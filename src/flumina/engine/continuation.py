@@ -41,7 +41,7 @@ class Continuation:
             older=given.older, check=lambda snapshot: check_outputs(store, snapshot, place(snapshot.manifest.run))
         )
         facts = {**program_facts(program, streams), "input": input_facts(streams)}
-        run = None if latest is None else latest.manifest.run
+        run = store.begun() if latest is None else latest.manifest.run
         claim = store.claim(resumes=latest, facts=facts, run=run, changed=given.changed)
         return Continuation(given, store, claim, latest)
 

@@ -15,29 +15,26 @@ driver claims the snapshots before its first batch, so that one that was replace
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import replace
 
 import pyarrow as pa
 
 from flumina.engine.checkpoint import Checkpoints, Claim, Snapshot, check_program, program_facts
 from flumina.engine.checkpoint.snapshot import read_state
 from flumina.engine.failpoints import reach
-from flumina.engine.publish import Result
-from flumina.engine.results import RunStats
 from flumina.engine.shares import Ending, Shares
 from flumina.errors import CheckpointError, FluminaError, InputError, UsageError
 from flumina.plan.render.json import from_json, to_json
-from flumina.plan.tree import Plan
 from flumina.program import AnyProgram
 from flumina.streaming import dead
 from flumina.streaming.cut import Cut, choose, holding
+from flumina.streaming.engine import Engine, Ran
 from flumina.streaming.folder import Folder
 from flumina.streaming.frontier import EVERYTHING, NOTHING, ClosedBatches, Seen
 from flumina.streaming.left import Left, facts, following
 from flumina.streaming.log import Log, restoring
 from flumina.streaming.planner import Change, Planner
-from flumina.streaming.progress import Progress, Stopwatch
+from flumina.streaming.progress import Progress, Stopwatch, entry
 from flumina.streaming.rows import dealt, from_bytes, in_order, placed, split, to_bytes
 from flumina.streaming.rules import Rules
 from flumina.streaming.sieve import Sieve, Sifted
@@ -46,27 +43,6 @@ from flumina.streams import Stream
 
 INLINE_STATE = 1 << 18
 """Up to so many bytes a state goes through the driver, and to all tasks; what is larger, tasks write and read."""
-
-
-@dataclass(frozen=True)
-class Ran:
-    """What a run of the plan has left: the state, staged outputs, and statistics."""
-
-    state: Shares
-    results: Mapping[str, Result]
-    stats: RunStats
-
-
-class Engine(Protocol):
-    """Runs a plan on the events of one batch."""
-
-    def slots(self) -> int:
-        """How many tasks can run at the same time."""
-
-    def run(
-        self, batch: int, streams: Sequence[Stream], plan: Plan, state: Shares | None, ending: Ending, out: str
-    ) -> Ran:
-        """Run the plan from a state, with its outputs in a new folder; ``ending`` says where states go."""
 
 
 Gather = Callable[[Mapping[str, Sieve]], Mapping[str, Sifted]]
@@ -106,26 +82,42 @@ class Batches:
         if newest is None:
             claim = self.store.claim(resumes=None, facts=self.facts)
             left = Left(None, {}, {s.name: Seen() for s in self.streams}, NOTHING, {}, None, closed=False, lineage="")
-            newest = claim.commit(number=0, extra=facts(left, {}, self.sink.place))
+            newest = claim.commit(number=0, extra=facts(left, {}, self.sink.place, self._letters_place))
         check_program(newest.manifest.facts, self.facts, changed=changed, where=self.store.folder.path)
         self._check_sink(newest)
         self.sink.prepare(newest.manifest.run)
         self.letters.prepare(newest.manifest.run)
 
+    @property
+    def _letters_place(self) -> str | None:
+        """The folder of dead letters, if there may be any."""
+        return self.letters.folder.path if "dead-letter" in (self.rules.late, self.rules.bad_rows) else None
+
     def _check_sink(self, newest: Snapshot) -> None:
-        """Outputs go on where they began, or where that was moved; versions that did not tell are believed."""
-        told = newest.manifest.extra.get("sink")
-        if not newest.number or told is None or told["folder"] == self.sink.place:
+        """Outputs and dead letters go on where they began, or where that was moved."""
+        if not newest.number:
             return
-        if told["folder"] is None or not self.sink.is_of(newest.manifest.run):
-            before, now = ("a function" if at is None else at for at in (told["folder"], self.sink.place))
-            raise CheckpointError(
-                "CHECKPOINT_OUT",
-                f"the outputs of this query so far went to {before}, not to {now}",
-                file=self.store.folder.path,
-                hint="pass the same sink= as before (a folder may be moved as a whole), or begin anew with another "
-                "checkpoint",
-            )
+        told, run = newest.manifest.extra, newest.manifest.run
+        sink, letters = told["sink"]["folder"], told["letters"]
+        if sink != self.sink.place and (sink is None or not self.sink.is_of(run)):
+            before, now = ("a function" if at is None else at for at in (sink, self.sink.place))
+            raise self._elsewhere(f"the outputs of this query so far went to {before}, not to {now}", "sink")
+        if (
+            None not in (letters, self._letters_place)
+            and letters != self._letters_place
+            and not self.letters.is_of(run)
+        ):
+            what = f"the dead letters of this query so far went to {letters}, not to {self._letters_place}"
+            raise self._elsewhere(what, "dead_letters")
+
+    def _elsewhere(self, what: str, option: str) -> CheckpointError:
+        return CheckpointError(
+            "CHECKPOINT_OUT",
+            what,
+            file=self.store.folder.path,
+            hint=f"pass the same {option}= as before (a folder may be moved as a whole), or begin anew with another "
+            "checkpoint",
+        )
 
     @restoring
     def process(self, batch: int, gather: Gather, *, closed: bool = False) -> None:
@@ -179,8 +171,8 @@ class Batches:
             letters = self._letters(sifted)
         self._make_durable(batch, after, ran, letters, watch)
         self._last = (batch, after)
-        entry = self._entry(batch, cut, sifted, ready, ran, change, after)
-        self.progress.add({**entry, "durationMs": watch.milliseconds()})
+        about = entry(batch, cut, sifted, ready, ran, change, after, self.planner, self.rules)
+        self.progress.add({**about, "durationMs": watch.milliseconds()})
 
     def close(self, nothing: Gather) -> None:
         """The streams are over: process what is carried, as the batch behind the newest one."""
@@ -234,7 +226,7 @@ class Batches:
     def _complete(self, batch: int, snapshot: Snapshot) -> None:
         """A batch whose entry in the commit log is gone, and which nobody asks for again: all must be there."""
         told = snapshot.manifest.extra
-        if not self.sink.holds(batch, told["outputs"], told.get("lineage", "")):
+        if not self.sink.holds(batch, told["outputs"], told["lineage"]):
             raise CheckpointError(
                 "NOT_COMMITTED",
                 f"batch {batch} is not committed, and its outputs are not all in the sink; yet batch {batch + 1} is "
@@ -257,9 +249,7 @@ class Batches:
         if plan is not None and self.planner.plan is None:
             self.planner.resume(from_json(plan, f"the plan of snapshot {snapshot.number}"))
         seen = {name: Seen(*numbers) for name, numbers in told["seen"].items()}
-        return Left(
-            kept, carried, seen, told["done"], dict(told["totals"]), plan, told["closed"], told.get("lineage", "")
-        )
+        return Left(kept, carried, seen, told["done"], dict(told["totals"]), plan, told["closed"], told["lineage"])
 
     def _done(self, stream: Stream, left: Left) -> int:
         return NOTHING if isinstance(self.rules.policies[stream.name], ClosedBatches) else left.done
@@ -339,7 +329,7 @@ class Batches:
         accounted = sum(totals[name] for name in ("heartbeats", "late", "bad", "processed")) + waiting
         assert accounted == totals["rows"], f"batch {batch}: {totals}, {waiting} carried: rows were lost or made up"
         plan = left.plan if ran is None or self.planner.plan is None else to_json(self.planner.plan)
-        outputs = {} if ran is None else {name: result.rows for name, result in ran.results.items()}
+        outputs = {} if ran is None else ran.rows
         lineage = following(left.lineage, cut, outputs)
         return Left(left.state if ran is None else ran.state, carried, seen, done, totals, plan, cut.closed, lineage)
 
@@ -347,7 +337,7 @@ class Batches:
         late, bad = self.rules.late == "dead-letter", self.rules.bad_rows == "dead-letter"
         return pa.concat_tables([dead.letters(name, found, late=late, bad=bad) for name, found in sifted.items()])
 
-    def _write(self, batch: int, after: Left, results: Mapping[str, Result]) -> Shares | None:
+    def _write(self, batch: int, after: Left, outputs: Mapping[str, int]) -> Shares | None:
         """Commit the snapshot behind a batch; gives the state as the next batch is to have it."""
         assert self._claim is not None, "claimed before the first batch"
         place = self._claim.place(batch + 1)
@@ -363,7 +353,7 @@ class Batches:
             plan=after.plan,
             finished=after.closed,
             extra={
-                **facts(after, {name: result.rows for name, result in results.items()}, self.sink.place),
+                **facts(after, outputs, self.sink.place, self._letters_place),
                 "carried": [[name, len(blob)] for name, blob in blobs.items()],
             },
         )
@@ -373,13 +363,13 @@ class Batches:
         results = {} if ran is None else ran.results
         with watch.phase("state"):
             reach("before-state", batch)
-            after.state = self._write(batch, after, results)
+            after.state = self._write(batch, after, {} if ran is None else ran.rows)
             reach("after-state", batch)
         with watch.phase("sink"):
             reach("before-sink", batch)
             assert self._claim is not None, "claimed before the first batch"
             self._claim.check()
-            if "dead-letter" in (self.rules.late, self.rules.bad_rows):
+            if self._letters_place is not None:
                 self.letters.publish(batch, letters, after.lineage)
             self.sink.publish(batch, results, after.lineage)
             reach("after-sink", batch)
@@ -388,46 +378,6 @@ class Batches:
             self.log.commit(batch)
             reach("after-commit", batch)
             self.log.prune(batch)
-
-    def _entry(
-        self,
-        batch: int,
-        cut: Cut,
-        sifted: Mapping[str, Sifted],
-        ready: Mapping[str, tuple[pa.Table, pa.Table]],
-        ran: Ran | None,
-        change: Change | None,
-        after: Left,
-    ) -> dict[str, Any]:
-        carried = {name: len(behind) for name, (_, behind) in ready.items()}
-        held = holding(cut, sum(carried.values()))
-        bad = {name: len(found.bad) - found.late for name, found in sifted.items()}
-        late = {name: found.late for name, found in sifted.items()}
-        lettered = (sum(bad.values()) if self.rules.bad_rows == "dead-letter" else 0) + (
-            sum(late.values()) if self.rules.late == "dead-letter" else 0
-        )
-        return {
-            "batchId": batch,
-            "numInputRows": sum(found.rows for found in sifted.values()),
-            "rows": {name: found.rows for name, found in sifted.items()},
-            "processed": sum(len(now) for now, _ in ready.values()),
-            "carried": carried,
-            "late": late,
-            "bad": bad,
-            "deadLettered": lettered,
-            "heartbeats": {name: found.heartbeats for name, found in sifted.items()},
-            "outputs": {} if ran is None else {name: result.rows for name, result in ran.results.items()},
-            "cut": _told(cut.ts),
-            "frontiers": {name: _told(ts) for name, ts in cut.frontiers.items()},
-            "heldUpBy": list(held.streams),
-            "silent": list(held.silent),
-            "joins": 0 if ran is None else ran.stats.joins,
-            "leaves": 0 if self.planner.plan is None else len(self.planner.plan.leaves),
-            "planChange": None if change is None else change.as_dict(),
-            "planChanges": self.planner.changes,
-            "stateBytes": after.size,
-            "totals": dict(after.totals),
-        }
 
 
 def _was_written(batch: int, snapshot: Snapshot) -> bool:
@@ -438,8 +388,3 @@ def _was_written(batch: int, snapshot: Snapshot) -> bool:
 def _numbers(sifted: Mapping[str, Sifted]) -> tuple[dict[str, int], dict[str, int]]:
     """How many rows came of each stream, and their digests."""
     return {name: found.rows for name, found in sifted.items()}, {name: found.digest for name, found in sifted.items()}
-
-
-def _told(ts: int) -> int | None:
-    """A frontier as people see it: None at either end of time."""
-    return None if ts in (NOTHING, EVERYTHING) else ts

@@ -20,7 +20,7 @@ class Left:
     """What is left of everything before a batch.
 
     ``lineage`` is equal for two queries if all batches up to here held the same rows, were cut alike and had as many
-    outputs; empty where an earlier version of the library did not tell.
+    outputs.
     """
 
     state: Shares | None
@@ -38,8 +38,11 @@ class Left:
         return 0 if self.state is None else self.state.size
 
 
-def facts(left: Left, outputs: Mapping[str, int], sink: str | None) -> dict[str, Any]:
-    """What a snapshot has to tell besides its state and the rows that are carried."""
+def facts(left: Left, outputs: Mapping[str, int], sink: str | None, letters: str | None) -> dict[str, Any]:
+    """What a snapshot has to tell besides its state and the rows that are carried.
+
+    ``sink`` and ``letters`` are the folders of outputs and dead letters, if there are such.
+    """
     return {
         "foreign": left.state is not None and left.state.foreign,
         "carried": [],
@@ -50,6 +53,7 @@ def facts(left: Left, outputs: Mapping[str, int], sink: str | None) -> dict[str,
         "lineage": left.lineage,
         "outputs": dict(outputs),
         "sink": {"folder": sink},
+        "letters": letters,
     }
 
 

@@ -94,7 +94,11 @@ class Planner:
         if self.fixed is not None:
             return self.fixed, None
         outline = (slots, *self.observed.outline())
-        if self.plan is not None and (not self.adaptive or outline == self._outline) and _fits(self.plan, slots):
+        if (
+            self.plan is not None
+            and (not self.adaptive or outline == self._outline)
+            and not self._unfit(self.plan, slots)
+        ):
             return self.plan, None
         sources = self.observed.sources(self.shape)
         wanted = make_plan(
@@ -117,11 +121,18 @@ class Planner:
         inputs = bind(self.definition, self.observed.sources(self.shape))
         before, after = evaluate(now, inputs).load, evaluate(wanted, inputs).load
         saving = 1 - after / before if before else 0.0
-        if not _fits(now, slots):
-            return Change(f"there are {slots} slots now", saving, len(wanted.leaves))
-        if saving < WORTH:
+        unfit = self._unfit(now, slots)
+        if unfit is None and after > (1 - WORTH) * before:
             return None
-        return Change(self._reason(), saving, len(wanted.leaves))
+        return Change(unfit or self._reason(), saving, len(wanted.leaves))
+
+    def _unfit(self, plan: Plan, slots: int) -> str | None:
+        """Why a plan can't be used any more: its tasks can't all run at once, or it has more workers than allowed."""
+        if len({worker.place for worker in plan.workers}) > slots:
+            return f"there are {slots} slots now"
+        if self.workers is not None and len(plan.leaves) > self.workers:
+            return f"at most {self.workers} workers may run side by side now"
+        return None
 
     def _remember(self) -> None:
         self._hot = {f"{tag} on {stream}": set(self.observed.hot(stream, tag)) for stream, tag in self.observed.keys}
@@ -143,8 +154,3 @@ class Planner:
         shares = self.observed.shares()
         most = max(shares, key=lambda what: abs(shares[what] - self._shares.get(what, 0.0)))
         return f"{most} is {shares[most]:.0%} of all events, was {self._shares.get(most, 0.0):.0%}"
-
-
-def _fits(plan: Plan, slots: int) -> bool:
-    """Whether the tasks of a plan can all run at once."""
-    return len({worker.place for worker in plan.workers}) <= slots

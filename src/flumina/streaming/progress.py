@@ -5,10 +5,20 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
+
+import pyarrow as pa
+
+from flumina.streaming.cut import Cut, holding
+from flumina.streaming.engine import Ran
+from flumina.streaming.frontier import EVERYTHING, NOTHING
+from flumina.streaming.left import Left
+from flumina.streaming.planner import Change, Planner
+from flumina.streaming.rules import Rules
+from flumina.streaming.sieve import Sifted
 
 log = logging.getLogger("flumina")
 
@@ -68,3 +78,51 @@ class Progress:
             )
         if entry["planChange"] is not None:
             log.info("%s, batch %d: new plan: %s", self.name, entry["batchId"], entry["planChange"])
+
+
+def entry(
+    batch: int,
+    cut: Cut,
+    sifted: Mapping[str, Sifted],
+    ready: Mapping[str, tuple[pa.Table, pa.Table]],
+    ran: Ran | None,
+    change: Change | None,
+    after: Left,
+    planner: Planner,
+    rules: Rules,
+) -> dict[str, Any]:
+    """What there is to tell of a batch; ``ready`` has the rows that were processed, and those that are carried."""
+    carried = {name: len(behind) for name, (_, behind) in ready.items()}
+    held = holding(cut, sum(carried.values()))
+    bad = {name: len(found.bad) - found.late for name, found in sifted.items()}
+    late = {name: found.late for name, found in sifted.items()}
+    lettered = (sum(bad.values()) if rules.bad_rows == "dead-letter" else 0) + (
+        sum(late.values()) if rules.late == "dead-letter" else 0
+    )
+    return {
+        "batchId": batch,
+        "numInputRows": sum(found.rows for found in sifted.values()),
+        "rows": {name: found.rows for name, found in sifted.items()},
+        "processed": sum(len(now) for now, _ in ready.values()),
+        "carried": carried,
+        "late": late,
+        "bad": bad,
+        "deadLettered": lettered,
+        "heartbeats": {name: found.heartbeats for name, found in sifted.items()},
+        "outputs": {} if ran is None else ran.rows,
+        "cut": _told(cut.ts),
+        "frontiers": {name: _told(ts) for name, ts in cut.frontiers.items()},
+        "heldUpBy": list(held.streams),
+        "silent": list(held.silent),
+        "joins": 0 if ran is None else ran.stats.joins,
+        "leaves": 0 if planner.plan is None else len(planner.plan.leaves),
+        "planChange": None if change is None else change.as_dict(),
+        "planChanges": planner.changes,
+        "stateBytes": after.size,
+        "totals": dict(after.totals),
+    }
+
+
+def _told(ts: int) -> int | None:
+    """A frontier as people see it: None at either end of time."""
+    return None if ts in (NOTHING, EVERYTHING) else ts

@@ -121,6 +121,10 @@ class DeadLetters:
         self._begun = False
         """Whether there is certainly a batch, so that readers find columns."""
 
+    def is_of(self, owner: str) -> bool:
+        """Whether the dead letters of a checkpoint so far are there, wherever they were before."""
+        return self.folder.read(OWNER) == owner.encode()
+
     def publish(self, batch: int, table: pa.Table, lineage: str) -> None:
         """Write the dead letters of a batch, unless they are there; none, too, if they would be the first of all."""
         self._begun = self._begun or any(name.startswith("batch=") for name in self.folder.names())

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
+from functools import cached_property, lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
@@ -228,16 +229,70 @@ def test_arguments_of_any_kind_count(before: object, now: object, said: str) -> 
     with pytest.raises(CheckpointError, match="changed=True"):
         check_program(old, new, changed=False, where="here")
     check_program(old, new, changed=True, where="here")
-    assert old["objects"]["tiers"] == "{'a': {1, 2}}"
-    assert set(old["objects"]) | set(old["parameters"]) == {"fee", "tiers"}, "neither declarations nor what is private"
+    assert old["parameters"]["tiers"] == "{'a': {1, 2}}"
+    assert set(old["parameters"]) == {"fee", "tiers"}, "neither declarations nor what is private"
 
 
-def test_snapshots_that_say_nothing_of_such_arguments_are_accepted() -> None:
-    old, new = program_facts(Charged({"a": 1})), program_facts(Charged({"a": 2}))
-    del old["objects"]
-    check_program(old, new, changed=False, where="here")
-    gone = {**old, "parameters": {"limit": "3"}}
-    assert differences(gone, new) == ["parameter 'limit' is gone"]
+def made_by(scale: Any, *, read: bool = False) -> type[fl.Program]:
+    """A class in a function, with everything that code can have from elsewhere."""
+
+    def of_number(number: int) -> Any:
+        class Made(fl.Program):
+            a = fl.Tag("v long")
+            c = fl.Tag("v long")
+            depends = fl.depends((a, a), (c, c))
+            output = "n long"
+            n = fl.Count(added_by=[], read_by=[c], set_by=[]) if read else fl.Count(added_by=[a], read_by=[], set_by=[])
+
+            def update(self, state: fl.State, event: fl.Event, emit: fl.Emit, *, by: Any = scale) -> None:
+                emit(self.shifted(event.v * number))
+
+            if scale == 1:
+
+                @staticmethod
+                @lru_cache
+                def shifted(v: int) -> int:
+                    return v + 1
+
+                @cached_property
+                def limit(self) -> int:
+                    return 1
+
+            else:
+
+                @staticmethod
+                @lru_cache
+                def shifted(v: int) -> int:
+                    return v + 2
+
+                @cached_property
+                def limit(self) -> int:
+                    return 2
+
+        return Made
+
+    made: type[fl.Program] = of_number(10 * scale)
+    return made
+
+
+def test_what_methods_have_from_elsewhere_counts_and_so_do_those_below_decorators() -> None:
+    old, new = (json.loads(json.dumps(program_facts(made_by(scale)))) for scale in (1, 2))
+    assert differences(old, old) == []
+    assert set(differences(old, new)) == {
+        "parameter 'number in update': 10 -> 20",
+        "parameter 'by in update': 1 -> 2",
+        "the code of limit changed",
+        "the code of shifted changed",
+    }
+
+
+def test_who_reads_a_field_counts() -> None:
+    """Forks give its value to those: shares of a state would be those of others."""
+    old, new = (program_facts(made_by(1, read=read)) for read in (False, True))
+    assert differences(old, new) == ["state field 'n' is read or set by none -> c"]
+    with pytest.raises(CheckpointError, match="changed=True"):
+        check_program(old, new, changed=False, where="here")
+    check_program(old, new, changed=True, where="here")
 
 
 def test_programs_of_several_state_types_and_functions() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from flumina.errors import CheckpointError
 
-_WITH_FLAG = ("name", "parameters", "code", "input")
+_WITH_FLAG = ("name", "parameters", "code", "observers", "input")
 """What may differ if the user says so: the state means the same, as far as can be told."""
 
 _THINGS = {
@@ -41,13 +41,11 @@ def check_program(old: Mapping[str, Any], new: Mapping[str, Any], *, changed: bo
 
 def _groups(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Names of facts that have to be equal."""
-    return [group for group in dict.fromkeys([*old, *new]) if group not in (*_WITH_FLAG, "objects")]
+    return [group for group in dict.fromkeys([*old, *new]) if group not in _WITH_FLAG]
 
 
 def _lines(group: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
     before, now = old.get(group), new.get(group)
-    if group == "parameters" and "objects" in old and "objects" in new:  # older snapshots say nothing of those
-        before, now = ({**facts[group], **facts["objects"]} for facts in (old, new))
     if before == now and not (group == "outputs" and before):
         return
     if group == "code":
@@ -56,6 +54,8 @@ def _lines(group: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterat
         yield from _outputs(before or {}, now or {})
     elif group == "state":
         yield from _state(before or {}, now or {})
+    elif group == "observers":
+        yield from _observers(before or {}, now or {})
     elif group == "input":
         yield from _things(_THINGS[group], *_known(before or {}, now or {}))
     elif group in _THINGS:
@@ -118,6 +118,11 @@ def _state(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
         yield "the state is declared by fields now" if "fields" in new else "the state is no longer declared by fields"
     else:
         yield from _things("state field", old.get("fields", {}), new.get("fields", {}))
+
+
+def _observers(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    for name in (name for name in old if name in new and old[name] != new[name]):
+        yield f"state field {name!r} is read or set by {_show(old[name])} -> {_show(new[name])}"
 
 
 def _code(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:

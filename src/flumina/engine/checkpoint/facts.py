@@ -8,6 +8,7 @@ import inspect
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
+from functools import cached_property, partial, partialmethod
 from itertools import combinations_with_replacement, groupby
 from operator import attrgetter
 from typing import Any
@@ -18,7 +19,7 @@ from flumina.convert import is_pandas
 from flumina.declared import DeclaredState
 from flumina.definition import Definition
 from flumina.depends import FunctionDependence
-from flumina.engine.checkpoint.canonical import PLAIN, canonical
+from flumina.engine.checkpoint.canonical import canonical
 from flumina.events import Tag
 from flumina.fields import Field, PerKey, Replicated, Tuple
 from flumina.files import Parquet
@@ -35,21 +36,24 @@ def program_facts(program: AnyProgram, streams: Sequence[Stream] = ()) -> Facts:
     """Name, tags, dependence, state, outputs, streams, parameters and code of a program.
 
     Code is a checksum of what the methods of the class say, without comments and docstrings; None where their source
-    can't be found. Functions outside the class that they call are not looked at.
+    can't be found. Functions outside the class that they call are not looked at; but who reads and sets a field, which
+    may follow from those, is told. Values that methods have from a function around the class are parameters.
     """
     definition = define(program)
     one = definition if definition.lifted is None else definition.lifted.one
     owner = getattr(next(iter(one.kinds.values())).update, "__self__", None)
+    functions = _functions(one, owner)
     return {
         "name": definition.name,
         "tags": {name: _tag(tag) for name, tag in definition.tags.items()},
         "depends": dict(sorted(_depends(definition))),
         "keyed": definition.lifted is not None,
         "state": _state(one),
+        "observers": _observers(one),
         "outputs": {name: _columns(schema.arrow) for name, schema in definition.outputs.items()},
         "streams": {stream.name: _stream(stream, rank) for rank, stream in enumerate(streams)},
-        **_parameters(owner),
-        "code": {name: code_hash(function) for name, function in sorted(_functions(one, owner).items())},
+        "parameters": _parameters(owner, functions),
+        "code": {name: code_hash(function) for name, function in sorted(functions.items())},
     }
 
 
@@ -142,6 +146,16 @@ def _state(definition: Definition) -> Facts:
     return facts
 
 
+def _observers(definition: Definition) -> Facts:
+    """For each declared field the tags that read or set it: forks give its value to those."""
+    declared = getattr(definition.init, "__self__", None)
+    found = declared.observers if isinstance(declared, DeclaredState) else {}
+    return {
+        name: sorted(f"{tag} at its key" if own_key else tag for tag, own_key in observers)
+        for name, observers in found.items()
+    }
+
+
 def _field(field: Field) -> str:
     if isinstance(field, PerKey):
         inside = _field(field.inner)
@@ -165,28 +179,39 @@ def _stream(stream: Stream, rank: int) -> Facts:
     return facts
 
 
-def _parameters(owner: object) -> Facts:
-    """Values in the program's object and class, which ``update`` may use, as far as they can be told.
-
-    Those that are not plain stand apart, since there are snapshots that say nothing of them.
-    """
-    facts: Facts = {"parameters": {}, "objects": {}}
-    found: Mapping[str, Any] = {}
+def _parameters(owner: object, functions: Mapping[str, Callable[..., Any]]) -> Facts:
+    """Values in the program's object and class, and in its methods, which they may use, as far as they can be told."""
+    facts: Facts = {}
+    found: dict[str, Any] = {
+        f"{name} in {label}": value for label, function in functions.items() for name, value in _bound(function)
+    }
     if isinstance(owner, Program):
-        found = {**members_of(type(owner), Program), **vars(owner)}
+        found |= {**members_of(type(owner), Program), **vars(owner)}
     for name, value in sorted(found.items()):
         declared = name in ("depends", "output", "tolerance") or _is_ours(type(value))
         text = None if name.startswith("_") or declared else canonical(value)
         if text is not None:
-            facts["parameters" if type(value) in PLAIN else "objects"][name] = text
+            facts[name] = text
     return facts
+
+
+def _bound(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
+    """Values that a function has from where it was made: those of names around it, and of parameters left out."""
+    plain = inspect.unwrap(function)
+    plain = getattr(plain, "__func__", plain)
+    if not inspect.isfunction(plain):
+        return
+    yield from inspect.getclosurevars(plain).nonlocals.items()
+    for name, parameter in inspect.signature(plain).parameters.items():
+        if parameter.default is not parameter.empty:
+            yield name, parameter.default
 
 
 def _functions(definition: Definition, owner: object) -> dict[str, Callable[..., Any]]:
     """What the user wrote: all methods of the class, or the functions of a definition that is of no class."""
     if isinstance(owner, Program):
         members = members_of(type(owner), Program).items()
-        plain = ((name, getattr(m, "__func__", None) or getattr(m, "fget", None) or m) for name, m in members)
+        plain = ((name, _written(member)) for name, member in members)
         return {name: m for name, m in plain if inspect.isfunction(m) and not _is_ours(m)}
     found: dict[str, Callable[..., Any] | None] = {"init": definition.init}
     for kind in definition.kinds.values():
@@ -194,6 +219,20 @@ def _functions(definition: Definition, owner: object) -> dict[str, Callable[...,
     found |= {f"fork of {fork.source} into {fork.left}, {fork.right}": fork.function for fork in definition.forks}
     found |= {f"join of {join.left}, {join.right} into {join.target}": join.function for join in definition.joins}
     return {name: function for name, function in found.items() if function is not None}
+
+
+def _written(member: Any) -> object:  # noqa: ANN401 -- whatever stands in a class
+    """The function that somebody wrote, below what was made of it: properties, caches, static methods and the like."""
+    for kind, inside in (
+        (staticmethod | classmethod, "__func__"),
+        (property, "fget"),
+        (cached_property | partial | partialmethod, "func"),
+        (object, "__wrapped__"),
+    ):
+        below = getattr(member, inside, None) if isinstance(member, kind) else None
+        if below is not None:
+            return _written(below)
+    return member
 
 
 def _is_ours(thing: Callable[..., Any]) -> bool:

@@ -153,6 +153,11 @@ class Reader:
             raise damaged(path, f"it is the claim of epoch {content['epoch']} by {content['id']}")
         return content
 
+    def begun(self) -> str | None:
+        """The run of the last driver that claimed the folder, which may have died before its first snapshot."""
+        claims = sorted(self.folder.listing().claims)
+        return str(self.read_claim(claims[-1])["run"]) if claims else None
+
     def check_ours(self, listing: Listing) -> None:
         """A folder is empty, or holds claims for all that it holds."""
         if not listing.claims:

@@ -18,7 +18,7 @@ from flumina.plan.tree import Plan
 from flumina.program import AnyProgram
 from flumina.spark.run import Staged, execute
 from flumina.spark.session import Cluster
-from flumina.streaming.batches import Ran
+from flumina.streaming.engine import Ran
 from flumina.streams import Stream
 
 
