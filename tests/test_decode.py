@@ -288,3 +288,77 @@ class TestAside:
         events, dead = aside(VIEWS, table.to_batches(2))
         assert events == []
         assert [letter["row"] for letter in dead] == [0, 1, 2]
+
+
+LISTS = Stream("clicks", Tag("xs array<int>, m map<string,int>"), None)
+
+
+@pytest.mark.parametrize("size", [1, 7, 100, 1000])
+def test_a_bad_value_in_a_list_is_not_blamed_on_its_neighbours(size: int) -> None:
+    """Arrow looks at all values below a list, also at those that a slice leaves out."""
+    lists, maps = [[n] for n in range(1000)], [[("k", n)] for n in range(1000)]
+    lists[700], maps[30] = [2**40], [("k", 2**40)]
+    kind = pa.map_(pa.string(), pa.int64())
+    table = pa.table({"ts": range(1000), "xs": lists, "m": pa.array(maps, kind)})
+    events, dead = aside(LISTS, table.to_batches(size))
+    assert len(events) == 998
+    assert sorted(letter["row"] for letter in dead) == [30, 700]
+    with pytest.raises(InputError, match="COLUMN_TYPE") as caught:
+        list(Decoder(LISTS, 1, 0, NAMES).batches(table.to_batches(size), 10))
+    assert caught.value.row == 30
+
+
+@pytest.mark.parametrize(
+    ("declared", "found"),
+    [
+        ("struct<a:long>", pa.struct([("b", pa.int64())])),
+        ("struct<a:long>", pa.list_(pa.int64())),
+        ("array<struct<a:long>>", pa.list_(pa.struct([("b", pa.int64())]))),
+        ("map<string,struct<a:long>>", pa.map_(pa.string(), pa.struct([("b", pa.int64())]))),
+        ("map<string,long>", pa.list_(pa.int64())),
+        ("array<long>", pa.int64()),
+        ("array<long>", pa.map_(pa.string(), pa.int64())),
+        ("array<array<long>>", pa.list_(pa.int64())),
+    ],
+)
+def test_nested_columns_of_another_shape_are_refused(declared: str, found: pa.DataType) -> None:
+    decoder = Decoder(Stream("clicks", Tag(f"v {declared}"), None), 1, 0, NAMES)
+    with pytest.raises(InputError, match="COLUMN_TYPE"):
+        decoder.check_schema(pa.schema([("ts", pa.int64()), ("v", found)]))
+
+
+def test_nested_columns_may_have_more_fields_in_another_order() -> None:
+    stream = Stream("clicks", Tag("v array<struct<a:long,c:string>>"), None)
+    kind = pa.large_list(pa.struct([("c", pa.string()), ("b", pa.int64()), ("a", pa.int32())]))
+    table = pa.table({"ts": [1], "v": pa.array([[{"a": 1, "b": 2, "c": "x"}]], kind)})
+    (event,) = decode(stream, 1, 0, table, NAMES).batch
+    assert event.v == [{"a": 1, "c": "x"}]
+
+
+def test_columns_that_arrow_can_not_take_rows_of() -> None:
+    columns = {"ts": [1, 2, 3], "kind": ["v", "?", "v"], "page": ["a", "b", "c"], "user": [1, 2, 3], "info": [None] * 3}
+    table = pa.table(columns).cast(
+        pa.schema(
+            {
+                "ts": pa.int64(),
+                "kind": pa.string_view(),
+                "page": pa.string_view(),
+                "user": pa.int64(),
+                "info": pa.int16(),
+            }
+        )
+    )
+    events, dead = aside(MIXED, table.to_batches())
+    assert [event.page for event in events] == ["a", "c"]
+    assert [letter["reason"] for letter in dead] == ["UNKNOWN_TAG"]
+
+
+def test_of_nothing_but_nulls_the_kind_of_timestamps_is_that_of_other_rows() -> None:
+    moments = pa.array([datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)])
+    pieces = [
+        pa.record_batch({"ts": ts, "page": pa.array(["a"] * len(ts)), "user": pa.array([1] * len(ts))})
+        for ts in (pa.nulls(2), moments, pa.nulls(1))
+    ]
+    events, dead = aside(VIEWS, pieces)
+    assert [event.seq for event in events] == [2]
+    assert [letter["row"] for letter in dead] == [0, 1, 3]

@@ -70,3 +70,13 @@ def test_what_may_become_of_bad_rows() -> None:
     for wrong in ("drop", None, True):
         with pytest.raises(UsageError, match=r'BAD_ROWS.*"error" or "dead-letter"'):
             puts_aside(wrong)  # type: ignore[arg-type]
+
+
+def test_no_letter_is_lost_whatever_its_values_are() -> None:
+    """Bytes that are no text, and times in a zone that nobody knows."""
+    offsets, data = pa.array([0, 1, 3], pa.int32()), b"a\xff\xfe"
+    texts = pa.Array.from_buffers(pa.string(), 2, [None, offsets.buffers()[1], pa.py_buffer(data)])
+    zoned = pa.array([1, 2], pa.int64()).cast(pa.timestamp("us", tz="Middle-earth/Shire"))
+    told = data_of(pa.table({"text": texts, "at": zoned}))
+    assert [row["text"] for row in told] == ["a", "\\xff\\xfe"]
+    assert [row["at"] for row in told] == [1, 2]

@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import flumina as fl
+from flumina import local
+from flumina.apps import ValueBarrier
 from flumina.errors import InputError, UsageError, UserCodeError
 from flumina.events import Tag
 from flumina.sources import Source, Tables
@@ -185,3 +187,15 @@ class TestPaced:
         with pytest.raises(UsageError, match="PACED_UNSORTED"):
             stream(fl.Generated(lambda _: [], rate=1), sorted=False)
         stream(fl.Generated(lambda _: []), sorted=False)
+
+
+def test_a_generators_chunks_may_hold_nothing_but_nulls() -> None:
+    """Also paced ones, which are put together."""
+    pieces = [{"ts": [None, None], "v": [1, 2]}, {"ts": [3, 4], "v": [None, None]}, {"ts": [5], "v": [6]}]
+    stream = fl.Stream("values", ValueBarrier.value, fl.Generated(lambda _: iter(pieces)))
+    for result in (
+        fl.spec(ValueBarrier, [stream], bad_rows="dead-letter"),
+        local.run(ValueBarrier, [stream], bad_rows="dead-letter", progress=False),
+    ):
+        reasons = sorted(result.dead_letters.column("reason").to_pylist())
+        assert reasons == ["NULL_TIMESTAMP", "NULL_TIMESTAMP", "NULL_VALUE", "NULL_VALUE"]

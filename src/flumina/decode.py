@@ -27,8 +27,10 @@ from flumina.faults import faults
 from flumina.letters import Refused
 from flumina.nulls import first_forbidden, holds_not_null, nullable
 from flumina.order import Ints
-from flumina.schema import same_kind, timestamp_type, type_name
+from flumina.schema import cast, same_kind, timestamp_type, type_name
 from flumina.streams import Stream
+
+_PLAIN = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 
 Aside = Callable[[Refused], None]
 """Takes rows that can't be read."""
@@ -36,13 +38,14 @@ Aside = Callable[[Refused], None]
 
 @dataclass(frozen=True)
 class Part:
-    """One part of a stream as checked events."""
+    """One part of a stream as checked events, of so many rows; ``ts_type`` is None if no timestamp tells."""
 
     stream: Stream
     rank: int
     number: int
     batch: Batch
-    ts_type: pa.DataType
+    rows: int
+    ts_type: pa.DataType | None
 
 
 def decode(
@@ -60,7 +63,7 @@ def decode(
     batch = decoder.decode(pa.record_batch(arrays, schema=table.schema))
     if not stream.sorted and len(batch):
         batch = Batch.merge([batch])
-    return Part(stream, rank, number, batch, decoder.ts_type or pa.int64())
+    return Part(stream, rank, number, batch, decoder.rows, decoder.ts_type)
 
 
 class Decoder:
@@ -84,6 +87,8 @@ class Decoder:
         self._schema: pa.Schema | None = None
         self._kept: Ints | None = None
         """Which rows of the chunk are decoded; None: all."""
+        self._views: dict[str, pa.DataType] = {}
+        """Columns that Arrow can't take rows of, and types of which it can."""
 
     def check_schema(self, schema: pa.Schema) -> None:
         """Raise what is wrong with the columns whatever their rows hold; chunks may lack what the stream ignores."""
@@ -114,7 +119,8 @@ class Decoder:
                         name,
                         hint="change the declaration, or cast the column in the data",
                     )
-        self.ts_type = kind
+        if not pa.types.is_null(ts):  # of nothing but nulls nobody can tell
+            self.ts_type = kind
 
     def decode(self, chunk: pa.RecordBatch) -> Batch:
         """The next rows as a batch; for a stream that is not sorted, in the order of the rows.
@@ -126,6 +132,9 @@ class Decoder:
             self.check_schema(chunk.schema)
             assert known in (None, self.ts_type), "a source keeps the types of its columns"
             self._schema = chunk.schema
+            self._views = {f.name: _PLAIN[f.type] for f in chunk.schema if f.type in _PLAIN}
+        for name, plain in self._views.items():
+            chunk = chunk.set_column(chunk.schema.get_field_index(name), name, chunk.column(name).cast(plain))
         try:
             batch = self._decode(chunk)
         except InputError as error:
@@ -343,20 +352,33 @@ class Decoder:
         if column.type == wanted:
             return column
         try:
-            return column.cast(wanted)
+            return cast(column, wanted)
         except pa.ArrowException:
             pass
         if holds_not_null(wanted):  # Arrow refuses what is null within a null too
             array = self._cast(column, nullable(wanted), name, rows)
             self._check_inside(array, wanted, name, rows)
             return pa.array(array.to_pylist(), wanted)
-        for row in range(len(column)):
-            try:
-                column.slice(row, 1).cast(wanted)
-            except pa.ArrowException as error:
-                at = row if rows is None else int(rows[row])
-                raise self.error("COLUMN_TYPE", f"not a {type_name(wanted)}: {error}", name, at) from None
-        raise self.error("COLUMN_TYPE", f"{column.type} can't be read as {type_name(wanted)}", name)
+        found = _first_uncastable(column, wanted)
+        if found is None:
+            raise self.error("COLUMN_TYPE", f"{column.type} can't be read as {type_name(wanted)}", name)
+        row, said = found
+        at = row if rows is None else int(rows[row])
+        raise self.error("COLUMN_TYPE", f"not a {type_name(wanted)}: {said}", name, at)
+
+
+def _first_uncastable(column: pa.Array, wanted: pa.DataType) -> tuple[int, pa.ArrowException] | None:
+    """The first row of a column that can't be cast, and what Arrow says of it; None if it is no matter of rows."""
+    good, bad = 0, len(column)  # rows before the one can be cast; of those from there to the other, one can't
+    said: pa.ArrowException | None = None
+    while good < bad and (said is None or bad - good > 1):
+        middle = good + max(1, (bad - good) // 2)
+        try:
+            cast(column.slice(good, middle - good), wanted)
+            good = middle
+        except pa.ArrowException as error:
+            bad, said = middle, error
+    return None if said is None else (good, said)
 
 
 def _first(row_0: bool, others: npt.NDArray[np.bool_]) -> int | None:  # noqa: FBT001 -- one column, given in two pieces
@@ -373,7 +395,29 @@ def _column(chunk: pa.RecordBatch, name: str) -> pa.Array:
 
 def _widens(found: pa.DataType, declared: pa.DataType) -> bool:
     """Whether every value of the one type is a value of the other (or the cast says which is not)."""
-    if found == declared or pa.types.is_null(found) or pa.types.is_nested(declared):
+    if found == declared or pa.types.is_null(found):
         return True
+    if pa.types.is_nested(declared):
+        return _has_shape(found, declared)
     sized = pa.types.is_integer(found) or pa.types.is_floating(found)
     return same_kind(found, declared) and (not sized or bool(found.bit_width <= declared.bit_width))
+
+
+def _has_shape(found: pa.DataType, declared: pa.DataType) -> bool:
+    """Whether a nested type has what is declared, by the names of fields; whether values fit, the cast says of each."""
+    if pa.types.is_null(found) or not pa.types.is_nested(declared):
+        return pa.types.is_null(found) or not pa.types.is_nested(found)
+    if pa.types.is_struct(declared):
+        return pa.types.is_struct(found) and all(
+            found.get_field_index(field.name) >= 0 and _has_shape(found.field(field.name).type, field.type)
+            for field in declared
+        )
+    if pa.types.is_map(declared):
+        pairs = (
+            ((found.key_type, declared.key_type), (found.item_type, declared.item_type))
+            if pa.types.is_map(found)
+            else ()
+        )
+        return bool(pairs) and all(_has_shape(*pair) for pair in pairs)
+    is_list = not pa.types.is_struct(found) and not pa.types.is_map(found) and hasattr(found, "value_type")
+    return is_list and not pa.types.is_dictionary(found) and _has_shape(found.value_type, declared.value_type)

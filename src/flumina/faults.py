@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from flumina.events import Tag
 from flumina.nulls import forbidden, holds_not_null, nullable
 from flumina.order import Ints
-from flumina.schema import timestamp_type, type_name
+from flumina.schema import cast, timestamp_type, type_name
 from flumina.streams import Stream
 
 Mask = npt.NDArray[np.bool_]
@@ -70,9 +70,9 @@ def mark_timestamps(stream: Stream, table: pa.Table, marks: Marks) -> Ints:
     column = _decoded(table.column(name))
     marks.add(_nulls(column), Fault("NULL_TIMESTAMP", name, "the timestamp is null"))
     kind = timestamp_type(column.type)
-    cast, failed = _cast(column, kind)
+    found, failed = _cast(column, kind)
     marks.add(failed, Fault("COLUMN_TYPE", name, f"not a {type_name(kind)}"))
-    ts: Ints = pc.fill_null(cast.cast(pa.int64()), 0).to_numpy()
+    ts: Ints = pc.fill_null(found.cast(pa.int64()), 0).to_numpy()
     return ts
 
 
@@ -89,7 +89,7 @@ def mark_events(stream: Stream, table: pa.Table, events: Mask, marks: Marks) -> 
     assert isinstance(stream.tag, Mapping)
     name = str(stream.tag_column)
     column = table.column(name)
-    marks.add(events & _nulls(column), Fault("NULL_TAG", name, "the tag is null"))
+    marks.add(events & _nulls(_decoded(column)), Fault("NULL_TAG", name, "the tag is null"))
     codes = tag_codes(stream, column)
     marks.add(events & (codes < 0), Fault("UNKNOWN_TAG", name, f"the tag is none of {list(stream.tag)}"))
     for code, tag in enumerate(stream.tags):
@@ -153,7 +153,7 @@ def _cast(column: pa.ChunkedArray, wanted: pa.DataType | None) -> tuple[pa.Chunk
     if wanted is None or column.type == wanted:
         return column, failed
     try:
-        return column.cast(wanted), failed
+        return cast(column, wanted), failed
     except pa.ArrowException:
         pass
     pieces = list(_halved(column.combine_chunks(), wanted, 0, failed))
@@ -163,7 +163,7 @@ def _cast(column: pa.ChunkedArray, wanted: pa.DataType | None) -> tuple[pa.Chunk
 def _halved(array: pa.Array, wanted: pa.DataType, start: int, failed: Mask) -> list[pa.Array]:
     """Cast by halves, so that few bad values among many cost little."""
     try:
-        return [array.cast(wanted)]
+        return [cast(array, wanted)]
     except pa.ArrowException:
         if len(array) == 1:
             failed[start] = True

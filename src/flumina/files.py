@@ -249,6 +249,11 @@ class _Arrow:
         """The format has no statistics."""
 
 
+def _is_untyped(type_: pa.DataType) -> bool:
+    """Whether a column holds nothing but nulls, by its type."""
+    return bool(pa.types.is_null(type_.value_type if pa.types.is_dictionary(type_) else type_))
+
+
 @dataclass(frozen=True)
 class Files:
     """The files of one stream."""
@@ -301,7 +306,7 @@ class Files:
                 if one < 0 or other < 0:
                     continue  # what is missing is told by whoever decodes the part
                 types = first.field(one).type, schema.field(other).type
-                if types[0] != types[1]:
+                if types[0] != types[1] and not any(map(_is_untyped, types)):
                     paths = self.parquet.files[part].path, self.parquet.files[0].path
                     raise InputError(
                         "FILE_SCHEMAS",

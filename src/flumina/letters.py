@@ -75,10 +75,10 @@ class Refused:
 
 
 def _rows(table: pa.Table) -> list[dict[str, Any]]:
-    """Rows as dicts; a time that Python can't tell as its number of ticks."""
+    """Rows as dicts; a time that Python can't tell as its number of ticks, bytes that are no text as escapes."""
     try:
         found: list[dict[str, Any]] = table.to_pylist()
-    except (OverflowError, ValueError):
+    except Exception:  # noqa: BLE001 -- whatever a value is, its letter is not lost
         columns = [[_value(scalar) for scalar in column] for column in table.columns]
         found = [dict(zip(table.column_names, values, strict=True)) for values in zip(*columns, strict=True)]
     return found
@@ -87,7 +87,9 @@ def _rows(table: pa.Table) -> list[dict[str, Any]]:
 def _value(scalar: pa.Scalar) -> object:
     try:
         return scalar.as_py()
-    except (OverflowError, ValueError):
+    except Exception:  # noqa: BLE001 -- out of range, no UTF-8, a time zone that nobody knows ...
+        if isinstance(scalar, pa.StringScalar | pa.LargeStringScalar):
+            return scalar.as_buffer().to_pybytes().decode(errors="backslashreplace")
         if isinstance(scalar, pa.StructScalar):
             return {name: _value(scalar[name]) for name in scalar}
         if isinstance(scalar, pa.ListScalar):  # maps are lists of their entries

@@ -331,6 +331,19 @@ class _Parser:
         return pa.struct(fields)
 
 
+def cast(column: pa.Array | pa.ChunkedArray, wanted: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    """A column as another type; values outside of it don't matter.
+
+    Arrow looks at all values below a list, also those that a slice leaves out, so that a bad one would be blamed on its
+    neighbours.
+    """
+    if pa.types.is_nested(column.type):
+        if isinstance(column, pa.ChunkedArray):
+            return pa.chunked_array([cast(chunk, wanted) for chunk in column.chunks], wanted)
+        column = pa.concat_arrays([column])
+    return column.cast(wanted)
+
+
 def timestamp_type(type_: pa.DataType) -> pa.DataType | None:
     """What timestamps of an input column's type become: whole numbers, or microseconds with or without a zone."""
     if pa.types.is_timestamp(type_):

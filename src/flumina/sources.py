@@ -186,7 +186,8 @@ class Generator:
         """All rows; without end if the function has none."""
         batches = list(self.chunks(part, list(self.convert.types)))
         if batches:
-            return pa.Table.from_batches(batches)
+            tables = [pa.Table.from_batches([batch]) for batch in batches]
+            return pa.concat_tables(tables, promote_options="default")
         return pa.table({name: pa.array([], type_) for name, type_ in self.convert.types.items()})
 
     def _tables(self, part: int) -> Iterator[pa.Table]:
@@ -199,7 +200,9 @@ class Generator:
             if self.generated.rate is not None:
                 table = self._paced(part, row, table)
             for field in table.schema:
-                if field.name in self.convert.types and types.setdefault(field.name, field.type) != field.type:
+                if pa.types.is_null(field.type) or field.name not in self.convert.types:
+                    continue  # of nothing but nulls, the type is that of other rows
+                if types.setdefault(field.name, field.type) != field.type:
                     message = f"the column is {field.type}, but was {types[field.name]} in the rows before"
                     raise self._error("CHUNK_TYPES", message, part, row, field.name)
             row += table.num_rows
@@ -267,4 +270,4 @@ def _joined(tables: Sequence[pa.Table], size: int) -> Iterator[pa.RecordBatch]:
     if len(tables) == 1:
         yield from Tables(tables).chunks(0, tables[0].column_names, size)
     elif tables:
-        yield from pa.concat_tables(tables).combine_chunks().to_batches(size)
+        yield from pa.concat_tables(tables, promote_options="default").combine_chunks().to_batches(size)

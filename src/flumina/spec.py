@@ -6,7 +6,7 @@ Every other way of running a program is judged by this one: its outputs, as a mu
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,9 +70,8 @@ def spec(program: AnyProgram, streams: Sequence[Stream], *, until: Point = END, 
         count = merged.count_up_to(until)
         state = fold(definition.kinds[definition.initial], state, merged.slice(0, count), emit)
     rows = emitting.rows(emit.drain())
-    ts_type = parts[0].ts_type if parts else pa.int64()
     letters = pa.concat_tables([SCHEMA.empty_table(), *(some.letters() for some in refused)])
-    return Result(tables(definition, rows, ts_type), rows, state, count, letters)
+    return Result(tables(definition, rows, ts_type_of(parts)), rows, state, count, letters)
 
 
 def read(definition: Definition, streams: Sequence[Stream], aside: Aside | None = None) -> list[Part]:
@@ -84,9 +83,13 @@ def read(definition: Definition, streams: Sequence[Stream], aside: Aside | None 
         for rank, stream in enumerate(streams)
         for number, table in enumerate(stream.parts())
     ]
-    filled = [part for part in parts if len(part.batch)] or parts
-    one_ts_type((part.stream, part.ts_type) for part in filled)
-    return filled
+    ts_type_of(parts)
+    return parts
+
+
+def ts_type_of(parts: Iterable[Part]) -> pa.DataType:
+    """The type of all timestamps; those of parts without rows do not matter."""
+    return one_ts_type((part.stream, part.ts_type) for part in parts if part.rows) or pa.int64()
 
 
 def check_streams(definition: Definition, streams: Sequence[Stream]) -> None:

@@ -119,7 +119,7 @@ class KeySet:
             inside = np.unpackbits(table, bitorder="little").astype(bool)[bucket_column(keys)]
         if self.flips:
             values = keys.type.value_type if pa.types.is_dictionary(keys.type) else keys.type
-            named = pa.array([k for k in self.flips if _is_value(k, values)], values)
+            named = pa.array([k for k in self.flips if is_value(k, values)], values)
             if pa.types.is_dictionary(keys.type):
                 keys = keys.cast(values)
             inside ^= pc.is_in(keys, value_set=named).to_numpy(zero_copy_only=False)
@@ -161,8 +161,8 @@ def _column_value(key: Key) -> Key:
     return whole if whole == key else None
 
 
-def _is_value(key: Key, type_: pa.DataType) -> bool:
-    """Whether a column of this type can hold the key at all."""
+def is_value(key: Key, type_: pa.DataType) -> bool:
+    """Whether a column of this type can hold the key at all: sets may name keys of several tags."""
     if pa.types.is_integer(type_):
         bits = type_.bit_width - 1
         return isinstance(key, int) and -(1 << bits) <= key < 1 << bits

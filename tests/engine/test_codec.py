@@ -14,8 +14,10 @@ import flumina as fl
 from flumina.apps.fraud import Fraud
 from flumina.apps.page_views import PageViews
 from flumina.batch import Batch
+from flumina.definition import initial_state
 from flumina.engine.codec import APART, Codec, Letter
 from flumina.order import END, START, Point
+from flumina.program import define
 from flumina.runtime.messages import EVERYTHING, Credit, Data, Handback, Item, Message, Request, Response, Stop
 from flumina.runtime.run import EMPTY, Run
 
@@ -212,3 +214,34 @@ def test_letters_keep_their_order_and_the_size_of_states_is_told() -> None:
     assert second.state["sums"].tolist() == [0, 1, 2]
     assert large.nbytes < sizes["w2"] < large.nbytes + 1000
     assert 0 < sizes["w3"] < 1000
+
+
+def moved(*, swapped: bool) -> type[fl.Program]:
+    """A class whose lines stand in one order or the other."""
+
+    class Limits(fl.Program):
+        if swapped:
+            lower = fl.Tag("v long", key="k long")
+            pay = fl.Tag("v long", key="k long")
+            spent = fl.PerKey(fl.Tuple(fl.Replicated("long", 0), fl.Max()))
+            limit = fl.PerKey(fl.Tuple(fl.Replicated("long", 100), fl.Min()))
+        else:
+            pay = fl.Tag("v long", key="k long")
+            lower = fl.Tag("v long", key="k long")
+            limit = fl.PerKey(fl.Tuple(fl.Replicated("long", 100), fl.Min()))
+            spent = fl.PerKey(fl.Tuple(fl.Replicated("long", 0), fl.Max()))
+        depends = fl.depends((pay, pay), (pay, lower), (lower, lower))
+        output = "n long"
+
+        def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+            emit(state.limit[event.key][0] + state.spent[event.key][0])
+
+    return Limits
+
+
+def test_a_state_is_the_same_for_who_has_moved_lines_of_the_class() -> None:
+    before, after = (define(moved(swapped=swapped)) for swapped in (False, True))
+    state = initial_state(before)
+    again = Codec(after, ["s"]).unpack(Codec(before, ["s"]).pack([state, before.tags["pay"]]))
+    assert again[1] is after.tags["pay"]
+    assert (again[0].limit[7], again[0].spent[7]) == ((100, None), (0, None))

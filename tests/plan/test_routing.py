@@ -11,6 +11,7 @@ from flumina.batch import Batch
 from flumina.errors import InputError, UsageError
 from flumina.plan import Itag, Plan, Router, Source, StreamShape, Worker, make_plan
 from flumina.plan.routing import NOBODY, route
+from flumina.program import define
 from flumina.tagsets import KeySet, TagSet
 from tests.plan.support import Keyed, random_streams, random_valid_plan
 
@@ -149,3 +150,40 @@ def test_routing_a_million_events_is_a_column_operation() -> None:
     events = Batch.one_tag(KeyCounter.inc, table, places, 0, places, ["s"])
     pieces = Router(plan, KeyCounter).split("s", 0, events)
     assert sum(len(keys) if at is None else len(at) for at in pieces.values()) == len(keys)
+
+
+class TwoKinds(fl.Program):
+    """Independent tags whose keys are of different types; sets of keys name those of both."""
+
+    a = fl.Tag(key="name string")
+    b = fl.Tag(key="number int")
+    depends = fl.depends((a, a), (b, b))
+    output = "n long"
+    n = fl.Count()
+
+    def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+        state.n += 1
+
+
+def test_a_key_is_not_taken_for_one_of_another_type() -> None:
+    """A text "7", a number that no int holds, and 7 are three keys."""
+    definition = define(TwoKinds)
+    named = KeySet.of("7", 2**40, "x")
+    rest = KeySet.everything() - named
+    sides = [
+        Worker(f"w{n}", definition.initial, (Itag("s", frozenset({0}), TagSet({"a": keys, "b": keys})),))
+        for n, keys in enumerate((named, rest))
+    ]
+    plan = Plan.of(
+        TwoKinds, [StreamShape("s", 1, definition.everything)], Worker("top", definition.initial, (), tuple(sides))
+    )
+    router = Router(plan, TwoKinds)
+    for tag, column in ((TwoKinds.a, pa.array(["7", "x", "y"])), (TwoKinds.b, pa.array([7, 8], pa.int32()))):
+        count = len(column)
+        table = pa.record_batch([column], schema=tag.schema)
+        batch = Batch.one_tag(tag, table, np.arange(count), 0, np.arange(count), ("s",))
+        numbers = router.numbers("s", 0, batch)
+        assert not isinstance(numbers, int)
+        found = [plan.workers[number].id for number in numbers]
+        assert found == [router.route(tag, key, "s", 0) for key in column.to_pylist()]
+        assert found == (["w0", "w0", "w1"] if tag is TwoKinds.a else ["w1", "w1"])

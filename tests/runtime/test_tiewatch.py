@@ -116,7 +116,7 @@ def spec_refuses(case: Case, *, sequenced: bool) -> bool:
             tags = {tag: case.definition.tags[tag] for tag in case.plan.stream(name).tags.tags}
             stream = fl.Stream(name, tags, None, tag_column="tag", seq="n" if sequenced else None)
             batch = Batch.of_events([event for _, event in entries], names)
-            parts.append(Part(stream, names.index(name), number, batch, pa.int64()))
+            parts.append(Part(stream, names.index(name), number, batch, len(batch), pa.int64()))
     try:
         check_ties(case.definition, parts)
     except OrderError:

@@ -399,3 +399,28 @@ def test_outputs_and_checkpoint_with_equal_paths_in_two_file_systems(tmp_path: P
         assert_agrees("fraud", result)
     with pytest.raises(UsageError, match="CHECKPOINT_OUT"):
         local.run(Fraud, fraud(), out="x", filesystem=kept, checkpoint=fl.Checkpoint("x/y", filesystem=kept))
+
+
+def test_the_state_of_a_program_that_was_typed_into_a_script_is_given_again(tmp_path: Path) -> None:
+    """Its class travels by value, and is not the same one for who unpacks the state."""
+
+    class Meter(fl.KeyedProgram):
+        read = fl.Tag("watts long", key="home long")
+        depends = fl.depends((read, read))
+        output = "watts long"
+        watts = fl.Sum()
+
+        def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+            state.watts += event.watts
+
+    rows = pa.table({"ts": [1, 2, 3], "home": [1, 2, 1], "watts": [5, 6, 7]})
+    for _ in range(2):
+        result = local.run(
+            Meter,
+            [fl.Stream("reads", Meter.read, rows)],
+            out=tmp_path / "out",
+            checkpoint=tmp_path / "kept",
+            state=True,
+            progress=False,
+        )
+        assert {home: one.watts for home, one in result.state.items()} == {1: 12, 2: 6}

@@ -182,3 +182,24 @@ def test_a_run_that_goes_on_has_each_dead_letter_once(case: str, after: int, tmp
     assert again.stats.events == 0
     assert places(again.dead_letters) == places(oracle.dead_letters)
     assert not list(tmp_path.glob("*flumina-*")), "nothing of the first try is left"
+
+
+def test_a_run_that_is_over_is_asked_again_in_the_other_way(tmp_path: Path) -> None:
+    streams = [fl.Stream("barriers", ValueBarrier.barrier, {"ts": [1, 2]})]
+    for place in (fl.NOWHERE, tmp_path / "out"):
+        kept = tmp_path / f"kept for {place}".replace("/", "-")
+        for bad_rows in ("error", "dead-letter", "error"):
+            result = run(ValueBarrier, streams, out=place, checkpoint=kept, bad_rows=bad_rows)
+            assert (result.published["output"].rows, result.letters.rows) == (2, 0)
+
+
+def test_all_rows_of_a_stream_are_bad(tmp_path: Path) -> None:
+    """What type its timestamps would have had, nobody can tell; beside times it does not matter."""
+    moments = pa.array([10, 20]).cast(pa.timestamp("us"))
+    streams = [
+        fl.Stream("values", ValueBarrier.value, pa.table({"ts": pa.nulls(3), "v": [1, 2, 3]})),
+        fl.Stream("barriers", ValueBarrier.barrier, pa.table({"ts": moments})),
+    ]
+    for result in (run(ValueBarrier, streams), fl.spec(ValueBarrier, streams, bad_rows="dead-letter")):
+        assert result.output.column("total").to_pylist() == [0, 0]
+        assert result.dead_letters.num_rows == 3

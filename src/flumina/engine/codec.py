@@ -2,6 +2,7 @@
 
 Large buffers (numpy, Arrow) travel beside the pickle, so that neither end copies them. What every task has anyway (the
 program's tags, fields and classes) is named by number: a state that refers to them is as small as what is new in it.
+Numbers follow from names, not from the order of lines in the class: states are kept for who may have moved some.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import io
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any
 
 import cloudpickle
@@ -40,8 +42,9 @@ class Codec:
     def __init__(self, definition: Definition, streams: Sequence[str]) -> None:
         self.tags = definition.tags
         self.streams = tuple(streams)
-        self.shared = list(dict.fromkeys(map(_Same, _shared(definition))))
-        self.numbers = {id(same.what): number for number, same in enumerate(self.shared)}
+        named = sorted(_shared(definition), key=itemgetter(0))
+        self.shared = [what for _, what in named]
+        self.numbers = {id(what): number for number, what in reversed([*enumerate(self.shared)])}
 
     def encode(self, letters: Iterable[Letter], sizes: dict[str, int] | None = None) -> list[Buffer]:
         """Letters as pickles in a row and the buffers beside them; ``sizes`` learns how large a sender's states are."""
@@ -124,38 +127,29 @@ class Codec:
         return Batch(known, columns, ts, ranks, seq, self.streams, table_of, row_of)
 
 
-class _Same:
-    """An object that equals itself only."""
-
-    def __init__(self, what: object) -> None:
-        self.what = what
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.what is other.what
-
-    def __hash__(self) -> int:
-        return id(self.what)
+Name = tuple[str, ...]
 
 
-def _shared(definition: Definition) -> Iterator[object]:
-    """What states may refer to and every task has; in the same order in every task."""
-    for one in (definition, definition.lifted and definition.lifted.one):
+def _shared(definition: Definition) -> Iterator[tuple[Name, object]]:
+    """What states may refer to and every task has, by names of which no two are equal."""
+    for label, one in (("all", definition), ("one", definition.lifted and definition.lifted.one)):
         if one:
-            yield from one.tags.values()
+            yield from (((label, "tag", name), tag) for name, tag in one.tags.items())
             owner = getattr(one.init, "__self__", None)
-            yield owner
+            yield (label, "owner"), owner
             if isinstance(owner, DeclaredState):
-                for field in owner.fields.values():
-                    yield from _fields(field)
-            yield type(initial_state(one))
-    yield definition.lifted
-    yield definition
+                for name, field in owner.fields.items():
+                    yield from _fields((label, "field", name), field)
+            yield (label, "type"), type(initial_state(one))
+    yield ("lifted",), definition.lifted
+    yield ("definition",), definition
 
 
-def _fields(field: Field) -> Iterator[Field]:
-    yield field
-    for part in (*getattr(field, "parts", ()), *((field.inner,) if hasattr(field, "inner") else ())):
-        yield from _fields(part)
+def _fields(name: Name, field: Field) -> Iterator[tuple[Name, Field]]:
+    yield name, field
+    inside = (*getattr(field, "parts", ()), *((field.inner,) if hasattr(field, "inner") else ()))
+    for number, part in enumerate(inside):
+        yield from _fields((*name, f"{number:06d}"), part)
 
 
 def _plain(message: Message) -> tuple[Any, ...]:
@@ -229,11 +223,11 @@ def _known(number: int) -> object:
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, shared: Sequence[_Same], apart: Sequence[Buffer]) -> None:
+    def __init__(self, file: io.BytesIO, shared: Sequence[object], apart: Sequence[Buffer]) -> None:
         super().__init__(file, buffers=apart)
         self.shared = shared
 
     def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401
         if name == "_known" and module == __name__:
-            return lambda number: self.shared[number].what
+            return self.shared.__getitem__
         return super().find_class(module, name)

@@ -214,7 +214,10 @@ def carry_out(
         if recorder is None:
             return publish(job.outputs, manifests), reports, 0
         events = sum(stats.events for report in reports.values() for stats in report.stats.workers.values())
-        final = Codec(define(job.program), job.names).pack(_final(job, reports)) if state else None
+        final = None
+        if state:
+            definition = define(job.program)  # of the state that is packed: another one has other parts
+            final = Codec(definition, job.names).pack(_final(job, reports, definition))
         return recorder.publish(manifests, events, final), reports, recorder.snapshots
     except BaseException:
         if recorder is None:
@@ -227,7 +230,7 @@ def final_state(job: Job, kept: Continuation | None, reports: Mapping[int, TaskR
     if not wishes.state:
         return None
     if reports or kept is None:
-        return _final(job, reports)
+        return _final(job, reports, define(job.program))
     return None if kept.final is None else Codec(define(job.program), job.names).unpack(kept.final)
 
 
@@ -237,6 +240,5 @@ def shares(job: Job, reports: Mapping[int, TaskReport]) -> Shares:
     return Shares(Crown.of(job.plan.root), tuple(bundle for bundle in bundles if bundle is not None))
 
 
-def _final(job: Job, reports: Mapping[int, TaskReport]) -> Any:  # noqa: ANN401 -- whatever the program's state is
-    definition = define(job.program)
+def _final(job: Job, reports: Mapping[int, TaskReport], definition: Definition) -> Any:  # noqa: ANN401 -- whatever the program's state is
     return shares(job, reports).whole(definition, Codec(definition, job.names))

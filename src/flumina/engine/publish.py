@@ -81,7 +81,7 @@ class Publication:
         """The results where they lie now."""
         location = self.outputs.location
         if location is None:
-            return {name: Result(self.rows[name], self.outputs.final(name)) for name in self.outputs.names}
+            return {name: Result(self.rows.get(name, 0), self.outputs.final(name)) for name in self.outputs.names}
         return {
             name: Result(
                 self.rows[name],

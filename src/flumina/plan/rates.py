@@ -180,7 +180,13 @@ class _Sample:
         found.times = [stamp * unit for stamp in stamps]
         for name, columns in keys.items():
             if columns:
-                self.keys[name].add(_spread(pa.chunked_array(columns), self.rows))
+                try:
+                    self.keys[name].add(_spread(pa.chunked_array(columns), self.rows))
+                except UnicodeDecodeError as error:
+                    key = next(tag.key for tag in stream.tags if tag.name == name)
+                    assert key is not None
+                    message = f"a key of tag {name!r} is no text in UTF-8: {error}"
+                    raise decoder.error("COLUMN_TYPE", message, stream.column_of(key.name)) from None
         if isinstance(source, Generator) and source.generated.rate is not None:
             found.factor = source.generated.rate / max(1, seen)
         elif isinstance(source, Generator) and seen >= SAMPLE_ROWS:

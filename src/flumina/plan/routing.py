@@ -23,7 +23,7 @@ from flumina.order import Ints
 from flumina.plan.multiplicity import bits
 from flumina.plan.tree import Plan
 from flumina.program import AnyProgram, define
-from flumina.tagsets import Key, KeySet, TagSet
+from flumina.tagsets import Key, KeySet, TagSet, is_value
 
 NOBODY = -1
 """The number of no worker."""
@@ -36,6 +36,8 @@ class _Route:
     owners: tuple[tuple[int, KeySet], ...]
     only: int | None
     """The worker that handles every key there can be, if one does."""
+    type: pa.DataType | None
+    """That of the keys; None for a tag without."""
 
     def of_key(self, key: Key) -> int:
         """The worker of one key."""
@@ -52,8 +54,9 @@ class _Route:
 
     @cached_property
     def named(self) -> tuple[list[Key], npt.NDArray[np.int32]]:
-        """The keys that any worker's set names, and the worker of each."""
-        keys = list(dict.fromkeys(key for _, owned in self.owners for key in owned.flips))
+        """The keys that any worker's set names, and the worker of each; without keys that only other tags can have."""
+        flips = dict.fromkeys(key for _, owned in self.owners for key in owned.flips)
+        keys = [key for key in flips if self.type is None or is_value(key, self.type)]
         holder = {key: number for number, owned in self.owners for key in owned.flips if key in owned}
         # A key that some set excludes and nobody includes by name may still lie in another worker's bucket.
         numbers = [holder[key] if key in holder else self.of_key(key) for key in keys]
@@ -67,14 +70,16 @@ class _Route:
             numbers = np.full(len(keys), NOBODY, np.int32)
         names, holders = self.named
         if names:
-            found = pc.index_in(keys, value_set=self._value_set(keys.type))
+            found = pc.index_in(keys, value_set=self.value_set)
             at = found.fill_null(NOBODY).to_numpy(zero_copy_only=False)
             hits = at >= 0
             numbers[hits] = holders[at[hits]]
         return numbers
 
-    def _value_set(self, type_: pa.DataType) -> pa.Array:
-        return pa.array(self.named[0]).cast(type_)
+    @cached_property
+    def value_set(self) -> pa.Array:
+        """The named keys as a column."""
+        return pa.array(self.named[0], self.type)
 
 
 class Router:
@@ -174,7 +179,8 @@ class Router:
         mine = tuple((number, tags[tag]) for number, tags in owners if tags.has_any(tag))
         universe = self.definition.everything[tag]
         whole = [number for number, keys in mine if keys == universe]
-        return _Route(mine, whole[0] if whole else None)
+        key = self.definition.tags[tag].key
+        return _Route(mine, whole[0] if whole else None, None if key is None else key.type)
 
     def _column(self, stream: str, part: int, tag: Tag, route: _Route, table: pa.RecordBatch) -> npt.NDArray[np.int32]:
         if route.only is not None:
