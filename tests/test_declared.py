@@ -395,3 +395,24 @@ def test_a_state_is_initial_if_nobody_can_tell_it_from_a_new_one() -> None:
     more.another = 1
     assert not definition.is_initial(more)
     assert not definition.is_initial("something else")
+
+
+def charge(state: fl.State, event: fl.Event) -> None:
+    state.total[event.key] += event.v
+
+
+def test_a_state_that_is_given_away_is_told_as_such() -> None:
+    """Advice for the line itself would not help: it is right, only nobody follows it there."""
+    with pytest.raises(fl.DefinitionError) as caught:
+
+        class Given(fl.Program):
+            pay = fl.Tag("v long", key="m string")
+            depends = fl.depends()
+            output = "n long"
+            total = fl.PerKey(fl.Sum())
+
+            def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+                charge(state, event)
+
+    assert "the whole state is given away for pay" in str(caught.value)
+    assert "or write state.total[event.key]" not in str(caught.value)

@@ -43,7 +43,7 @@ class DeclaredState:
         safe = [replace(access, own_key=tags[access.tag].key is not None) for access in found] if one_key else found
         # ... and update_all is given all states, so an unkeyed tag counts as touching everything.
         everything = [
-            Access(name, field, kind, own_key=False, where=tag.where)
+            Access(name, field, kind, own_key=False, where=tag.where, followed=False)
             for name, tag in tags.items()
             if name not in seen
             for field in fields
@@ -159,7 +159,14 @@ def _conflict(field: Field, a: Access, b: Access, *, across: bool) -> Problem:
     second = "" if (a.kind, a.where) == (b.kind, b.where) else f" and {_VERBS[b.kind]} by {b.tag} at {b.where}"
     keys = " for all keys" if across else ""
     hint = f"add ({a.tag}, {b.tag}) to depends{' under always=' if across else ''}"
-    if isinstance(field, PerKey) and across:
+    unfollowed = next((access for access in (a, b) if not access.followed), None)
+    if unfollowed is not None:
+        hint = (
+            f"the whole state is given away for {unfollowed.tag} (to a function that is not followed, to super(), or "
+            "to update_all), which counts as reading and setting every field: a method of the class is followed; or "
+            f"say what is done with read_by=, added_by=, set_by= on the field; else {hint}"
+        )
+    elif isinstance(field, PerKey) and across:
         hint += f"; or write state.{field.name}[event.key] if only the event's own key is meant"
     value = field.inner if isinstance(field, PerKey) else field
     if isinstance(value, Max | Min) and a.kind == SET:

@@ -188,6 +188,9 @@ class Decoder:
         at = None if row is None else self.rows + (row if self._kept is None else int(self._kept[row]))
         if row is not None and hint is None:
             hint = 'repair the data, or have such rows put aside with bad_rows="dead-letter"'
+        file = self.stream.file(self.number)
+        if file is not None:
+            message += f" (in {file})"
         return InputError(
             condition, message, stream=self.stream.name, part=self.number, row=at, column=column, hint=hint
         )

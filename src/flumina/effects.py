@@ -33,13 +33,17 @@ _READING_METHODS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One way in which a tag touches a field; ``own_key``: only the entry of the event's own key."""
+    """One way in which a tag touches a field; ``own_key``: only the entry of the event's own key.
+
+    ``followed`` is False where that is assumed, because the whole state goes where nobody looks.
+    """
 
     tag: str
     field: str
     kind: str
     own_key: bool
     where: str
+    followed: bool = True
 
 
 def accesses(
@@ -412,14 +416,14 @@ class _Reader:
     def escape(self, node: ast.AST, live: Tags) -> None:
         """The whole state goes where it can't be followed: it counts as read and set."""
         for name, whole in self.fields.items():
-            self.note(live, Place(name, None, whole, inside=False), (READ, SET), node)
+            self.note(live, Place(name, None, whole, inside=False), (READ, SET), node, followed=False)
 
-    def note(self, live: Tags, place: Place, kinds: Iterable[str], node: ast.AST) -> None:
+    def note(self, live: Tags, place: Place, kinds: Iterable[str], node: ast.AST, *, followed: bool = True) -> None:
         where = self.scope.source.line(node)
         for tag in sorted(live):
             key = self.tags[tag].key
             own = key is not None and place.key_column in ("key", key.name)
-            self.found += [Access(tag, place.field, kind, own, where) for kind in kinds]
+            self.found += [Access(tag, place.field, kind, own, where, followed) for kind in kinds]
 
 
 def _arguments(node: ast.Call) -> list[ast.expr]:

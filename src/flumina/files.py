@@ -100,7 +100,7 @@ class Parquet:
         else:
             raise FileNotFoundError(f"there is no file {given}")
         if not found:
-            raise FileNotFoundError(f"there are no files in {given}")
+            raise FileNotFoundError(f"there are no files in {given}; for a stream without events, data=[] says so")
         for name in found:
             yield system, name
 

@@ -344,6 +344,29 @@ def cast(column: pa.Array | pa.ChunkedArray, wanted: pa.DataType) -> pa.Array | 
     return column.cast(wanted)
 
 
+def shown_time(ts: int, type_: pa.DataType | None) -> str:
+    """A timestamp as O compares it, for people.
+
+    >>> shown_time(1_500_000, pa.timestamp("us", tz="UTC")), shown_time(7, pa.int64())
+    ('1970-01-01T00:00:01.500000+00:00', '7')
+    """
+    if type_ is None or not pa.types.is_timestamp(type_):
+        return str(ts)
+    try:
+        return str(pa.scalar(ts, pa.int64()).cast(type_).as_py().isoformat())
+    except (OverflowError, ValueError):
+        return f"{ts} microseconds after 1970"
+
+
+def shown_span(ticks: int, type_: pa.DataType | None) -> str:
+    """How far two timestamps lie apart, for people.
+
+    >>> shown_span(1_500_000, pa.timestamp("us")), shown_span(1_500_000, pa.int64())
+    ('1.500000 seconds', '1,500,000')
+    """
+    return f"{ticks / 1e6:,.6f} seconds" if type_ is not None and pa.types.is_timestamp(type_) else f"{ticks:,}"
+
+
 def timestamp_type(type_: pa.DataType) -> pa.DataType | None:
     """What timestamps of an input column's type become: whole numbers, or microseconds with or without a zone."""
     if pa.types.is_timestamp(type_):

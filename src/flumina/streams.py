@@ -70,7 +70,9 @@ class Stream:
         unknown = set(self.rename) - {f.name for tag in self.tags for f in tag.schema}
         if unknown:
             raise UsageError(
-                "RENAME", f"stream {self.name!r}: rename names no declared column: {sorted(map(str, unknown))}"
+                "RENAME",
+                f"stream {self.name!r}: rename names no declared column: {sorted(map(str, unknown))}",
+                hint='it goes from declared columns to those of the data: rename={"declared": "in the data"}',
             )
 
     @property

@@ -11,7 +11,7 @@ the input happened to be cut, so it is an error. The same holds for two events w
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -64,18 +64,22 @@ class TieRule:
 
     ``sequenced``   whether the stream has a ``seq`` column
     ``by_key``      whether all its tags are keyed and depend on each other where keys are equal, if at all
+    ``told``        what people know a part by
     """
 
     depends: Dependence
     sequenced: bool
     by_key: bool
+    told: Callable[[int], str] = "part {}".format
 
     @staticmethod
-    def of(depends: Dependence, tags: Iterable[Tag], *, sequenced: bool) -> TieRule:
+    def of(
+        depends: Dependence, tags: Iterable[Tag], *, sequenced: bool, told: Callable[[int], str] = "part {}".format
+    ) -> TieRule:
         """The rule for a stream with these tags."""
         listed = list(tags)
         one_type = len({tag.key and tag.key.type for tag in listed}) == 1 and listed[0].key is not None
-        return TieRule(depends, sequenced, one_type and depends.only_by_key([tag.name for tag in listed]))
+        return TieRule(depends, sequenced, one_type and depends.only_by_key([tag.name for tag in listed]), told)
 
 
 class Tied:
@@ -104,7 +108,7 @@ class Tied:
             for other_key in self.rule.depends.partners(tag, key, other, by_key.keys()):
                 for tied in by_key[other_key]:
                     if tied.place != place:
-                        raise _ambiguous(tied, placed, sequenced=self.rule.sequenced)
+                        raise _ambiguous(tied, placed, self.rule)
 
 
 class TieFinder:
@@ -175,6 +179,12 @@ class TieFinder:
         return np.flatnonzero(marked)
 
 
+def matter(definition: Definition, stream: Stream) -> bool:
+    """Whether events of a stream depend on each other, so that O has to order them."""
+    events = TagSet.all_of(stream.tags)
+    return definition.depends.between(events, events)
+
+
 def check_ties(definition: Definition, parts: Sequence[Part]) -> None:
     """Raise :class:`~flumina.errors.OrderError` at the first pair of dependent events of one stream that tie."""
     for rank in sorted({part.rank for part in parts}):
@@ -182,8 +192,7 @@ def check_ties(definition: Definition, parts: Sequence[Part]) -> None:
         if not mine:
             continue
         stream = mine[0].stream
-        events = TagSet.all_of(stream.tags)
-        if not definition.depends.between(events, events) or (stream.seq is None and len(mine) == 1):
+        if not matter(definition, stream) or (stream.seq is None and len(mine) == 1):
             continue  # no tie matters
         finder = TieFinder(TieRule.of(definition.depends, stream.tags, sequenced=stream.seq is not None))
         finder.look([part.batch for part in mine], [part.number for part in mine])
@@ -191,8 +200,7 @@ def check_ties(definition: Definition, parts: Sequence[Part]) -> None:
 
 def must_be_one_part(definition: Definition, stream: Stream) -> bool:
     """Whether events depend on each other, and those with equal timestamps are ordered by their place alone."""
-    events = TagSet.all_of(stream.tags)
-    return stream.seq is None and definition.depends.between(events, events)
+    return stream.seq is None and matter(definition, stream)
 
 
 def _tied_rows(ts: Ints, part: Ints, seq: Ints | None) -> tuple[Ints, Ints]:
@@ -248,12 +256,12 @@ def _same_key(keys: pa.Array, group: Ints, part: Ints | None) -> npt.NDArray[np.
     return found
 
 
-def _ambiguous(a: Placed, b: Placed, *, sequenced: bool) -> OrderError:
+def _ambiguous(a: Placed, b: Placed, rule: TieRule) -> OrderError:
     first, second = sorted((a, b), key=lambda placed: (placed.part, placed.place))
-    how = "with the same seq" if sequenced else "without a seq column"
+    how = "with the same seq" if rule.sequenced else "without a seq column"
     return OrderError(
         "AMBIGUOUS_ORDER",
         f"stream {a.event.stream!r}: two dependent events have the timestamp {a.event.ts} {how}, so their order is "
-        f"not determined: {first.event!r} in part {first.part} and {second.event!r} in part {second.part}",
+        f"not determined: {first.event!r} in {rule.told(first.part)} and {second.event!r} in {rule.told(second.part)}",
         hint="give the stream a seq= column that orders events with equal timestamps",
     )

@@ -11,8 +11,8 @@ from flumina.engine.publish import Result
 from flumina.engine.results import RunResult
 from flumina.words import printable, table
 
-LETTER_COLUMNS = ("stream", "partition", "row", "reason", "column", "data")
-"""What is shown of dead letters."""
+LETTER_COLUMNS = ("stream", "file", "partition", "row", "reason", "column", "data")
+"""What is shown of dead letters; of file and partition, the one that tells more."""
 
 _WIDEST = 40
 """Characters of a value before it is cut."""
@@ -39,7 +39,10 @@ def _shown(called: str, one: Result, rows: int, place: str | None, columns: Sequ
     lines = [f"{called}: {one.rows:,} row{'' if one.rows == 1 else 's'}{where}"]
     if one.kept and one.rows and rows:
         first = one.dataset().head(rows)
-        lines += [f"  {line}" for line in rows_text(first.select(columns or first.column_names)).splitlines()]
+        shown = list(columns or first.column_names)
+        if columns == LETTER_COLUMNS:
+            shown.remove("file" if first.column("file").null_count else "partition")
+        lines += [f"  {line}" for line in rows_text(first.select(shown)).splitlines()]
         lines += ["  ..."] if one.rows > rows else []
     return "\n".join(lines)
 

@@ -33,6 +33,7 @@ from flumina.streaming.folder import Folder
 from flumina.streaming.frontier import EVERYTHING, NOTHING, ClosedBatches, Seen
 from flumina.streaming.left import Left, facts, following
 from flumina.streaming.log import Log, restoring
+from flumina.streaming.order import check_order
 from flumina.streaming.planner import Change, Planner
 from flumina.streaming.progress import Progress, Stopwatch, entry
 from flumina.streaming.rows import dealt, from_bytes, in_order, placed, split, to_bytes
@@ -73,6 +74,8 @@ class Batches:
         self._claim: Claim | None = None
         self._last: tuple[int, Left] | None = None
         """What the last batch has left, so that it need not be read."""
+        self.waiting = 0
+        """How many rows were carried when the query was started."""
 
     @restoring
     def prepare(self, *, changed: bool = False) -> None:
@@ -84,6 +87,7 @@ class Batches:
             left = Left(None, {}, {s.name: Seen() for s in self.streams}, NOTHING, {}, None, closed=False, lineage="")
             newest = claim.commit(number=0, extra=facts(left, {}, self.sink.place, self._letters_place))
         check_program(newest.manifest.facts, self.facts, changed=changed, where=self.store.folder.path)
+        self.waiting = sum(rows for _, _, rows in newest.manifest.extra["carried"])
         self._check_sink(newest)
         self.sink.prepare(newest.manifest.run)
         self.letters.prepare(newest.manifest.run)
@@ -159,7 +163,8 @@ class Batches:
                 for s in self.streams
             }
             cut = self._cut(batch, sifted, seen, left.done, closed=closed)
-            if logged is None:  # what is logged counts; what is refused is not logged, so that another policy helps
+            if logged is None:  # what is logged counts; what is refused is not logged, so that something can be done
+                check_order(self.planner.definition, self.streams, rows, sifted, batch)
                 self._check_carried(cut, rows)
             cut = self.log.decide(cut)
             ready = {name: split(table, cut.ts) for name, table in rows.items()}
@@ -243,7 +248,7 @@ class Batches:
             kept = replace(kept, foreign=True)
         blob = memoryview(read_state(self.store.folder, snapshot.manifest.states[-1]) if told["carried"] else b"")
         carried: dict[str, pa.Table] = {}
-        for name, size in told["carried"]:
+        for name, size, _ in told["carried"]:
             carried[name], blob = from_bytes(blob[:size]), blob[size:]
         plan = snapshot.manifest.plan
         if plan is not None and self.planner.plan is None:
@@ -354,7 +359,7 @@ class Batches:
             finished=after.closed,
             extra={
                 **facts(after, outputs, self.sink.place, self._letters_place),
-                "carried": [[name, len(blob)] for name, blob in blobs.items()],
+                "carried": [[name, len(blob), len(after.carried[name])] for name, blob in blobs.items()],
             },
         )
         return state

@@ -27,6 +27,16 @@ def placed(table: pa.Table, batch: int) -> pa.Table:
     return table.set_column(table.schema.get_field_index(PLACE), PLACE, pa.array(places))
 
 
+def batch_of(place: int) -> int:
+    """The batch that a place was numbered for."""
+    return place // _PARTITIONS
+
+
+def place_of(place: int) -> int:
+    """The number that a place had in its batch."""
+    return place % _PARTITIONS
+
+
 def in_order(stream: Stream, pieces: Sequence[pa.Table]) -> pa.Table:
     """All rows by timestamp, then by the stream's ``seq`` if it has one, else as they came."""
     table = pa.concat_tables(pieces, promote_options="permissive").combine_chunks()

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from flumina.faults import Fault, Marks, Mask, mark_events, mark_timestamps, mask_of
 from flumina.order import Ints
+from flumina.schema import shown_span, shown_time, timestamp_type
 from flumina.streaming.frontier import NOTHING, Heartbeats, Policy, Seen
 from flumina.streams import Stream
 
@@ -69,10 +70,11 @@ class Sieve:
         if self.done != NOTHING:
             late = events & (ts <= self.done) & marks.good
             if late.any():
+                kind = timestamp_type(table.schema.field(self.stream.ts).type)
                 behind = self.done - int(ts[late].min())
                 message = (
-                    f"the timestamp lies at or before {self.done}, up to which everything has been processed; "
-                    f"late rows of this batch lie up to {behind:,} before it"
+                    f"the timestamp lies at or before {shown_time(self.done, kind)}, up to which everything has been "
+                    f"processed; late rows of this batch lie up to {shown_span(behind, kind)} before it"
                 )
                 marks.add(late, Fault(LATE, self.stream.ts, message))
         mark_events(self.stream, table, events, marks)

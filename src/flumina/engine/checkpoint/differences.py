@@ -7,8 +7,13 @@ from typing import Any
 
 from flumina.errors import CheckpointError
 
-_WITH_FLAG = ("name", "parameters", "code", "observers", "input")
+_WITH_FLAG = ("name", "parameters", "code", "observers")
 """What may differ if the user says so: the state means the same, as far as can be told."""
+
+_INPUT = (
+    "what lies before the snapshot is not read again, so that new or changed rows there would be missing: go on with "
+    "the input as it was, or begin anew in another folder"
+)
 
 _THINGS = {
     "tags": "tag",
@@ -33,7 +38,9 @@ def check_program(old: Mapping[str, Any], new: Mapping[str, Any], *, changed: bo
         return
     listed = "".join(f"\n  - {line}" for line in refused + allowed)
     hint = "go on with the program as it was, or begin anew in another folder"
-    if not refused:
+    if any(_lines("input", old, new)):
+        hint = _INPUT
+    elif not refused:
         hint = "if the state still means the same, go on with changed=True; else begin anew in another folder"
     message = f"the snapshots in {where} were made by another program, or from other input:{listed}"
     raise CheckpointError("CHECKPOINT_PROGRAM", message, file=where, hint=hint)

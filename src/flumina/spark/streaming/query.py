@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery as SparkQuery
 
+from flumina.engine.checkpoint.claim import in_use
 from flumina.errors import UsageError
 from flumina.plan.tree import Plan
 from flumina.spark.gang import explained
@@ -123,7 +124,7 @@ class StreamingQuery:
     def status(self) -> dict[str, Any]:
         """What is going on now: Spark's word, and who is waited for."""
         last = self.lastProgress or {}
-        carried = sum(last.get("carried", {}).values())
+        carried = sum(last["carried"].values()) if last else self.batches.waiting
         held = {"heldUpBy": last.get("heldUpBy", []), "batchesWaiting": last.get("batchesWaiting", 0)}
         return {**self._query.status, "carried": carried, **held}
 
@@ -139,7 +140,7 @@ class StreamingQuery:
             self._closing.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
             ended = not self._closing.is_alive()
             if ended and self._error is not None:
-                raise _ours(self._error)
+                raise _ours(self._error, self._checkpoint)
         return timeout is None or bool(ended)
 
     def stop(self) -> None:
@@ -168,7 +169,11 @@ class StreamingQuery:
         found = self._error
         if found is None and not self._deliberate:
             found = self._query.exception()
-        return None if found is None else _ours(found)
+        return None if found is None else _ours(found, self._checkpoint)
+
+    @property
+    def _checkpoint(self) -> str:
+        return self.batches.store.folder.path
 
     @property
     def _query(self) -> SparkQuery:
@@ -182,16 +187,20 @@ class StreamingQuery:
         except PySparkException as error:
             if self._error is None and self._deliberate:
                 return True
-            raise _ours(error if self._error is None else self._error) from None
+            raise _ours(error if self._error is None else self._error, self._checkpoint) from None
 
     def __repr__(self) -> str:
         state = "active" if self.isActive else "ended"
         return f"<StreamingQuery {self.name!r}, {state}, {len(self.recentProgress)} batches>"
 
 
-def _ours(error: BaseException) -> BaseException:
+def _ours(error: BaseException, checkpoint: str) -> BaseException:
     """What ended a query: what our code or the user's raised as it is, what Spark says without the pages around it."""
-    return explained(error) if isinstance(error, PySparkException | Py4JError) else error
+    if not isinstance(error, PySparkException | Py4JError):
+        return error
+    if "Multiple streaming queries are concurrently using" in str(error):
+        return in_use(checkpoint, "another query has taken over")
+    return explained(error)
 
 
 def check_trigger(trigger: Any, *, closed: bool) -> dict[str, Any]:  # noqa: ANN401 -- what the user gave

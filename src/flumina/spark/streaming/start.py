@@ -139,6 +139,8 @@ def start(
     try:
         begun = writer.option("checkpointLocation", _url(folder, "spark")).start()
     except PySparkException as error:
+        if "already active" in str(error):  # begun since we looked
+            raise _taken(shown) from None
         raise explained(error) from None
     query.began(begun, cluster.spark)
     return query
@@ -150,8 +152,12 @@ def _name(given: object, definition: Definition, spark: SparkSession) -> str:
     if not isinstance(shown, str) or not shown:
         raise UsageError("NAME", f"name= is a text, got {given!r}")
     if any(query.name == shown for query in spark.streams.active):
-        raise UsageError("NAME", f"a query called {shown!r} is running already", hint="give this one another name=")
+        raise _taken(shown)
     return shown
+
+
+def _taken(name: str) -> UsageError:
+    return UsageError("NAME", f"a query called {name!r} is running already", hint="give this one another name=")
 
 
 def _check_apart(checkpoint: Folder, sink: Sink, letters: DeadLetters) -> None:
