@@ -241,3 +241,53 @@ def test_files_that_a_stream_is_joined_with_order_nothing(spark: SparkSession, t
     joined = rate.crossJoin(spark.read.parquet(str(tmp_path / "static.parquet")))
     with pytest.raises(fl.OrderError, match="AMBIGUOUS_ORDER"):
         last(spark, joined.selectExpr("5L AS ts", "value AS v"), tmp_path, trigger=None)
+
+
+def test_a_query_with_a_tie_goes_on_once_the_rows_are_repaired(spark: SparkSession, tmp_path: Path) -> None:
+    """Also if the other one of them is carried; both are named by their files, as long as Spark knows them."""
+
+    def begin(**more: Any) -> Any:
+        frame = spark.readStream.schema("ts timestamp, v long").parquet(str(tmp_path / "in"))
+        stream = fl.Stream("puts", Last.put, frame, sorted=False)
+        policy = {"frontiers": fl.BoundedDelay(5), "closed": False, **more}
+        return start(spark, [stream], tmp_path, program=Last, **policy)
+
+    def write(name: str, *seconds: int) -> None:
+        (tmp_path / "in").mkdir(exist_ok=True)
+        times = pa.array([1_000_000 * second for second in seconds]).cast(pa.timestamp("us", tz="UTC"))
+        pq.write_table(pa.table({"ts": times, "v": list(seconds)}), tmp_path / "in" / f"{name}.parquet")
+
+    write("a", 1, 10)
+    begin().awaitTermination()
+    write("b", 10)
+    query = begin()
+    with pytest.raises(fl.OrderError, match=r"AMBIGUOUS_ORDER.*of batch 0 and .*/b\.parquet[\s\S]*repair the rows"):
+        query.awaitTermination()
+    assert query.status["carried"] == 1, "the row of the first batch, though no batch was done since the start"
+    write("b", 11)
+    begin(closed=True).awaitTermination()
+    found = pq.read_table(tmp_path / "out", partitioning=None)
+    rows = sorted((row["v"], row["before"]) for row in found.to_pylist())
+    assert rows == [(1, None), (10, 1), (11, 10)]
+
+
+def test_late_rows_are_told_in_seconds(spark: SparkSession, tmp_path: Path) -> None:
+    def begin() -> Any:
+        frame = spark.readStream.schema("ts timestamp, v long").parquet(str(tmp_path / "in"))
+        return start(
+            spark,
+            [fl.Stream("puts", Last.put, frame, sorted=False)],
+            tmp_path,
+            program=Last,
+            frontiers=None,
+            closed=False,
+        )
+
+    for name, second in (("a", 90), ("b", 60)):
+        (tmp_path / "in").mkdir(exist_ok=True)
+        times = pa.array([1_000_000 * second]).cast(pa.timestamp("us", tz="UTC"))
+        pq.write_table(pa.table({"ts": times, "v": [1]}), tmp_path / "in" / f"{name}.parquet")
+        if name == "a":
+            begin().awaitTermination()
+    with pytest.raises(fl.InputError, match=r"LATE.*1970-01-01T00:01:30\+00:00.*up to 30\.000000 seconds before it"):
+        begin().awaitTermination()
