@@ -12,7 +12,7 @@ from flumina.engine.results import RunResult
 from flumina.words import printable, table
 
 LETTER_COLUMNS = ("stream", "file", "partition", "row", "reason", "column", "data")
-"""What is shown of dead letters; of file and partition, the one that tells more."""
+"""What is shown of dead letters; of file and partition, one."""
 
 _WIDEST = 40
 """Characters of a value before it is cut."""
@@ -39,12 +39,20 @@ def _shown(called: str, one: Result, rows: int, place: str | None, columns: Sequ
     lines = [f"{called}: {one.rows:,} row{'' if one.rows == 1 else 's'}{where}"]
     if one.kept and one.rows and rows:
         first = one.dataset().head(rows)
-        shown = list(columns or first.column_names)
-        if columns == LETTER_COLUMNS:
-            shown.remove("file" if first.column("file").null_count else "partition")
-        lines += [f"  {line}" for line in rows_text(first.select(shown)).splitlines()]
+        if columns is not None:
+            first = _placed(first.select(columns))
+        lines += [f"  {line}" for line in rows_text(first).splitlines()]
         lines += ["  ..."] if one.rows > rows else []
     return "\n".join(lines)
+
+
+def _placed(letters: pa.Table) -> pa.Table:
+    """Dead letters with the names of their files, or if those are not known, with the numbers of parts."""
+    if letters.column("file").null_count:
+        return letters.drop_columns(["file"])
+    names = [path.rpartition("/")[2] for path in letters.column("file").to_pylist()]
+    at = letters.schema.get_field_index("file")
+    return letters.set_column(at, "file", pa.array(names)).drop_columns(["partition"])
 
 
 def rows_text(rows: pa.Table) -> str:

@@ -124,7 +124,7 @@ class Planner:
         unfit = self._unfit(now, slots)
         if unfit is None and after > (1 - WORTH) * before:
             return None
-        return Change(unfit or self._reason(), saving, len(wanted.leaves))
+        return Change(unfit or self._reason(wanted), saving, len(wanted.leaves))
 
     def _unfit(self, plan: Plan, slots: int) -> str | None:
         """Why a plan can't be used any more: its tasks can't all run at once, or it has more workers than allowed."""
@@ -138,15 +138,16 @@ class Planner:
         self._hot = {f"{tag} on {stream}": set(self.observed.hot(stream, tag)) for stream, tag in self.observed.keys}
         self._shares = self.observed.shares()
 
-    def _reason(self) -> str:
+    def _reason(self, wanted: Plan) -> str:
         """What is different from when the plan was made: a key that has become hot, else the rate that changed most."""
         if not self._shares:
             return "rates are other ones since the query was started again"
+        named = {key for worker in wanted.workers for _, keys in worker.tags for key in keys.flips}
         new = [
             (share, key, f"{tag} on {stream}")
             for stream, tag in self.observed.keys
             for key, share in self.observed.hot(stream, tag).items()
-            if key not in self._hot.get(f"{tag} on {stream}", set())
+            if key in named and key not in self._hot.get(f"{tag} on {stream}", set())
         ]
         if new:
             share, key, what = max(new, key=lambda entry: entry[0])
