@@ -403,7 +403,7 @@ class TestColumns:
         ("column", "values", "row"),
         [
             ("a", pa.array([["x"]]), 0),
-            ("a", pa.array([5]), 0),
+            ("a", pa.array([5]), None),
             ("a", [["x"]], 0),
             ("d", pa.array([12345678901], pa.decimal128(12, 0)), 0),
             ("t", [5], 0),
@@ -412,7 +412,7 @@ class TestColumns:
             ("flag", [1], 0),
         ],
     )
-    def test_other_types(self, column: str, values: object, row: int) -> None:
+    def test_other_types(self, column: str, values: object, row: int | None) -> None:
         data = {"ts": [1], **{name: [None] for name in Tags.odd.columns.names}, column: values}
         assert place(refused(lambda: Stream("clicks", Tags.odd, data))) == ("COLUMN_TYPE", 0, row, column)
 
