@@ -1,5 +1,6 @@
 """A task in step with the others: nothing from behind a cut is lost, and nobody is over too early."""
 
+from collections import deque
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,7 +12,7 @@ from flumina.apps import ValueBarrier
 from flumina.batch import Batch
 from flumina.engine.codec import Codec, Letter
 from flumina.engine.follower import Follower
-from flumina.engine.segment import Cut, End, Ended, Pause, Paused, Tally
+from flumina.engine.segment import Begin, Cut, End, Ended, Entered, Pause, Paused, Tally
 from flumina.order import Point
 from flumina.program import define
 from flumina.runtime.coordinator import Coordinator
@@ -125,3 +126,24 @@ def test_what_was_done_up_to_the_end_is_told_before_it() -> None:
     here.hear(0, End())
     assert not here.over()
     assert told == [Tally(7, 3), Ended(over=True)]
+
+
+def test_a_task_that_has_yet_to_enter_a_segment_is_not_paused_in_the_one_before() -> None:
+    """Others may be so far ahead that the next snapshot is due: its cut is none of the segment that is over here."""
+    here, told = reading(highest=20)
+    for message in (Pause(), End(), Cut(CUT)):
+        here.hear(0, message)
+    assert not here.over()
+    told.clear()
+    saved: list[Any] = []
+    task = cast("Any", here.task)
+    task.final, task.inbox, task.begin_segment = {}, deque(), lambda _: None
+    task.member = SimpleNamespace(save=saved.append)
+    here.hear(0, Begin(1))
+    here.hear(0, Pause())
+    assert not here.frozen
+    assert told == []
+    assert not here.over()
+    assert [one.after for one in saved] == [CUT]
+    assert here.frozen
+    assert told == [Entered(1), Paused(None)]

@@ -78,6 +78,8 @@ class Follower:
         self.closed: Manifest | None = None
         """The outputs of this segment, once everything here is done."""
         self.word: Begin | Finish | None = None
+        self.pause_due = False
+        """Whether the next segment, which this task has yet to enter, is to be cut off already: others are ahead."""
         self.past_syncs = 0
         """Of earlier segments."""
         self.tally = Tally()
@@ -103,6 +105,8 @@ class Follower:
             case Tally() | Paused() | Drained() | Ended():
                 assert self.leader is not None, "only the leader is told"
                 self._broadcast(self.leader.hear(peer, message, time.monotonic()))
+            case Pause() if isinstance(self.word, Begin):
+                self.pause_due = True
             case Pause():
                 self.frozen = True
                 for feed in self.task.feeds.values():
@@ -199,6 +203,9 @@ class Follower:
         early, self.early, self.taken_back = self.early, [], []
         for frame in early:
             task.inbox.extend(task.codec.decode(frame))
+        if self.pause_due:
+            self.pause_due = False
+            self.hear(self.home, Pause())
 
     def _tally(self) -> Tally:
         workers, past = self.task.workers.values(), self.task.past
