@@ -39,9 +39,11 @@ class LetterBox:
 
     def put(self, refused: Refused) -> None:
         """Take some; what can't be kept is an error of whoever reads the part."""
-        letters = refused.letters() if self._outputs.kept else SCHEMA.empty_table()
+        letters = refused.letters() if self._outputs.kept else None
         with self._lock:
             self.rows += len(refused)
+            if letters is None:
+                return
             self._waiting.append(letters)
             if self._outputs.location is None:
                 self._held += letters.nbytes
@@ -55,7 +57,7 @@ class LetterBox:
         with self._lock:
             rows = {**manifest.rows, DEAD_LETTERS: self.rows}
             if self._outputs.location is None:
-                inline = {DEAD_LETTERS: to_ipc(self._waiting)} if self._held else {}
+                inline = {DEAD_LETTERS: to_ipc(self._waiting)} if self._waiting else {}
                 return replace(manifest, rows=rows, inline={**manifest.inline, **inline})
             self._write()
             return replace(manifest, rows=rows, files={**manifest.files, **self._finished()})
