@@ -11,6 +11,7 @@ import pytest
 
 import flumina as fl
 from flumina.apps import Fraud, KeyCounter, PageViews, ValueBarrier
+from flumina.testing import assert_same_outputs
 from tests.system.agree import assert_agrees
 from tests.system.cases import CASES, TINY, UTC, Case, Input, sequential
 from tests.system.programs import Cells, Stock, TwoCounters
@@ -126,3 +127,26 @@ def test_a_folder_may_have_any_name(spark: SparkSession, tmp_path: Path, name: s
     ]
     result = engine.run(ValueBarrier, streams, out=tmp_path / name, progress=False)
     assert [row.total for row in result.output.collect()] == [7]
+
+
+@pytest.mark.parametrize("apart", [1, 50], ids=["ties", "apart"])
+def test_two_frames_of_many_pieces(spark: SparkSession, apart: int) -> None:
+    """Barriers are read by one task, values by both, a few rows at a time; most values have the time of a barrier."""
+    from flumina import spark as engine  # noqa: PLC0415 -- only where it is needed
+
+    times = [n // 100 * apart for n in range(800)]
+    streams = [
+        fl.Stream("barriers", ValueBarrier.barrier, pa.table({"ts": sorted(set(times)) * 3}), sorted=False),
+        fl.Stream("values", ValueBarrier.value, pa.table({"ts": times, "v": list(range(800))}), sorted=False),
+    ]
+    settings = fl.Settings(chunk_rows=8, window=4)
+    result = engine.run(
+        ValueBarrier,
+        [replace(stream, data=spark.createDataFrame(stream.data)) for stream in streams],
+        workers=2,
+        optimiser="greedy",
+        settings=settings,
+        progress=False,
+    )
+    assert_same_outputs(result.output.toArrow(), fl.spec(ValueBarrier, streams).output)
+    assert result.stats.shuffled_bytes > 0

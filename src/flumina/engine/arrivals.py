@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -21,9 +21,13 @@ from flumina.batch import Batch
 from flumina.decode import Aside, Decoder
 from flumina.depends import Dependence
 from flumina.order import END, START, Point, heartbeat
+from flumina.runtime.cut import behind
 from flumina.sources import CHUNK_ROWS, Generated
 from flumina.streams import Stream
 from flumina.ties import TieFinder, TieRule
+
+_FIRST = -(2**63)
+"""The lowest sequence number that a row can have."""
 
 
 class Arrival(NamedTuple):
@@ -34,9 +38,14 @@ class Arrival(NamedTuple):
 
 
 class Beat(NamedTuple):
-    """Word of a source between its rows: none with this timestamp or an earlier one will come any more."""
+    """State how far a source has come: no row before ``ts`` is still to come, nor one at ``ts`` if that is ``over``."""
 
     ts: int
+    over: bool = True
+
+    def frontier(self, rank: int) -> Point:
+        """Return the highest frontier that this allows a stream with such a rank."""
+        return behind(self.ts) if self.over else Point(self.ts, rank, _FIRST)
 
 
 @runtime_checkable
@@ -108,9 +117,7 @@ def _all(
         for batch in batches:
             if stop.is_set():
                 return
-            yield (
-                Arrival(None, heartbeat(batch.ts, rank)) if isinstance(batch, Beat) else Arrival(batch, batch.point(-1))
-            )
+            yield Arrival(batch, batch.point(-1))
     if not stop.is_set():
         yield Arrival(None, END)
 
@@ -123,24 +130,30 @@ def _told(
     if source.gathered is not None and depends is not None:
         finder = TieFinder(TieRule.of(depends, decoder.stream.tags, sequenced=False))
     frontier = START
-    for piece in source.pieces():
-        if stop.is_set():
-            return
-        if isinstance(piece, Beat):
-            if heartbeat(piece.ts, rank) > frontier:  # behind rows, word of the timestamp before theirs is nothing new
-                frontier = heartbeat(piece.ts, rank)
-                yield Arrival(None, frontier)
-            continue
-        first = decoder.rows
-        if len(batch := decoder.decode(piece)):
-            if finder is not None:  # without sequence numbers, so that those are the numbers of the rows
-                places = piece.column(source.gathered).to_numpy().astype(np.int64)
-                finder.look([batch], [places[batch.seq - first]])
-                finder.forget(int(batch.ts[-1]))
-            for start in range(0, len(batch), most):
-                rows = batch.slice(start, start + most)
-                frontier = rows.point(-1)
-                yield Arrival(rows, frontier)
+    pieces = source.pieces()
+    try:
+        for piece in pieces:
+            if stop.is_set():
+                return
+            if isinstance(piece, Beat):
+                if piece.frontier(rank) > frontier:  # behind a row of its own, a stream is further
+                    frontier = piece.frontier(rank)
+                    yield Arrival(None, frontier)
+                continue
+            first = decoder.rows
+            if len(batch := decoder.decode(piece)):
+                if finder is not None:  # without sequence numbers, so that those are the numbers of the rows
+                    places = piece.column(source.gathered).to_numpy().astype(np.int64)
+                    finder.look([batch], [places[batch.seq - first]])
+                    finder.forget(int(batch.ts[-1]))
+                for start in range(0, len(batch), most):
+                    rows = batch.slice(start, start + most)
+                    frontier = rows.point(-1)
+                    yield Arrival(rows, frontier)
+    finally:
+        # After an error, its traceback keeps the iterator alive, and streams that share rows would wait for this one.
+        if isinstance(pieces, Generator):
+            pieces.close()
     if not stop.is_set():
         yield Arrival(None, END)
 

@@ -26,6 +26,9 @@ from flumina.streams import Stream
 PARTITION = "\0partition"
 """The column that holds, for a stream gathered into one part, which file, or else which partition, each row lay in."""
 
+PIECE_ROWS = 65_536
+"""Rows that a task works on at a time, at most; Spark's own 10,000 to a batch cost more than they save."""
+
 _BEHIND = 4
 """How many pieces of one stream may wait while another one of the same task is read on."""
 
@@ -42,18 +45,44 @@ class Frame:
     parts: Mapping[str, tuple[int, ...]]
     """For each stream the tasks that have a part of it, by the number of the part."""
 
-    def sources(self, task: int, batches: Iterator[pa.RecordBatch]) -> dict[str, object]:
-        """For each stream that has a part in this task a source that can be read once."""
+    def sources(self, task: int, batches: Iterator[pa.RecordBatch], rows: int = PIECE_ROWS) -> dict[str, object]:
+        """Return a source that can be read once for each stream that has a part in this task."""
         names = [name for name, tasks in self.parts.items() if task in tasks]
+        pieces = regrouped(batches, min(rows, PIECE_ROWS))
         if not self.mixed:
-            return {name: Brought(len(self.parts[name]), batches) for name in names}
-        shared = Shared(batches, list(self.columns), self.columns)
+            return {name: Brought(len(self.parts[name]), pieces) for name in names}
+        shared = Shared(pieces, self.columns, names)
         return {
             name: Brought(
                 len(self.parts[name]), shared.of(name), PARTITION if PARTITION in self.columns[name] else None
             )
             for name in names
         }
+
+
+def regrouped(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """Cut and join batches so that each but the last has ``rows`` rows, whatever sizes Spark sends.
+
+    Spark's own size is a setting of the user's session, which other jobs use at the same time: it is left alone.
+    """
+    held: list[pa.RecordBatch] = []
+    count = 0
+    for batch in batches:
+        start = 0
+        while batch.num_rows - start >= rows - count:
+            held.append(batch.slice(start, rows - count))
+            start += rows - count
+            yield _joined(held)
+            held, count = [], 0
+        if start < batch.num_rows:
+            held.append(batch.slice(start))
+            count += batch.num_rows - start
+    if held:
+        yield _joined(held)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,16 +120,36 @@ class Brought:
 
 
 class Shared:
-    """Rows of several streams in one sequence, in O; each stream is read by a thread of its own.
+    """Divide one sequence of rows in O among the streams that this task reads, each in a thread of its own.
 
-    Whoever has nothing left reads the next piece for all. Behind its rows of a piece, a stream is told how far the
-    whole has come, so that nobody waits for one that has few.
+    The thread that has nothing left reads the next piece for all streams. Every stream gets its rows of the piece and a
+    :class:`Beat`, so that its frontier moves with the whole, also where it has few rows. At most :data:`_BEHIND` pieces
+    of a stream wait: then no thread reads on until that stream has taken one, or has left.
+
+    This can't stop the run for good, however small windows and queues are. Let P be the part with the lowest frontier
+    of all parts of the run, and R the last row that its task has read.
+
+    1. Every event at or before the frontier of P can be processed, since no frontier is lower. So all events of P that
+       were sent are processed, P has room in its window, and takes whatever waits for it here.
+    2. Once P has taken everything, its frontier is at or behind every row up to R, of all streams of the task: rows are
+       sorted by (t, stream), so that behind R = (t, s) a stream before s has nothing more at t, and every other one
+       nothing before its first row at t. :func:`_beats` states exactly that. (A frontier of t - 1 would not do: the
+       events at t that fill the window of a stream would wait for P, and P for its rows behind them.)
+    3. So all events up to R are processed (1), the streams of this task get their credits back, take what waits for
+       them here, and the next piece is read.
+
+    A stream whose reader fails or is stopped leaves, and keeps no other one waiting. An exception of the sequence
+    itself is raised in every stream.
     """
 
     def __init__(
-        self, batches: Iterator[pa.RecordBatch], names: Sequence[str], columns: Mapping[str, Mapping[str, str]]
+        self,
+        batches: Iterator[pa.RecordBatch],
+        columns: Mapping[str, Mapping[str, str]],
+        names: Sequence[str],
     ) -> None:
-        self.batches, self.names, self.columns = batches, names, columns
+        self.batches, self.columns = batches, columns
+        self.numbers = {name: number for number, name in enumerate(columns)}
         self.waiting: dict[str, deque[tuple[pa.RecordBatch, Beat]]] = {name: deque() for name in names}
         self.ended = False
         self.changed = threading.Condition()
@@ -108,13 +157,19 @@ class Shared:
         self.failed: BaseException | None = None
 
     def of(self, name: str) -> Iterator[pa.RecordBatch | Beat]:
-        """The rows of one stream."""
-        while (piece := self._next(name)) is not None:
-            yield from piece
+        """Yield the rows of one stream, and how far the whole has come."""
+        try:
+            while (piece := self._next(name)) is not None:
+                yield from piece
+        finally:
+            with self.changed:
+                self.waiting.pop(name, None)
+                self.changed.notify_all()
 
     def _next(self, name: str) -> tuple[pa.RecordBatch, Beat] | None:
-        with self.changed:
-            while True:
+        while True:
+            with self.changed:
+                self.changed.wait_for(lambda: self.failed or self.waiting[name] or self.ended or self._may_read())
                 if self.failed is not None:
                     raise self.failed
                 if self.waiting[name]:
@@ -122,40 +177,47 @@ class Shared:
                     return self.waiting[name].popleft()
                 if self.ended:
                     return None
-                if not self.reading and all(len(queue) < _BEHIND for queue in self.waiting.values()):
-                    self.reading = True
-                    break
-                self.changed.wait()
+                self.reading = True
+                streams = list(self.waiting)
+            self._read(streams)
+
+    def _may_read(self) -> bool:
+        return not self.reading and all(len(queue) < _BEHIND for queue in self.waiting.values())
+
+    def _read(self, streams: Sequence[str]) -> None:
+        """Read the next piece, and divide it."""
+        pieces: dict[str, tuple[pa.RecordBatch, Beat]] = {}
+        failed: BaseException | None = None
+        batch: pa.RecordBatch | None = None
         try:
             batch = next(self.batches, None)
-            pieces = {} if batch is None else {other: (self._rows(other, batch), _beat(batch)) for other in self.names}
-        except BaseException as error:
-            with self.changed:
-                self.failed, self.reading = error, False
-                self.changed.notify_all()
-            raise
+            if batch is not None:
+                beats = _beats(batch, [self.numbers[name] for name in streams])
+                pieces = {name: (self._rows(name, batch), beat) for name, beat in zip(streams, beats, strict=True)}
+        except BaseException as error:  # noqa: BLE001 -- raised again in every stream
+            failed = error
         with self.changed:
-            self.reading = False
-            self.ended = batch is None
-            for other, piece in pieces.items():
-                self.waiting[other].append(piece)
+            self.reading, self.failed, self.ended = False, failed, batch is None
+            for name, piece in pieces.items():
+                if name in self.waiting:  # it may have left meanwhile
+                    self.waiting[name].append(piece)
             self.changed.notify_all()
-        return self._next(name)
 
     def _rows(self, name: str, batch: pa.RecordBatch) -> pa.RecordBatch:
-        number = self.names.index(name)
-        mine = batch.filter(pc.equal(batch.column(0), number))
+        mine = batch.filter(pc.equal(batch.column(0), self.numbers[name]))
         found = self.columns[name]
         return pa.record_batch([mine.column(column) for column in found.values()], names=list(found))
 
 
-def _beat(batch: pa.RecordBatch) -> Beat:
-    """Rows are in order, so that nothing comes any more from before the last one."""
+def _beats(batch: pa.RecordBatch, streams: Sequence[int]) -> list[Beat]:
+    """Tell each stream how far rows in the order of (t, stream) have come with the last one of this piece."""
     last = batch.column("t").slice(batch.num_rows - 1)
-    if not batch.num_rows or last.null_count:  # a row without a timestamp is an error of whoever reads it
-        return Beat(-(2**63))
+    if not batch.num_rows or last.null_count:  # rows without a timestamp come first, and are no events
+        return [Beat(-(2**63), over=False) for _ in streams]
     kind = timestamp_type(last.type)
-    return Beat(last.cast(kind).cast(pa.int64())[0].as_py() - 1)
+    ts: int = last.cast(kind).cast(pa.int64())[0].as_py()
+    stream: int = batch.column(0)[-1].as_py()
+    return [Beat(ts, over=number < stream) for number in streams]
 
 
 def in_place(stream: Stream, frame: DataFrame, columns: Sequence[str]) -> DataFrame:

@@ -16,10 +16,6 @@ from flumina.engine.rendezvous import Rendezvous
 from flumina.errors import ClusterError
 from flumina.spark.session import Cluster
 
-_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
-BATCH_ROWS = 65_536
-"""Rows that Spark hands to Python at a time; its default of 10,000 costs more than it saves."""
-
 _NO_SLOTS = "SPARK-24819"
 """What Spark says where a gang does not fit into the slots of this moment."""
 
@@ -39,12 +35,10 @@ class Gang:
         self.context = cluster.spark.sparkContext
         self.group = f"flumina-{uuid.uuid4().hex[:12]}"
         self.thread = InheritableThread(target=self._work, name=self.group, daemon=True, session=cluster.spark)
-        self.before = cluster.spark.conf.get(_BATCH)
         self.over = threading.Event()
         """Nobody waits for the job any more."""
 
     def __enter__(self) -> Self:
-        self.cluster.spark.conf.set(_BATCH, BATCH_ROWS)
         self.thread.start()
         return self
 
@@ -58,8 +52,6 @@ class Gang:
         except (Py4JError, OSError):
             pass  # the cluster is gone, and the error says why
         self.thread.join()
-        if error is None:
-            self.cluster.spark.conf.set(_BATCH, self.before or "10000")
 
     def _work(self) -> None:
         try:

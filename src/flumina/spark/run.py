@@ -257,7 +257,8 @@ def execute(
         start = staged.input
         if start is None:
             start = handed_out(cluster.spark, packed)
-        function = task(invitation, packed if staged.frame else None, staged.frame, local=cluster.local)
+        rows = job.settings.chunk_rows
+        function = task(invitation, packed if staged.frame else None, staged.frame, rows=rows, local=cluster.local)
         gang = Gang(cluster, start.mapInArrow(function, REPORT_DDL, barrier=True), line.name, rendezvous)
         with gang:
             reports = cast("dict[int, TaskReport]", rendezvous.wait())

@@ -23,12 +23,12 @@ def handed_out(spark: SparkSession, packed: Sequence[bytes]) -> DataFrame:
 
 
 def task(
-    invitation: Invitation, packed: Sequence[bytes] | None, frame: Frame | None, *, local: bool
+    invitation: Invitation, packed: Sequence[bytes] | None, frame: Frame | None, *, rows: int, local: bool
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function for ``mapInArrow``: hosts the task whose number is that of the partition.
 
     ``frame`` says how to read what Spark brings, and ``packed`` what else each task reads; without them, Spark brings
-    what :func:`handed_out` has made.
+    what :func:`handed_out` has made. ``rows`` is how many are worked on at a time, at most.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -38,7 +38,7 @@ def task(
             (mine,) = [value.as_py() for batch in batches for value in batch.column(0)]  # to the end: else Spark lets
             brought = {}  # go of this process, and the next run waits for another one to have imported everything
         else:
-            mine, brought = packed[number], frame.sources(number, batches)
+            mine, brought = packed[number], frame.sources(number, batches, rows)
         here = Invitation(
             invitation.job,
             invitation.rendezvous,
