@@ -1,14 +1,16 @@
 """Merging sorted runs, against sorting everything."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from flumina.engine import merge
-from flumina.engine.merge import Run, merged
+from flumina.engine.merge import Run, RunFile, merged
 from flumina.engine.outputs import RANK, SEQ
 from flumina.engine.pieces import in_order
 
@@ -30,7 +32,7 @@ def run_of(task: int, groups: Sequence[Sequence[Line]]) -> tuple[list[Run], list
             wanted += [
                 (line, task, number, n, label) for n, (line, label) in enumerate(zip(lines, labels, strict=True))
             ]
-    file = pq.ParquetFile(pa.BufferReader(sink.getvalue()))
+    file = RunFile(lambda: pq.ParquetFile(pa.BufferReader(sink.getvalue())))
     return [Run(file, (task, number), run) for number, run in enumerate(runs)], wanted
 
 
@@ -70,6 +72,60 @@ def test_runs_are_opened_when_the_merge_gets_to_them(monkeypatch: pytest.MonkeyP
     for _ in merged(runs):
         most = max(most, sum(run._block is not None for run in runs))
     assert most == 1
+
+
+class Counted:
+    """A staged file that counts its row groups under way, and whether it is open."""
+
+    def __init__(self, file: pq.ParquetFile, readers: list[object]) -> None:
+        self.file, self.readers = file, readers
+        readers.append(self)
+
+    def iter_batches(self, **options: Any) -> Iterator[pa.RecordBatch]:
+        reader = object()
+        self.readers.append(reader)
+        try:
+            yield from self.file.iter_batches(**options)
+        finally:
+            self.readers.remove(reader)
+
+    def close(self, **options: Any) -> None:
+        self.file.close(**options)
+        self.readers.remove(self)
+
+
+def counted(tasks: int, readers: list[object]) -> list[Run]:
+    """Runs one after the other, ten to a task."""
+    runs: list[Run] = []
+    for task in range(tasks):
+        more, _ = run_of(task, [[(100 * task + 10 * number + n, 0, 0) for n in range(10)] for number in range(10)])
+        file = more[0]._file
+        assert file is not None
+        file._open_file = partial(lambda open_file: Counted(open_file(), readers), file._open_file)
+        runs += more
+    return runs
+
+
+def test_runs_that_have_ended_hold_no_readers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory: a reader holds the pages and dictionaries of its row group for as long as it lives."""
+    monkeypatch.setattr(merge, "BLOCK_ROWS", 4)
+    readers: list[object] = []
+    runs = counted(3, readers)
+    most = 0
+    for _ in merged(runs):
+        most = max(most, len(readers))
+    assert most == 2, "one file, and one row group of it"
+    assert readers == []
+
+
+def test_a_merge_that_is_given_up_holds_no_readers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merge, "BLOCK_ROWS", 4)
+    readers: list[object] = []
+    tables = merged(counted(3, readers))
+    next(tables)
+    assert readers
+    tables.close()
+    assert readers == []
 
 
 def test_nothing_to_merge() -> None:

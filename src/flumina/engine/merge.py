@@ -10,7 +10,7 @@ be read comes before::
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -32,21 +32,54 @@ Number = tuple[int, int]
 Bound = tuple[Point, Number]
 
 
+class RunFile:
+    """Staged file with sorted runs, open while the merge is between its first and its last run."""
+
+    def __init__(self, open_file: Callable[[], pq.ParquetFile]) -> None:
+        self._open_file = open_file
+        self._file: pq.ParquetFile | None = None
+        self.runs = 0
+        """How many runs have not ended."""
+
+    def blocks(self, group: int, rows: int) -> Iterator[pa.RecordBatch]:
+        """Read a row group in blocks of so many rows."""
+        if self._file is None:
+            self._file = self._open_file()
+        return iter(self._file.iter_batches(batch_size=rows, row_groups=[group]))
+
+    def release(self) -> None:
+        """Close the file after the last run; called once for each."""
+        self.runs -= 1
+        if not self.runs and self._file is not None:
+            self._file.close(force=True)
+            self._file = None
+
+
 class Run:
     """One sorted run: a row group of a staged file, read in blocks as the merge gets to it."""
 
-    def __init__(self, file: pq.ParquetFile, number: Number, run: SortedRun) -> None:
+    def __init__(self, file: RunFile, number: Number, run: SortedRun) -> None:
         self.first: Bound = (run.first, number)
         self.number = number
-        self._file, self._unread = file, run.rows
+        self._file: RunFile | None = file
+        self._unread = run.rows
         self._block: pa.RecordBatch | None = None
         self._places: tuple[Ints, Ints, Ints]
-        self._blocks: Iterator[pa.RecordBatch]
+        self._blocks: Iterator[pa.RecordBatch] | None = None
+        file.runs += 1
 
     def open(self, rows: int) -> None:
         """Read the first block."""
-        self._blocks = self._file.iter_batches(batch_size=rows, row_groups=[self.number[1]])
+        assert self._file is not None, "a run is read once"
+        self._blocks = self._file.blocks(self.number[1], rows)
         self._read()
+
+    def close(self) -> None:
+        """Release the reader, which holds pages and dictionaries of the row group."""
+        self._block = self._blocks = None
+        if self._file is not None:
+            self._file.release()
+            self._file = None
 
     @property
     def ended(self) -> bool:
@@ -70,10 +103,14 @@ class Run:
         return block.slice(0, count)
 
     def _read(self) -> None:
-        self._block = next(self._blocks) if self._unread else None
-        if self._block is not None:
-            self._unread -= len(self._block)
-            self._places = places(self._block)
+        assert self._blocks is not None, "only an open run is read"
+        if not self._unread:
+            del self._places  # views of the last block
+            self.close()
+            return
+        self._block = next(self._blocks)
+        self._unread -= len(self._block)
+        self._places = places(self._block)
 
     def _point(self, index: int) -> Point:
         ts, rank, seq = self._places
@@ -90,21 +127,25 @@ class Run:
         return high if self.number <= number else low
 
 
-def merged(runs: Sequence[Run]) -> Iterator[pa.Table]:
+def merged(runs: Sequence[Run]) -> Generator[pa.Table, None, None]:
     """All rows of the runs, in order, in tables of no fixed size."""
     closed = sorted(runs, key=lambda run: run.first, reverse=True)
     rows = max(1, min(BLOCK_ROWS, MERGE_ROWS // max(1, len(closed))))
     opened: list[Run] = []
-    while opened or closed:
-        bound = min((held for run in opened if (held := run.bound) is not None), default=(END, (LAST, LAST)))
-        if closed and closed[-1].first <= bound:
-            bound = closed[-1].first
-            closed[-1].open(rows)
-            opened = sorted([*opened, closed.pop()], key=lambda run: run.number)
-        taken = [piece for run in opened if len(piece := run.take(bound))]
-        opened = [run for run in opened if not run.ended]
-        if taken:
-            yield _sorted(taken)
+    try:
+        while opened or closed:
+            bound = min((held for run in opened if (held := run.bound) is not None), default=(END, (LAST, LAST)))
+            if closed and closed[-1].first <= bound:
+                bound, new = closed[-1].first, closed.pop()
+                opened = sorted([*opened, new], key=lambda run: run.number)
+                new.open(rows)
+            taken = [piece for run in opened if len(piece := run.take(bound))]
+            opened = [run for run in opened if not run.ended]
+            if taken:
+                yield _sorted(taken)
+    finally:
+        for run in (*opened, *closed):  # the caller stopped in the middle, or a file can't be read
+            run.close()
 
 
 def _sorted(pieces: list[pa.RecordBatch]) -> pa.Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 
 from flumina.engine.checkpoint.checksum import Checksum, check_files
 from flumina.engine.location import Location, join, telling
-from flumina.engine.merge import Run, merged
+from flumina.engine.merge import Run, RunFile, merged
 from flumina.engine.outputs import Manifest, Outputs, StagedFile
 from flumina.engine.parquet import ParquetFile
 from flumina.engine.pieces import places
@@ -190,9 +191,7 @@ def _merge(
     for number, manifest in enumerate(manifests):
         if name in manifest.files:
             staged = manifest.files[name]
-            with telling("read", staged.path):
-                source = location.filesystem.open_input_file(staged.path)
-                file = pq.ParquetFile(source, buffer_size=1 << 18)
+            file = RunFile(partial(_open, location, staged.path))
             runs += [Run(file, (number, n), run) for n, run in enumerate(staged.runs)]
     final = outputs.final(name)
     written: list[ParquetFile] = []
@@ -211,6 +210,11 @@ def _merge(
             written[-1].close()
         location.settle(*(file.path for file in written))
     return [StagedFile(file.path, file.rows, file.size, crc=file.crc) for file in written]
+
+
+def _open(location: Location, path: str) -> pq.ParquetFile:
+    with telling("read", path):
+        return pq.ParquetFile(location.filesystem.open_input_file(path), buffer_size=1 << 18)
 
 
 def _groups(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
