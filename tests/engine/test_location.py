@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import pytest
 from pyarrow import fs
 
-from flumina.engine.location import Location, settle
+from flumina.engine.filesystem import settle
+from flumina.engine.location import Location
 from flumina.errors import OutputError, UsageError
 from tests.engine.writing import visible, without_renames
 
@@ -27,7 +28,7 @@ def test_relative_paths_are_those_of_the_driver(tmp_path: Path, monkeypatch: pyt
     location = pickle.loads(pickle.dumps(Location.of("out", "r")))  # noqa: S301
     monkeypatch.chdir("/")
     location.prepare()
-    assert visible(tmp_path) == ["_out.flumina-r"]
+    assert visible(tmp_path) == ["_out.flumina-r", "_out.flumina-r/driver.lock"]
 
 
 def test_an_object_store_is_written_below_the_results() -> None:

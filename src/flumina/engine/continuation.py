@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from flumina.engine.checkpoint import Checkpoints, Checksum, Claim, Snapshot, check_files, input_facts, program_facts
 from flumina.engine.checkpoint.manifest import CHECKSUMS, FILES, ROWS
 from flumina.engine.checkpoint.sealed import damaged
+from flumina.engine.filesystem import join
 from flumina.engine.job import Job, Snapshots
-from flumina.engine.location import MARKER, Location, join
+from flumina.engine.location import MARKER, Location
 from flumina.engine.outputs import Outputs
 from flumina.engine.policy import Checkpoint
 from flumina.engine.publish import Publication, Result

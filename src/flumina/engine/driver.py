@@ -16,9 +16,10 @@ from pyarrow import fs
 from flumina.definition import Definition
 from flumina.engine.codec import Codec
 from flumina.engine.continuation import Continuation
+from flumina.engine.filesystem import join, resolve
 from flumina.engine.job import Card, Job, Settings, Start, TaskReport
 from flumina.engine.layout import lay_out
-from flumina.engine.location import Location, join, resolve
+from flumina.engine.location import Location
 from flumina.engine.outputs import NOWHERE, Nowhere, Outputs
 from flumina.engine.policy import Checkpoint
 from flumina.engine.publish import Result, publish

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from flumina.engine.location import telling
+from flumina.engine.filesystem import telling
 from flumina.engine.outputs import DEAD_LETTERS, Manifest, Outputs, StagedFile, to_ipc, too_much
 from flumina.engine.parquet import ParquetFile
 from flumina.letters import SCHEMA, Refused

@@ -6,20 +6,26 @@
     any other (object stores)        .../NAME/_flumina-RUN/   below them; files are moved one by one, the marker last
 
 Spark and pyarrow's datasets pass over names that begin with an underscore, so that nobody reads what is staged.
+
+Results that are overwritten are exchanged for the new ones in one step, where the file system can. Elsewhere a driver
+that is killed in the middle leaves enough for :mod:`flumina.engine.recovery` to bring the new ones to their place.
 """
 
 from __future__ import annotations
 
-import errno
+import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyarrow import fs
 
-from flumina.errors import FluminaError, OutputError, UsageError
+from flumina.engine import lock
+from flumina.engine.exchange import exchange
+from flumina.engine.filesystem import can_rename, join, local_path, resolve, settle, telling
+from flumina.errors import OutputError, UsageError
 
 MARKER = "_SUCCESS"
 """The file that says that all results are there; it holds the id of the run that wrote them."""
@@ -27,41 +33,11 @@ MARKER = "_SUCCESS"
 READY = "ready"
 """The folder in that of staged files in which results wait for the rename that shows them."""
 
-_RENAMES = frozenset({"local", "hdfs", "mock"})
-"""Kinds of file system that rename a folder in one step."""
+_REPLACED = "replaced"
+"""The folder beside it with the results that are being replaced, where folders can't be exchanged."""
 
-_HINTS = {
-    errno.ENOSPC: "the disk is full: make room, or choose another place",
-    errno.EDQUOT: "the quota is used up: make room, or choose another place",
-    errno.EACCES: "choose a place that this user may write to",
-    errno.EPERM: "choose a place that this user may write to",
-    errno.EROFS: "the file system is read-only: choose another place",
-    errno.ENOENT: "the folder went away: was it removed during the run, or is it not on storage that all tasks share?",
-}
-
-
-@contextmanager
-def telling(
-    what: str, path: str, kind: type[FluminaError] = OutputError, condition: str = "OUT_FAILED"
-) -> Iterator[None]:
-    """Errors of the file system as ours, with the path and what to do."""
-    try:
-        yield
-    except FluminaError:
-        raise
-    except (OSError, pa.ArrowException) as error:
-        number = getattr(error, "errno", None)
-        hint = _HINTS.get(number or 0, "is the place still there, and can all tasks reach it?")
-        raise kind(condition, f"can't {what} {path}: {error}", hint=hint) from error
-
-
-def join(folder: str, *names: str) -> str:
-    """A path inside a file system; the root of one may be the empty path.
-
-    >>> join("", "a", "b"), join("/", "a"), join("/x/", "a")
-    ('a/b', '/a', '/x/a')
-    """
-    return "/".join([folder.rstrip("/"), *names] if folder else names)
+_PUBLISHING = "publishing.json"
+"""The file there that names the files of a publication under way, where they are moved one by one."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +100,11 @@ class Location:
         while self.lasting and parent and self.filesystem.get_file_info(parent).type == fs.FileType.NotFound:
             parent = parent.rpartition("/")[0]
             above.append(parent)
-        self.filesystem.create_dir(self.staging, recursive=True)
+        local = local_path(self.filesystem, self.staging)
+        if local is None:
+            self.filesystem.create_dir(self.staging, recursive=True)
+        else:
+            lock.make_locked(local, resumable=self.lasting)
         for folder in above:
             with suppress(PermissionError):
                 settle(self.filesystem, folder)
@@ -163,8 +143,46 @@ class Location:
             self.filesystem.delete_dir(folder)
 
     def discard(self) -> None:
-        """Delete everything that is staged; never fails."""
-        self.remove(self.staging)
+        """Delete everything that is staged, unless it is needed to repair the results; never fails."""
+        local = local_path(self.filesystem, self.staging)
+        with suppress(OSError, pa.ArrowException):
+            if self.interrupted:
+                if local is not None:
+                    lock.release(local)
+            elif local is None:
+                self.filesystem.delete_dir(self.staging)
+            else:  # the lock last: whatever is left by a crash can be removed by the next driver
+                for info in self.filesystem.get_file_info(fs.FileSelector(self.staging, allow_not_found=True)):
+                    if info.type == fs.FileType.Directory:
+                        self.filesystem.delete_dir(info.path)
+                    elif info.base_name not in (lock.LOCK, lock.RESUMABLE):
+                        self.filesystem.delete_file(info.path)
+                lock.remove_locked(local)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether a driver of this run has taken away old results, and not yet brought the new ones to their place."""
+        if self.renames:
+            there, replaced = self.filesystem.get_file_info([self.path, join(self.staging, _REPLACED)])
+            return bool(there.type == fs.FileType.NotFound and replaced.type == fs.FileType.Directory)
+        return self._is_publishing and not self._marked()
+
+    @property
+    def is_resumable(self) -> bool:
+        """Whether snapshots vouch for staged files."""
+        return bool(self.filesystem.get_file_info(join(self.staging, lock.RESUMABLE)).type != fs.FileType.NotFound)
+
+    def finish(self) -> None:
+        """Bring the results of an interrupted publication to their place, and delete what was staged."""
+        lasting = replace(self, lasting=True)
+        if not self.renames:
+            with self.filesystem.open_input_stream(join(self.staging, _PUBLISHING)) as stream:
+                lasting._finish_moves(json.loads(stream.read())["files"])
+        else:
+            new = self.filesystem.get_file_info(self.ready).type == fs.FileType.Directory
+            self.filesystem.move(self.ready if new else join(self.staging, _REPLACED), self.path)
+            settle(self.filesystem, self.path.rpartition("/")[0])
+        self.discard()
 
     @property
     def is_published(self) -> bool:
@@ -227,28 +245,49 @@ class Location:
         self.discard()
 
     def _rename_in(self, files: Mapping[str, str]) -> None:
-        ready, replaced = self.ready, join(self.staging, "replaced")
+        ready, there = self.ready, self._entries()
+        lasting = replace(self, lasting=self.lasting or bool(there))  # else a loss of power would take old and new ones
         self._move_all(files, ready)
-        self._mark(ready, self.run)
-        self._settle_names([*(join(ready, name) for name in files), join(ready, MARKER)])
-        there = self._entries()
+        lasting._mark(ready, self.run)
         if there:
+            lasting.settle(*(join(ready, name) for name in files), join(ready, MARKER))
+        else:
+            self._settle_names([*(join(ready, name) for name in files), join(ready, MARKER)])
+        if there is None:
+            self.filesystem.move(ready, self.path)
+        elif not self._exchange(ready):
+            self._replace(ready, kept=bool(there))
+        lasting.settle_published()
+
+    def _exchange(self, ready: str) -> bool:
+        """Exchange new results for old ones, which are then staged; return False where that takes several steps."""
+        new, old = (local_path(self.filesystem, path) for path in (ready, self.path))
+        return new is not None and old is not None and exchange(new, old)
+
+    def _replace(self, ready: str, *, kept: bool) -> None:
+        """Put new results in the place of old ones in two steps; the old ones come back if the second one fails."""
+        replaced = join(self.staging, _REPLACED)
+        if kept:
             self.filesystem.move(self.path, replaced)
-        elif there is not None:
+        else:
             self.filesystem.delete_dir(self.path)
         try:
             self.filesystem.move(ready, self.path)
         except BaseException:
-            if there:
+            if kept and self._marked() != self.run:  # else another driver has repaired it
                 self.filesystem.move(replaced, self.path)
-            raise
-        self.settle_published()
+                raise
+            if not kept:
+                raise
 
     def _move_in(self, files: Mapping[str, str]) -> None:
         """Names hold the run's id, so that old and new files can lie beside each other for a moment."""
-        marker, before = join(self.path, MARKER), self._marked()
+        before = self._marked()
+        lasting = replace(self, lasting=self.lasting or before is not None)
+        lasting._note_publishing(files)
         if before is not None:
-            self.filesystem.delete_file(marker)
+            lasting.settle(*(self.lies(staged, name) for name, staged in files.items()))
+            self.filesystem.delete_file(join(self.path, MARKER))
         try:
             self._move_all(files, self.path)
         except BaseException:
@@ -257,18 +296,42 @@ class Location:
                     self.filesystem.move(join(self.path, name), staged)  # whoever tries again finds it there
             if before is not None:
                 self._mark(self.path, before)
+            if all(self.lies(staged, name) == staged for name, staged in files.items()):
+                self.filesystem.delete_file(join(self.staging, _PUBLISHING))
             raise
+        lasting._finish_moves(files)
+
+    def _note_publishing(self, files: Mapping[str, str]) -> None:
+        """Write down what becomes visible under which name, for the driver that has to finish it."""
+        note = join(self.staging, _PUBLISHING)
+        written = f"{note}.new" if can_rename(self.filesystem) else note
+        with self.filesystem.open_output_stream(written) as stream:
+            stream.write(json.dumps({"files": dict(files)}).encode())
+        if written != note:
+            if self.lasting:
+                settle(self.filesystem, written)
+            self.filesystem.move(written, note)
+            self._settle_names([note])
+
+    def _finish_moves(self, files: Mapping[str, str]) -> None:
+        self._move_all(files, self.path)
         self._settle_names(join(self.path, name) for name in files)
         self._delete_old(files)
         self._mark(self.path, self.run)
         self.settle_published()
 
+    @property
+    def _is_publishing(self) -> bool:
+        return bool(self.filesystem.get_file_info(join(self.staging, _PUBLISHING)).type == fs.FileType.File)
+
     def _delete_old(self, files: Mapping[str, str]) -> None:
         new = {join(self.path, name) for name in files}
         for info in self.filesystem.get_file_info(fs.FileSelector(self.path, recursive=True)):
-            below = info.path.removeprefix(self.path).lstrip("/")
-            if info.type == fs.FileType.File and info.path not in new and not below.startswith("_flumina-"):
+            if info.type == fs.FileType.File and info.path not in new and not self._is_staged(info):
                 self.filesystem.delete_file(info.path)
+
+    def _is_staged(self, info: fs.FileInfo) -> bool:
+        return bool(info.path.removeprefix(self.path).lstrip("/").startswith("_flumina-"))
 
     def _move_all(self, files: Mapping[str, str], folder: str) -> None:
         for parent in sorted({join(folder, name).rpartition("/")[0] for name in files} | {folder}):
@@ -322,13 +385,15 @@ class Location:
                 f"{self.path} is not empty",
                 hint="choose another place for the results, or pass overwrite=True to replace what is there",
             )
-        if not self._marked():
+        if not self._marked() and not self._is_publishing:
             raise OutputError(
                 "OUT_FOREIGN",
                 f"{self.path} can't be overwritten: no run has written it, as it has no {MARKER} with a run's name",
                 hint="overwrite=True replaces results of a run: choose another folder, or delete this one yourself",
             )
         for info in self.filesystem.get_file_info(fs.FileSelector(self.path, recursive=True)):
+            if self._is_staged(info):
+                continue
             ours = info.base_name.endswith(".parquet") or info.base_name.startswith(("_", "."))
             if info.type == fs.FileType.File and not ours:
                 raise OutputError(
@@ -336,47 +401,3 @@ class Location:
                     f"{self.path} can't be overwritten: {info.path} is no result of a run",
                     hint="overwrite=True replaces the whole folder: choose one that holds nothing else",
                 )
-
-
-def settle(filesystem: fs.FileSystem, path: str) -> None:
-    """Have a file, or the names in a folder, on the disk, even if the power fails; where there is a disk of our own."""
-    while isinstance(filesystem, fs.SubTreeFileSystem):
-        filesystem, path = filesystem.base_fs, join(filesystem.base_path, path)
-    if isinstance(filesystem, fs.LocalFileSystem):
-        descriptor = os.open(path or "/", os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-def can_rename(filesystem: fs.FileSystem) -> bool:
-    """Whether a file or folder gets another name in one step, all of it or nothing."""
-    while isinstance(filesystem, fs.SubTreeFileSystem):
-        filesystem = filesystem.base_fs
-    return filesystem.type_name in _RENAMES
-
-
-def resolve(
-    path: str | os.PathLike[str], filesystem: fs.FileSystem | None = None, option: str = "out"
-) -> tuple[fs.FileSystem, str]:
-    """The file system of a path or URI, and the path inside it; ``option`` is what users call the path."""
-    path, condition = os.fspath(path), option.upper()
-    if not path:
-        raise UsageError(condition, f"{option}= is the empty path", hint="pass the path of a folder")
-    try:
-        if filesystem is not None:
-            if not isinstance(filesystem, fs.FileSystem):
-                filesystem = fs.PyFileSystem(fs.FSSpecHandler(filesystem))
-            return filesystem, filesystem.normalize_path(path)
-        if "://" in path or path.startswith("file:"):
-            found, inside = fs.FileSystem.from_uri(path)
-            return found, inside
-        local = fs.LocalFileSystem()
-        return local, local.normalize_path(os.path.abspath(path))  # noqa: PTH100 -- pathlib would follow links
-    except (OSError, ValueError, TypeError, pa.ArrowException) as error:
-        raise UsageError(
-            condition,
-            f"no file system can be found for {option}={path!r}: {error}",
-            hint="pass a path, or filesystem= as well",
-        ) from error

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from flumina.emit import EVENT_COLUMNS, ONLY_OUTPUT
 from flumina.engine.location import Location
+from flumina.engine.recovery import recover
 from flumina.errors import OutputError, UsageError
 from flumina.letters import SCHEMA
 from flumina.order import Point
@@ -101,6 +102,7 @@ class Outputs:
     def prepare(self) -> None:
         """Check before the run that results can go where they should; the driver calls this once."""
         if self.location is not None:
+            recover(self.location)
             self.location.prepare()
 
     def discard(self) -> None:

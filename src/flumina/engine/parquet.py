@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from flumina.engine.location import telling
+from flumina.engine.filesystem import telling
 
 
 class ParquetFile:

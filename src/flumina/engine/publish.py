@@ -14,7 +14,8 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from flumina.engine.checkpoint.checksum import Checksum, check_files
-from flumina.engine.location import Location, join, telling
+from flumina.engine.filesystem import join, telling
+from flumina.engine.location import Location
 from flumina.engine.merge import Run, RunFile, merged
 from flumina.engine.outputs import Manifest, Outputs, StagedFile
 from flumina.engine.parquet import ParquetFile

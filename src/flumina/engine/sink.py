@@ -17,7 +17,7 @@ from operator import itemgetter
 import pyarrow as pa
 
 from flumina.emit import Chunk, Row
-from flumina.engine.location import telling
+from flumina.engine.filesystem import telling
 from flumina.engine.outputs import Manifest, Outputs, SortedRun, StagedFile, to_ipc, too_much
 from flumina.engine.parquet import ParquetFile
 from flumina.engine.pieces import ROWS_AT_ONCE, Pieces, in_order

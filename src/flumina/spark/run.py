@@ -19,10 +19,11 @@ from flumina.describe import describe, one_ts_type
 from flumina.engine import pickling
 from flumina.engine.continuation import Continuation
 from flumina.engine.driver import Wishes, carry_out, check_is_no_input, choose_plan, final_state, make_job
+from flumina.engine.filesystem import resolve
 from flumina.engine.host import Invitation
 from flumina.engine.inputs import data_of, is_paced, timestamp_type
 from flumina.engine.job import Job, Settings, TaskReport
-from flumina.engine.location import Location, resolve
+from flumina.engine.location import Location
 from flumina.engine.outputs import Nowhere
 from flumina.engine.policy import Checkpoint
 from flumina.engine.progress import ProgressLine

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from flumina.engine.location import join, resolve, settle, telling
+from flumina.engine.filesystem import join, resolve, settle, telling
 from flumina.errors import UsageError
 
 _BESIDE = re.compile(r"\..+\.[0-9a-f]{12}")

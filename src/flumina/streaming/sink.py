@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from flumina.emit import ONLY_OUTPUT
 from flumina.engine.checkpoint import Claim
-from flumina.engine.location import telling
+from flumina.engine.filesystem import telling
 from flumina.engine.publish import Result
 from flumina.errors import OutputError
 from flumina.streaming.folder import Folder

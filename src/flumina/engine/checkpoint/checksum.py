@@ -11,7 +11,7 @@ from pyarrow import fs
 
 from flumina.engine.checkpoint.folder import missing
 from flumina.engine.checkpoint.sealed import damaged
-from flumina.engine.location import telling
+from flumina.engine.filesystem import telling
 from flumina.errors import CheckpointError
 
 _PIECE = 1 << 22

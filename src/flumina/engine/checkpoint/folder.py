@@ -24,7 +24,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyarrow import fs
 
-from flumina.engine.location import can_rename, join, resolve, settle, telling
+from flumina.engine.filesystem import can_rename, join, resolve, settle, telling
 from flumina.errors import CheckpointError
 
 _NAME = re.compile(

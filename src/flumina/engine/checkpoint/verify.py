@@ -15,7 +15,8 @@ from flumina.engine.checkpoint.manifest import CHECKSUMS, SnapshotManifest
 from flumina.engine.checkpoint.reader import Reader
 from flumina.engine.checkpoint.sealed import unseal
 from flumina.engine.checkpoint.snapshot import Snapshot, read_state
-from flumina.engine.location import READY, join, resolve
+from flumina.engine.filesystem import join, resolve
+from flumina.engine.location import READY
 from flumina.errors import CheckpointError, FluminaError
 
 
