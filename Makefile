@@ -1,12 +1,13 @@
 # Every target runs in .venv, which tools/with-env makes on first use and whenever a lock file has changed.
 #   PYTHON=python3.12   makes .venv with this Python (3.11, 3.12 or 3.13)
+#   SECTION="files huge"  are the sections that scale runs
 #   ARGS="-k routing"   are passed on to the last command of a target
 
 export PYTHON
 ENV := tools/with-env
 TESTERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)# one more than cores: tests with Spark wait most of the time
 .DEFAULT_GOAL := help
-.PHONY: help run test soak lint docs bench bench-quick bench-parts format lock clean
+.PHONY: help run test soak scale lint docs bench bench-quick bench-parts format lock clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -20,6 +21,9 @@ test: lint ## Check style and types, then run the tests
 soak: ## Run the long searches, which test leaves out: 200,000 simulated schedules among them
 	@$(ENV) pytest -m soak $(ARGS)
 	@$(ENV) flumina sim --seeds 200000
+
+scale: ## Run at real size, before every release; an hour (SECTION=frames for one, ARGS="--rows 100000" for a look)
+	@$(ENV) python -m tests.scale $(SECTION) $(ARGS)
 
 lint: ## Check style and types only
 	@$(ENV) ruff check

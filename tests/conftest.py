@@ -16,6 +16,7 @@ TOGETHER = {
     "one session": {
         "test_baselines",
         "test_doctests",
+        "test_scale",
         "test_spark",
         "test_spark_checkpoints",
         "test_spark_dead_letters",

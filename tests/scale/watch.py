@@ -24,9 +24,12 @@ OK, WRONG, FAILED, HUNG = "ok", "wrong", "failed", "hung"
 
 LOOK_EVERY = 0.2
 IDLE_SECONDS = 60.0
-"""A tree that uses hardly any processor time for so long is hung: everything that takes time here computes."""
+"""A run that uses hardly any processor time for so long is hung: everything that takes time here computes."""
 IDLE_SHARE = 0.1
 """What hardly any is: this share of one core, which an idle JVM and two tasks that wait for each other stay below."""
+
+LEFT_SECONDS = 10.0
+"""How long processes may outlive their case."""
 
 LIMITS = {"make": 600.0, "start": 120.0, "judge": 600.0, "end": 60.0}
 """Seconds for each phase but the run itself, whose limit the case has."""
@@ -63,7 +66,7 @@ class Watch:
     peaks: dict[str, int] = field(default_factory=dict)
     stacks: str = ""
     left: list[int] = field(default_factory=list)
-    """Processes that were still there 10 s after the case had ended."""
+    """Processes that have outlived the case."""
 
     def step(self, command: list[str]) -> int:
         """Run a command, and return its exit code; raise HungError if it hangs, with ``stacks`` set."""
@@ -98,6 +101,7 @@ class Watch:
             now = time.monotonic()
             if self._phase() != phase:
                 phase, began = self._phase(), now
+                used.clear()
                 if phase == "judge":  # what judging takes is not the run's; the driver has noted its own peak
                     self.peaks = dict(seen.peaks)
             living = seen.look()
@@ -107,7 +111,7 @@ class Watch:
             seconds, spent = now - used[0][0], seen.used - used[0][1]
             limit = LIMITS.get(phase, self.run_limit) * self.patience
             told = f"{spent:.1f} s of processor time in the last {seconds:.0f} s, in the phase {phase!r}"
-            if seconds >= window and spent < IDLE_SHARE * seconds:
+            if phase == "run" and seconds >= window and spent < IDLE_SHARE * seconds:
                 self._hung(living, dumps, log, f"stands still: {told}")
             if now - began > limit:
                 self._hung(living, dumps, log, f"limit of {limit:.0f} s reached: {told}")
@@ -124,8 +128,8 @@ class Watch:
         return path.read_text() if path.exists() else "start"
 
 
-def _left_behind(mark: str, within: float = 10.0) -> list[int]:
-    deadline = time.monotonic() + within
+def _left_behind(mark: str) -> list[int]:
+    deadline = time.monotonic() + LEFT_SECONDS
     while (left := tree.marked(mark)) and time.monotonic() < deadline:
         time.sleep(0.1)
     return [process.pid for process in left]
