@@ -26,7 +26,8 @@ class Stream:
     ``tag``         the tag of all its events; or a dict from values of ``tag_column`` to tags
     ``ts``, ``seq`` the timestamp column, and the column that orders events with equal timestamps, if there is one
     ``rename``      the column that holds a declared column, where the names differ: ``{"page": "page_id"}``
-    ``sorted``      timestamps never decrease within a part, and that is checked; if False, parts are sorted
+    ``sorted``      timestamps never decrease within a part, and that is checked; if False, parts are sorted. Spark
+                    DataFrames are always sorted
 
     The order in which streams are given is their rank: of two events with equal timestamps, the one of the earlier
     stream comes first.

@@ -139,6 +139,41 @@ def test_missing_tasks_are_named() -> None:
                 future.result(5)
 
 
+def test_time_counts_from_when_tasks_can_come(pool: ThreadPoolExecutor) -> None:
+    with Rendezvous(2, SECRET, assemble_within=0.5) as meeting:
+        until = time.monotonic() + 2
+        while time.monotonic() < until:
+            meeting.prolong()
+            time.sleep(0.05)
+        assert not meeting.over
+        assert not meeting.assembled
+        with pytest.raises(GangError, match="0 of 2 came"):
+            meeting.wait(10)
+
+
+def test_time_goes_on_once_a_task_has_come(pool: ThreadPoolExecutor) -> None:
+    with Rendezvous(2, SECRET, assemble_within=1) as meeting:
+        gang = Gang(pool, meeting)
+        gang.join(0)
+        gang.settle(1)
+        until = time.monotonic() + 10
+        while not meeting.over and time.monotonic() < until:
+            meeting.prolong()
+            time.sleep(0.05)
+        with pytest.raises(GangError, match="1 of 2 came, missing: 1"):
+            meeting.wait(0)
+
+
+def test_a_gang_that_runs_is_assembled(pool: ThreadPoolExecutor) -> None:
+    with Rendezvous(2, SECRET) as meeting:
+        gang = Gang(pool, meeting)
+        first = gang.assemble(2)
+        assert meeting.assembled
+        first[0].close()
+        assert outcome(first[1]) == "task 0 was lost"
+        assert not meeting.assembled
+
+
 def test_a_lost_task_calls_off_the_others_at_once_and_a_new_gang_may_come(pool: ThreadPoolExecutor) -> None:
     with Rendezvous(3, SECRET) as meeting:
         gang = Gang(pool, meeting)

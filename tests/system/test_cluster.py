@@ -64,23 +64,38 @@ def streams(told: str = "", parts: int = 2) -> list[fl.Stream]:
 @pytest.fixture(scope="module")
 def cluster(spark_home: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Two machines with two cores each."""
-    from pyspark import SparkContext  # noqa: PLC0415 -- only where it is needed
-
     made = Cluster(tmp_path_factory.mktemp("cluster"))
     yield made
-    active = SparkContext._active_spark_context
-    if active is not None:
-        active.stop()
+    end_session()
     made.close()
     assert not any(children(process.pid) for process in made.processes)
 
 
+def end_session() -> None:
+    from pyspark import SparkContext  # noqa: PLC0415 -- only where it is needed
+
+    active = SparkContext._active_spark_context
+    if active is not None:
+        active.stop()
+
+
 @pytest.fixture
 def spark_on_cluster(cluster: Cluster) -> SparkSession:
+    """A session on the cluster that most tests share."""
+    return session_on(cluster)
+
+
+def session_on(cluster: Cluster) -> SparkSession:
     """A session whose executors are there: on a busy machine they take longer than a run waits for them."""
     from flumina.spark.session import Cluster as SparkCluster  # noqa: PLC0415 -- only where it is needed
 
-    made = session(cluster.master, spark__cores__max="4", spark__executor__cores="2")
+    made = session(
+        cluster.master,
+        spark__cores__max="4",
+        spark__executor__cores="2",
+        spark__ui__retainedJobs="1",  # what Spark has forgotten is missing from statistics only
+        spark__ui__retainedStages="1",
+    )
     deadline = time.monotonic() + 120
     while SparkCluster(made).slots() < 4 and time.monotonic() < deadline:
         time.sleep(0.2)
@@ -112,7 +127,8 @@ def run_with(harm: Callable[[list[int]], None], after: float, folder: Path, *, p
     thread.start()
     given = streams(str(told), parts)
     try:
-        return engine.run(Fraud, given, workers=parts, optimiser="greedy", progress=False, out=folder / "out", **more)
+        options = {"workers": parts, "optimiser": "greedy", "progress": False, "out": folder / "out", **more}
+        return engine.run(Fraud, given, **options)
     finally:
         over.set()
         thread.join()
@@ -241,6 +257,44 @@ def test_a_query_loses_an_executor_at_every_failpoint_and_others_at_any_time(
     assert max(entry["leaves"] for entry in query.recentProgress) > 1
     assert len(killed) >= len(POINTS)
     assert_exactly_once(tmp_path / "out", files.expected())
+
+
+def test_a_run_goes_on_with_the_slots_that_are_left(
+    spark_home: None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One of two machines is gone for good in the middle of a run: from the last snapshot, two tasks do the rest."""
+    kept = tmp_path / "kept"
+    cluster = Cluster(tmp_path, workers=2, cores=2)
+    try:
+        session_on(cluster)
+
+        def harm(_: list[int]) -> None:
+            deadline = time.monotonic() + 60
+            while len(taken(kept)) < 2 and time.monotonic() < deadline:
+                time.sleep(0.02)
+            cluster.lose_worker(1)
+
+        folder = tmp_path / "run"
+        folder.mkdir()
+        result = run_with(
+            harm,
+            0.0,
+            folder,
+            parts=4,
+            checkpoint=fl.Checkpoint(kept, seconds=0.5, events=500, keep=100),
+            on_lost_slots="shrink",
+            settings=Settings(chunk_rows=100, window=200, patience=45.0),
+            progress=True,
+        )
+        expected = fl.spec(Fraud, streams(parts=4))
+        found = {name: frame.toArrow() for name, frame in result.outputs.items()}
+        assert_same_outputs(found, dict(expected.outputs))
+        assert len(result.plan.leaves) == 2
+        assert expected.events - result.stats.events in taken(kept)[1:], "it went on from the second snapshot, or later"
+        assert "2 of 4 slots were lost and did not come back: the run goes on with 2" in caplog.text
+    finally:
+        end_session()
+        cluster.close()
 
 
 def test_a_machine_that_is_gone_for_good_is_an_error_in_time(

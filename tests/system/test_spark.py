@@ -1,6 +1,12 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+import importlib
+import logging
+import pickle
+import random
+import threading
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +17,7 @@ import pytest
 
 import flumina as fl
 from flumina.apps import Fraud, KeyCounter, PageViews, ValueBarrier
+from flumina.engine.secret import Secret
 from flumina.testing import assert_same_outputs
 from tests.system.agree import assert_agrees
 from tests.system.cases import CASES, TINY, UTC, Case, Input, sequential
@@ -102,7 +109,7 @@ def test_data_frames_are_streams(spark: SparkSession, case: Case) -> None:
     if case.note.startswith("in place"):
         assert moved == 0, "as many partitions as tasks"
     elif not case.input.empty:
-        assert moved > 0, "brought together by Spark"
+        assert moved, "brought together by Spark"
 
 
 def test_frames_files_and_tables_in_one_run(spark: SparkSession, tmp_path: Path) -> None:
@@ -149,4 +156,103 @@ def test_two_frames_of_many_pieces(spark: SparkSession, apart: int) -> None:
         progress=False,
     )
     assert_same_outputs(result.output.toArrow(), fl.spec(ValueBarrier, streams).output)
-    assert result.stats.shuffled_bytes > 0
+    assert result.stats.shuffled_bytes
+
+
+@pytest.mark.parametrize("partitions", [2, 8], ids=["in place", "moved"])
+def test_rows_of_frames_need_not_be_sorted(spark: SparkSession, partitions: int) -> None:
+    """Whatever the stream says of itself, and whether its rows stay in their partitions or not."""
+    from flumina import spark as engine  # noqa: PLC0415 -- only where it is needed
+
+    tags = {"value": ValueBarrier.value, "barrier": ValueBarrier.barrier}
+    times = [(n * 37) % 101 for n in range(101)]
+    rows = pa.table(
+        {"ts": times, "v": list(range(101)), "kind": ["barrier" if t % 10 == 0 else "value" for t in times]}
+    )
+    streams = [fl.Stream("all", tags, rows, tag_column="kind", seq="v", sorted=False)]
+    size = -(-len(rows) // partitions)
+    lie = frame(spark, [rows.slice(start, size) for start in range(0, len(rows), size)])
+    given = [replace(streams[0], data=lie, sorted=True)]
+    result = engine.run(ValueBarrier, given, workers=2 if partitions == 8 else None, progress=False)
+    assert_same_outputs(result.output.toArrow(), fl.spec(ValueBarrier, streams).output)
+    assert bool(result.stats.shuffled_bytes) == (partitions == 8)
+
+
+def test_the_key_of_a_run_is_in_nothing_that_pyspark_writes_to_a_file(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A function of more than 1 MiB is broadcast by PySpark, through a file."""
+    from pyspark import Broadcast  # noqa: PLC0415 -- only where it is needed
+
+    from flumina import spark as engine  # noqa: PLC0415
+
+    secret, dump = Secret.make(), Broadcast.dump
+    written: list[bytes] = []
+
+    def dumped(self: Any, value: Any, file: Any) -> Any:
+        written.append(pickle.dumps(value))
+        return dump(self, value, file)
+
+    monkeypatch.setattr(Broadcast, "dump", dumped)
+    monkeypatch.setattr(Secret, "make", lambda **_: secret)
+    values = pa.table({"ts": range(200_000), "v": random.Random(1).sample(range(1 << 40), 200_000)})
+    barriers = pa.table({"ts": [150_000, 200_000]})
+    streams = [
+        fl.Stream("values", ValueBarrier.value, values),
+        fl.Stream("barriers", ValueBarrier.barrier, barriers),
+    ]
+    given = [streams[0], replace(streams[1], data=spark.createDataFrame(barriers))]
+    result = engine.run(ValueBarrier, given, workers=2, progress=False)
+    assert_same_outputs(result.output.toArrow(), fl.spec(ValueBarrier, streams).output)
+    assert max(map(len, written)) > values.nbytes, "what is large was broadcast"
+    assert not any(secret.key in one for one in written)
+
+
+def test_time_spent_on_the_input_does_not_count(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Spark prepares the input for longer than tasks may take to come together."""
+    from flumina import spark as engine  # noqa: PLC0415 -- only where it is needed
+
+    module = importlib.import_module("flumina.spark.run")  # the package has a function of this name
+
+    patience = 20.0
+    begun, ready = tmp_path / "begun", tmp_path / "ready"
+    executed, over = module.execute, threading.Event()
+
+    def slow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        deadline = time.monotonic() + 90
+        while begun.exists() and not ready.exists() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        yield from batches
+
+    def execute(*args: Any, **more: Any) -> Any:
+        begun.touch()  # a sample has been read: from now on, the input is slow
+        return executed(*args, **more)
+
+    def release() -> None:
+        while not over.wait(0.1) and "prepare the input (stage 1 of" not in caplog.text:
+            pass
+        over.wait(patience + 1)
+        ready.touch()
+
+    monkeypatch.setattr(module, "execute", execute)
+    streams = [
+        fl.Stream("values", ValueBarrier.value, pa.table({"ts": [1, 2], "v": [3, 4]})),
+        fl.Stream("barriers", ValueBarrier.barrier, pa.table({"ts": [5]})),
+    ]
+    given = [
+        replace(stream, data=(made := spark.createDataFrame(stream.data)).mapInArrow(slow, made.schema))
+        for stream in streams
+    ]
+    thread = threading.Thread(target=release)
+    thread.start()
+    try:
+        with caplog.at_level(logging.INFO, logger="flumina"):
+            result = engine.run(ValueBarrier, given, workers=2, settings=fl.Settings(patience=patience))
+    finally:
+        over.set()
+        thread.join()
+    assert [row.total for row in result.output.collect()] == [7]
+    assert ready.exists()
+    assert "waiting for Spark to prepare the input (stage 1 of" in caplog.text

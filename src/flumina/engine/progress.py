@@ -41,6 +41,8 @@ class ProgressLine:
         self.began = self.last = time.monotonic()
         self.last_events = 0
         self.width = 0
+        self.phase: str | None = None
+        """What the run waits for before its tasks have begun."""
         self._lock = threading.Lock()
 
     def update(self, task: int, progress: object) -> None:
@@ -48,9 +50,27 @@ class ProgressLine:
         assert isinstance(progress, TaskProgress)
         with self._lock:
             self.tasks[task] = progress
+            self.phase = None
             now = time.monotonic()
             if self.shown and now - self.last >= (1.0 if self.terminal else LOG_EVERY):
                 self._show(now)
+
+    def wait(self, phase: str) -> None:
+        """Show what the run waits for before its tasks have begun; where there is no terminal, each phase once."""
+        with self._lock:
+            new, self.phase = phase != self.phase, phase
+            if self.shown and new:
+                self._show(time.monotonic())
+
+    def notice(self, text: str) -> None:
+        """Tell of something that changes how the run goes on; it stays when the line goes on."""
+        with self._lock:
+            if self.terminal and self.shown:
+                self.stream.write(f"\r{f'{self.name}: {text}':<{self.width}}\n")
+                self.stream.flush()
+                self.width = 0
+            elif self.shown:
+                log.warning("%s: %s", self.name, text)
 
     def _show(self, now: float) -> None:
         text = self.text(now)
@@ -69,6 +89,8 @@ class ProgressLine:
 
     def text(self, now: float) -> str:
         """The line: events, events a second since the last one, joins, and who holds up the others."""
+        if self.phase is not None:
+            return f"{self.name}: {self.phase}"
         rate = (self.events - self.last_events) / max(now - self.last, 1e-9)
         joins = sum(progress.joins for progress in self.tasks.values())
         parts = [f"{self.name}: {self.events:,} events", f"{rate:,.0f}/s", f"{joins:,} joins"]

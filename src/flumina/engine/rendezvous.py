@@ -122,6 +122,15 @@ class Rendezvous:
         """How many gangs have been complete so far."""
         return self._generation
 
+    @property
+    def assembled(self) -> bool:
+        """Whether a gang is complete and runs."""
+        return self._running
+
+    def prolong(self) -> None:
+        """Count the time to assemble from now on, from any thread: tasks can't come yet. Too late once one has come."""
+        self._note(self._count_anew)
+
     def cancel(self, error: BaseException) -> None:
         """End the run from any thread: everyone is called off, and ``wait`` raises the error."""
         self._note(lambda: self._end(error))
@@ -206,6 +215,10 @@ class Rendezvous:
             for member in self._gang.values():
                 member.generation = self._generation
                 self._tell(member, roster)
+
+    def _count_anew(self) -> None:
+        if not self._running and not self._gang:
+            self._deadline = time.monotonic() + self._within
 
     def _make_way(self, task: int) -> None:
         """A task that comes again was tried again, and so were all that had come before it did."""

@@ -29,7 +29,7 @@ class RunStats:
     ``seconds``          from the first event read to the last output
     ``joins``            times the states of two children were joined
     ``bytes_between``    sent between tasks: states, requests, and events that were read elsewhere
-    ``shuffled_bytes``   moved by Spark before the run
+    ``shuffled_bytes``   moved by Spark before the run; None if Spark does not remember it any more
     ``latency``          of outputs, from when their events were due; recorded for paced runs
     ``snapshots``        that were taken on the way
     ``dead_letters``     rows that could not be read, and were put aside
@@ -37,11 +37,11 @@ class RunStats:
 
     workers: Mapping[str, WorkerStats]
     tasks: Mapping[int, TaskStats]
-    shuffled_bytes: int = 0
+    shuffled_bytes: int | None = 0
     snapshots: int = 0
 
     @staticmethod
-    def of(reports: Mapping[int, TaskReport], shuffled_bytes: int = 0, snapshots: int = 0) -> RunStats:
+    def of(reports: Mapping[int, TaskReport], shuffled_bytes: int | None = 0, snapshots: int = 0) -> RunStats:
         """The numbers of all tasks together."""
         tasks = {number: report.stats for number, report in sorted(reports.items())}
         workers = {name: stats for task in tasks.values() for name, stats in task.workers.items()}

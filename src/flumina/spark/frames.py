@@ -26,6 +26,9 @@ from flumina.streams import Stream
 PARTITION = "\0partition"
 """The column that holds, for a stream gathered into one part, which file, or else which partition, each row lay in."""
 
+ROW = "\0row"
+"""The column that holds the places of rows in their partition while it is sorted."""
+
 PIECE_ROWS = 65_536
 """Rows that a task works on at a time, at most; Spark's own 10,000 to a batch cost more than they save."""
 
@@ -221,11 +224,14 @@ def _beats(batch: pa.RecordBatch, streams: Sequence[int]) -> list[Beat]:
 
 
 def in_place(stream: Stream, frame: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """One DataFrame as the input of the gang, with the columns that the stream needs, sorted where it must be."""
-    chosen = frame.select(*[quoted(name) for name in columns])
-    if not stream.sorted:
-        chosen = chosen.sortWithinPartitions(*[quoted(n) for n in (stream.ts, stream.seq) if n is not None])
-    return chosen
+    """Make one DataFrame the input of the gang, with the columns that the stream needs, each partition in O.
+
+    Partitions are sorted whatever the stream says of itself, as those of several DataFrames are: which of the two ways
+    is taken depends on slots and partitions, and must not decide what is refused.
+    """
+    row = F.monotonically_increasing_id().alias(ROW)  # rows that tie keep their places
+    keys = [quoted(name) for name in (stream.ts, stream.seq, ROW) if name is not None]
+    return frame.select(*[quoted(name) for name in columns], row).sortWithinPartitions(*keys).drop(ROW)
 
 
 def brought_together(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark import Broadcast
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_type
 
@@ -31,7 +34,7 @@ from flumina.engine.recorder import Recorder
 from flumina.engine.rendezvous import Rendezvous
 from flumina.engine.results import RunResult, RunStats
 from flumina.engine.transport import Secret
-from flumina.errors import FluminaError
+from flumina.errors import FluminaError, GangError, UsageError
 from flumina.letters import ERROR
 from flumina.plan.optimise import Optimiser
 from flumina.plan.rates import estimate
@@ -43,10 +46,16 @@ from flumina.spark.frames import Frame, brought_together, in_place, needed, quot
 from flumina.spark.gang import Gang
 from flumina.spark.results import DataFrames
 from flumina.spark.session import Cluster
-from flumina.spark.tasks import REPORT_DDL, handed_out, task
+from flumina.spark.tasks import REPORT_DDL, Cargo, handed_out, task
 from flumina.spec import check_streams
 from flumina.streams import Stream
 from flumina.ties import must_be_one_part
+
+FAIL, SHRINK = "fail", "shrink"
+"""What becomes of a run whose cluster has fewer slots than before: an error, or it goes on with those."""
+
+CLOSURE_BYTES = 256 << 10
+"""Up to so many bytes travel in the function of the tasks; PySpark writes larger ones than 1 MiB to a file."""
 
 SAMPLE_ROWS = 50_000
 """Rows of a DataFrame that are looked at to make a plan."""
@@ -69,6 +78,7 @@ def run(
     progress: bool | None = None,
     checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
     bad_rows: str = ERROR,
+    on_lost_slots: str = FAIL,
     settings: Settings | None = None,
 ) -> RunResult:
     """Run a program on a Spark cluster, once, and give its outputs as DataFrames.
@@ -91,9 +101,13 @@ def run(
                     call after the driver itself was lost, under the same plan or another
     ``bad_rows``    what becomes of rows that do not fit their declaration: "error", or "dead-letter" to go on
                     without them; they are then ``dead_letters`` of the result, and in ``out`` in a folder of their own
+    ``on_lost_slots``  what becomes of a run with ``checkpoint`` whose cluster has fewer slots than before, and gets
+                    no others within ``Settings(patience=...)`` seconds: "fail", or "shrink" to go on with those that
+                    are left, from the last snapshot, under a new plan
     """
     cluster = Cluster.of(spark)
     cluster.check()
+    cluster.check_listening(tls=tls or cluster.encrypted)
     definition = define(program)
     check_streams(definition, streams)
     wishes = Wishes(
@@ -109,21 +123,70 @@ def run(
         checkpoint=checkpoint,
         bad_rows=bad_rows,
     )
+    _check_lost_slots(on_lost_slots, wishes)
+    line = ProgressLine(definition.name, shown=progress)
+    try:
+        while True:
+            try:
+                return _run_once(cluster, program, streams, wishes, line, tls=tls or cluster.encrypted)
+            except _LostSlotsError as lost:
+                if on_lost_slots == FAIL or not lost.slots:
+                    raise lost.gang from None
+                line.notice(
+                    f"{lost.tasks - lost.slots} of {lost.tasks} slots were lost and did not come back: the run goes on "
+                    f"with {lost.slots}, from its last snapshot, under a new plan"
+                )
+                wishes = replace(wishes, workers=lost.slots)
+    finally:
+        line.close()
+
+
+class _LostSlotsError(Exception):
+    """A gang did not come together again since there are fewer slots than it has tasks."""
+
+    def __init__(self, gang: GangError, tasks: int, slots: int) -> None:
+        super().__init__(tasks, slots)
+        self.gang, self.tasks, self.slots = gang, tasks, slots
+
+
+def _check_lost_slots(given: object, wishes: Wishes) -> None:
+    if given not in (FAIL, SHRINK):
+        raise UsageError("OPTION", f"on_lost_slots= is {FAIL!r} or {SHRINK!r}, got {given!r}")
+    if given == SHRINK and wishes.checkpoint is None:
+        raise UsageError(
+            "LOST_SLOTS",
+            "on_lost_slots='shrink' needs checkpoint=: the run goes on from the last snapshot",
+            hint="pass checkpoint=PATH, a folder that all tasks and the driver can reach",
+        )
+    if given == SHRINK and wishes.plan is not None:
+        raise UsageError(
+            "LOST_SLOTS",
+            "on_lost_slots='shrink' makes a new plan for the slots that are left, but plan= says which one to use",
+            hint="leave out plan=, and say workers= or optimiser=",
+        )
+
+
+def _run_once(
+    cluster: Cluster, program: AnyProgram, streams: Sequence[Stream], wishes: Wishes, line: ProgressLine, *, tls: bool
+) -> RunResult:
+    """Run a program from its last snapshot, if it keeps any, under a plan for the slots that there are."""
+    definition = define(program)
     kept = wishes.continuation(program, streams)
     staged = _stage(cluster, program, definition, streams, wishes, kept)
     cluster.require(staged.job.layout.tasks)
-    line = ProgressLine(definition.name, shown=progress)
-    shuffled = 0
+    shuffled: int | None = None
 
     def carried_out(recorder: Recorder | None) -> dict[int, TaskReport]:
         nonlocal shuffled
-        reports, shuffled = execute(cluster, staged, line, recorder, tls=tls or cluster.encrypted)
+        try:
+            reports, shuffled = execute(cluster, staged, line, recorder, tls=tls)
+        except GangError as error:
+            if (slots := cluster.slots()) < staged.job.layout.tasks:
+                raise _LostSlotsError(error, staged.job.layout.tasks, slots) from error
+            raise
         return reports
 
-    try:
-        published, reports, snapshots = carry_out(staged.job, kept, carried_out, state=state)
-    finally:
-        line.close()
+    published, reports, snapshots = carry_out(staged.job, kept, carried_out, state=wishes.state)
     stats = RunStats.of(reports, shuffled, snapshots)
     final = final_state(staged.job, kept, reports, wishes)
     return RunResult.of(published, staged.job.plan, stats, final, partial(DataFrames, cluster.spark))
@@ -244,23 +307,46 @@ def execute(
     *,
     tls: bool,
     measured: bool = True,
-) -> tuple[dict[int, TaskReport], int]:
+) -> tuple[dict[int, TaskReport], int | None]:
     """Have Spark schedule the gang, and wait for what the tasks report; also, if ``measured``, what Spark has moved."""
     job = staged.job
     tasks, patience = job.layout.tasks, job.settings.patience
     secret = Secret.make(tls=tls)
-    with Rendezvous(
-        tasks, secret, cluster.bind, assemble_within=patience, on_progress=line.update, records=recorder
-    ) as rendezvous:
-        invitation = Invitation(pickling.dumps(job), rendezvous.address, secret, "", patience)
-        read = [stream for stream in staged.streams if not isinstance(stream.data, DataFrame)]
-        packed = [pickling.dumps(data_of(job, read, number)) for number in range(tasks)]
+    read = [stream for stream in staged.streams if not isinstance(stream.data, DataFrame)]
+    packed = tuple(pickling.dumps(data_of(job, read, number)) for number in range(tasks))
+    cargo = Cargo(pickling.dumps(job), packed if staged.frame else None)
+    with (
+        _shipped(cluster, cargo) as shipped,
+        Rendezvous(
+            tasks, secret, cluster.listens_at, assemble_within=patience, on_progress=line.update, records=recorder
+        ) as rendezvous,
+    ):
+        address = (cluster.reached_at, rendezvous.address[1])
+        invitation = Invitation(b"", address, secret, "", patience)
         start = staged.input
         if start is None:
             start = handed_out(cluster.spark, packed)
         rows = job.settings.chunk_rows
-        function = task(invitation, packed if staged.frame else None, staged.frame, rows=rows, local=cluster.local)
-        gang = Gang(cluster, start.mapInArrow(function, REPORT_DDL, barrier=True), line.name, rendezvous)
+        function = task(invitation, shipped, staged.frame, rows=rows, local=cluster.local)
+        barrier = start.mapInArrow(function, REPORT_DDL, barrier=True)
+        gang = Gang(cluster, barrier, line, rendezvous, tasks)
         with gang:
             reports = cast("dict[int, TaskReport]", rendezvous.wait())
-        return reports, gang.shuffled_bytes() if measured else 0
+        return reports, gang.shuffled_bytes() if measured else None
+
+
+@contextmanager
+def _shipped(cluster: Cluster, cargo: Cargo) -> Iterator[Cargo | Broadcast[Cargo]]:
+    """Broadcast what is large, so that the function that holds the run's key is too small for PySpark to do that.
+
+    PySpark writes what it broadcasts to a file.
+    """
+    if cargo.size <= CLOSURE_BYTES:
+        yield cargo
+        return
+    broadcast = cluster.spark.sparkContext.broadcast(cargo)
+    try:
+        yield broadcast
+    finally:
+        with suppress(Py4JError, OSError):  # the cluster is gone, and the broadcast with it
+            broadcast.destroy()

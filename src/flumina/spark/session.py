@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import socket
 import sys
@@ -63,12 +64,28 @@ class Cluster:
         return any(self.conf(key).lower() == "true" for key in keys)
 
     @property
-    def bind(self) -> str:
-        """The address at which tasks reach the driver."""
+    def listens_at(self) -> str:
+        """The address at which the driver listens: ``spark.driver.bindAddress``, as Spark's own driver does."""
         if self.local:
             return LOOPBACK
-        host = self.conf("spark.driver.bindAddress") or self.conf("spark.driver.host")
-        return socket.gethostbyname(host) if host else LOOPBACK
+        host = self.conf("spark.driver.bindAddress") or self.conf("spark.driver.host") or LOOPBACK
+        return host if ":" in host else socket.gethostbyname(host)
+
+    @property
+    def reached_at(self) -> str:
+        """The host at which tasks reach the driver: ``spark.driver.host``, which need not be an address of its own."""
+        return LOOPBACK if self.local else self.conf("spark.driver.host") or self.listens_at
+
+    def check_listening(self, *, tls: bool) -> None:
+        """Refuse to listen on all addresses of the driver's machine where what is said there is not encrypted."""
+        address = self.listens_at
+        if not tls and ipaddress.ip_address(address).is_unspecified:
+            raise UsageError(
+                "LISTENS_EVERYWHERE",
+                f"expected spark.driver.bindAddress to be one address of this machine, or TLS; got {address}, which is "
+                "all its addresses, without TLS",
+                hint="set spark.driver.bindAddress to the address of the cluster's network, or pass tls=True",
+            )
 
     def slots(self) -> int:
         """How many tasks can run at the same time now."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark import BarrierTaskContext
+from pyspark import BarrierTaskContext, Broadcast
 from pyspark.sql import DataFrame, SparkSession
 
 from flumina.engine.host import Invitation, host
@@ -22,25 +23,42 @@ def handed_out(spark: SparkSession, packed: Sequence[bytes]) -> DataFrame:
     return spark.sparkContext.parallelize([(one,) for one in packed], len(packed)).toDF("data binary")
 
 
+@dataclass(frozen=True)
+class Cargo:
+    """What tasks are sent that can be large: the job and, if Spark does not bring it, what each of them reads.
+
+    None of it is secret. PySpark writes a function that is large to a file, so that this travels apart from the key.
+    """
+
+    job: bytes
+    packed: tuple[bytes, ...] | None
+
+    @property
+    def size(self) -> int:
+        """How many bytes it has."""
+        return len(self.job) + sum(map(len, self.packed or ()))
+
+
 def task(
-    invitation: Invitation, packed: Sequence[bytes] | None, frame: Frame | None, *, rows: int, local: bool
+    invitation: Invitation, cargo: Cargo | Broadcast[Cargo], frame: Frame | None, *, rows: int, local: bool
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function for ``mapInArrow``: hosts the task whose number is that of the partition.
 
-    ``frame`` says how to read what Spark brings, and ``packed`` what else each task reads; without them, Spark brings
+    ``frame`` says how to read what Spark brings, and the cargo what else each task reads; without them, Spark brings
     what :func:`handed_out` has made. ``rows`` is how many are worked on at a time, at most.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = BarrierTaskContext.get()
         number = context.partitionId()
-        if frame is None or packed is None:
+        sent = cargo.value if isinstance(cargo, Broadcast) else cargo
+        if frame is None or sent.packed is None:
             (mine,) = [value.as_py() for batch in batches for value in batch.column(0)]  # to the end: else Spark lets
             brought = {}  # go of this process, and the next run waits for another one to have imported everything
         else:
-            mine, brought = packed[number], frame.sources(number, batches, rows)
+            mine, brought = sent.packed[number], frame.sources(number, batches, rows)
         here = Invitation(
-            invitation.job,
+            sent.job,
             invitation.rendezvous,
             invitation.secret,
             _address(context, local=local),

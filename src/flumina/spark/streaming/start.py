@@ -91,6 +91,7 @@ def start(
     """
     cluster = Cluster.of(spark)
     cluster.check()
+    cluster.check_listening(tls=tls or cluster.encrypted)
     definition = define(program)
     check_streams(definition, streams)
     check_workers(workers, plan)
