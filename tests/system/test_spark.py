@@ -256,3 +256,23 @@ def test_time_spent_on_the_input_does_not_count(
     assert [row.total for row in result.output.collect()] == [7]
     assert ready.exists()
     assert "waiting for Spark to prepare the input (stage 1 of" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"on_lost_slots": "wait"}, "OPTION.*on_lost_slots= is 'fail' or 'shrink', got 'wait'"),
+        ({"on_lost_slots": "shrink"}, "LOST_SLOTS.*needs checkpoint="),
+        ({"on_lost_slots": "shrink", "checkpoint": "kept", "plan": "plan.json"}, "LOST_SLOTS.*makes a new plan"),
+    ],
+    ids=["unknown", "no checkpoint", "a plan"],
+)
+def test_what_shrinking_needs(spark: SparkSession, more: dict[str, Any], message: str) -> None:
+    from flumina import spark as engine  # noqa: PLC0415 -- only where it is needed
+
+    streams = [
+        fl.Stream("values", ValueBarrier.value, {"ts": [1], "v": [3]}),
+        fl.Stream("barriers", ValueBarrier.barrier, {"ts": [5]}),
+    ]
+    with pytest.raises(fl.UsageError, match=message):
+        engine.run(ValueBarrier, streams, out="out", progress=False, **more)
