@@ -76,7 +76,13 @@ def test_errors_cross_process_boundaries_whole(error: FluminaError) -> None:
 
 def test_the_tree_in_the_docstring_is_the_tree() -> None:
     documented = {line.split("── ")[1].split()[0] for line in (errors.__doc__ or "").splitlines() if "── " in line}
-    assert documented == {cls.__name__ for cls in FluminaError.__subclasses__() if cls.__module__ == errors.__name__}
+    assert documented == {cls.__name__ for cls in subclasses(FluminaError) if cls.__module__ == errors.__name__}
+
+
+def subclasses(cls: type) -> set[type]:
+    """All classes below one."""
+    direct = set(cls.__subclasses__())
+    return direct.union(*map(subclasses, direct))
 
 
 class TestLocation:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from flumina.decimals import exact_decimals
-from flumina.errors import FluminaError, UserCodeError, location, location_of
+from flumina.errors import FluminaError, OutOfMemoryError, UserCodeError, location, location_of
 from flumina.tagsets import TagSet
 
 if TYPE_CHECKING:
@@ -190,8 +190,8 @@ def fold_batch(kind: StateKind, state: State, batch: Batch, emit: Emit) -> State
     return state
 
 
-def user_error(function: Callable[..., Any], error: BaseException, event: object = None) -> UserCodeError:
-    """The user's exception, with the innermost line of the user's own code."""
+def user_error(function: Callable[..., Any], error: BaseException, event: object = None) -> FluminaError:
+    """The user's exception, with the innermost line of the user's own code; that memory ran out is no fault of it."""
     trace, where = error.__traceback__, "?"
     name = ""
     while trace is not None:
@@ -205,4 +205,7 @@ def user_error(function: Callable[..., Any], error: BaseException, event: object
             name = frame.f_code.co_qualname
         trace = trace.tb_next
     called = name or getattr(function, "__qualname__", repr(function))
-    return UserCodeError(called, error, where=where, event=None if event is None else str(event))
+    told = None if event is None else str(event)
+    if isinstance(error, MemoryError):
+        return OutOfMemoryError(f"{called}, at {where}", event=told)
+    return UserCodeError(called, error, where=where, event=told)

@@ -10,6 +10,7 @@
     ├── OutputError         outputs do not fit what was declared, or can't be written where they should go
     ├── CheckpointError     a checkpoint is damaged, in use by another driver, or of another program
     ├── UserCodeError       the user's own function raised: which one, where, on which event
+    ├── OutOfMemoryError    there was no memory left: where, in which task, and how much it had
     ├── LawError            a program breaks a law of consistency; carries the counterexample
     ├── PlanError           a plan is not valid for a program (all violations), or a plan file can't be read
     ├── UsageError          a call that cannot be meant: wrong argument, unknown name
@@ -18,6 +19,7 @@
     ├── FrameError          a message larger than a connection takes, or bytes that are no message
     ├── GangError           the tasks of a run did not all come together in time: which ones are missing
     ├── TaskLostError       the process of a task ended before its work did: task, process and machine are named
+    │   └── TaskSilentError the process of a task gave no sign of life for longer than task_timeout=
     ├── TaskFailedError     a task raised an error that could not be carried here; its text and traceback could
     ├── ClusterError        Spark could not run the tasks: what it said, and where to look
     └── CalledOffError      a task was told that its run is over or was begun anew
@@ -32,6 +34,8 @@ import inspect
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from flumina.words import size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -124,14 +128,40 @@ class GangError(FluminaError):
 
 
 class TaskLostError(FluminaError):
-    """The process of a task ended before its work did."""
+    """The process of a task ended before its work did, or its connection did."""
+
+    condition = "TASK_LOST"
 
     def __init__(self, task: int, *, pid: int, host: str) -> None:
         self.task, self.pid, self.host = task, pid, host
-        super().__init__(
-            "TASK_LOST",
-            f"task {task} was lost: process {pid} on {host} ended before its work did",
-            hint="it was killed, perhaps for its memory, or crashed: its log or the system's may say why",
+        super().__init__(self.condition, self._what(), hint=self._hint())
+
+    def _what(self) -> str:
+        return f"task {self.task} was lost: process {self.pid} on {self.host} ended before its work did"
+
+    def _hint(self) -> str:
+        return f"the log of that process, or the system log of {self.host}, says why it ended"
+
+
+class TaskSilentError(TaskLostError):
+    """A task gave no sign of life for longer than ``task_timeout=``; ``seconds`` has for how long."""
+
+    condition = "TASK_SILENT"
+
+    def __init__(self, task: int, *, pid: int, host: str, seconds: float, timeout: float) -> None:
+        self.seconds, self.timeout = seconds, timeout
+        super().__init__(task, pid=pid, host=host)
+
+    def _what(self) -> str:
+        return (
+            f"task {self.task} gave no sign of life for {self.seconds:.3g} s, longer than task_timeout="
+            f"{self.timeout:g}: process {self.pid} on {self.host}"
+        )
+
+    def _hint(self) -> str:
+        return (
+            "the process is stopped, its machine hangs or is gone, or one call in C holds Python's lock for that long; "
+            "in the last case raise task_timeout="
         )
 
 
@@ -187,6 +217,39 @@ class UserCodeError(FluminaError):
         on = "" if event is None else f" on {event}"
         did = cause if isinstance(cause, str) else f"raised {type(cause).__name__}: {cause}"
         super().__init__("USER_CODE", f"{function} {did}{on}\n  at: {where}")
+
+
+class OutOfMemoryError(FluminaError):
+    """There was no memory left, in the user's function or elsewhere; the original exception is ``__cause__``.
+
+    ``task`` is None outside of a task; ``memory`` (the most that its process had, in bytes) and ``state`` (the most
+    that its states had when they were sent, in bytes) are None where that is not known.
+    """
+
+    def __init__(
+        self,
+        where: str,
+        *,
+        event: str | None = None,
+        task: int | None = None,
+        memory: int | None = None,
+        state: int | None = None,
+    ) -> None:
+        self.where, self.event, self.task, self.memory, self.state = where, event, task, memory, state
+        on = "" if event is None else f" on {event}"
+        known = [] if memory is None else [f"its process had up to {size(memory)}"]
+        known += [] if state is None else [f"the largest state that it sent had {size(state)}"]
+        figures = f" ({'; '.join(known)})" if known else ""
+        message = f"{'the process' if task is None else f'task {task}'} ran out of memory{figures} in {where}{on}"
+        hint = (
+            "keep less state, spread it over more workers (workers=), or give each process more memory (on Spark: "
+            "spark.executor.memoryOverhead, spark.executor.pyspark.memory)"
+        )
+        super().__init__("OUT_OF_MEMORY", message, hint=hint)
+
+    def of_task(self, task: int, memory: int | None, state: int | None) -> OutOfMemoryError:
+        """Return the same error with what is known of the task."""
+        return OutOfMemoryError(self.where, event=self.event, task=task, memory=memory, state=state)
 
 
 class LawError(FluminaError):

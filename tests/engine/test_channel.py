@@ -394,3 +394,13 @@ def test_small_frames_are_not_held_back(plain: tuple[Channel, socket.socket]) ->
     assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
     assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
     assert not isinstance(sock, ssl.SSLSocket)
+
+
+def test_a_peer_that_does_not_read_is_not_taken_for_dead(plain: tuple[Channel, socket.socket]) -> None:
+    """With TCP_USER_TIMEOUT, a full window of a living peer was the end of the connection after 30 s."""
+    end, _ = plain
+    assert not isinstance(end._socket, ssl.SSLSocket)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        assert end._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 0
+    if hasattr(socket, "TCP_KEEPIDLE"):
+        assert end._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == module.SILENCE // 3

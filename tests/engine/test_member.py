@@ -1,26 +1,149 @@
+import ctypes
+import queue
+import selectors
 import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from threading import Thread
+from typing import Any
 
 import pytest
 
-from flumina.engine.member import Failed, Member, Registration
-from flumina.engine.transport import Channel, Listener, Secret
-from flumina.errors import CalledOffError, GangError, HandshakeError, TaskFailedError, UserCodeError
+from flumina.engine.member import Alive, CalledOff, Done, Failed, Heard, Member, Registration, Roster, Word
+from flumina.engine.transport import Channel, Listener, Secret, dumps, loads
+from flumina.errors import CalledOffError, HandshakeError, TaskFailedError, UserCodeError
 
 
 def registration(task: int = 0) -> Registration:
     return Registration(task, "1", ("127.0.0.1", 1), 17, "here")
 
 
-def test_no_roster_in_time() -> None:
+@pytest.fixture
+def line() -> Iterator[tuple[Listener, Secret, queue.Queue[Channel]]]:
+    """A listener that takes the driver's part, and the channels of tasks that have come."""
     secret = Secret.make()
-    came: list[Channel] = []
-    listener = Listener("127.0.0.1", secret, lambda _, channel: came.append(channel))
-    with pytest.raises(GangError, match=r"task 0 registered and was not told its peers within 0\.3 s"):
-        Member.join(listener.address, secret, registration(), within=0.3)
+    came: queue.Queue[Channel] = queue.Queue()
+    taken: list[Channel] = []
+
+    def take(hello: object, channel: Channel) -> None:
+        taken.append(channel)
+        came.put(channel)
+
+    listener = Listener("127.0.0.1", secret, take)
+    yield listener, secret, came
     listener.close()
-    for channel in came:
+    for channel in taken:
         channel.close()
+
+
+def joined(line: tuple[Listener, Secret, queue.Queue[Channel]], **more: Any) -> tuple[Member, Channel]:
+    """A task that was told its peers, and the driver's end of its line."""
+    listener, secret, came = line
+    with ThreadPoolExecutor(1) as pool:
+        member = pool.submit(Member.join, listener.address, secret, registration(), within=10, **more)
+        channel = came.get(timeout=10)
+        channel.unblock()
+        channel.put(dumps(Roster(1, {})))
+        return member.result(10), channel
+
+
+def heard(channel: Channel, kind: type) -> Any:
+    """Wait for a message of a kind, and return it."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(channel, selectors.EVENT_READ)
+        while selector.select(30):
+            for frame in channel.take():
+                message = loads(frame)
+                if isinstance(message, kind):
+                    return message
+    raise AssertionError(f"no {kind.__name__} came")
+
+
+def test_how_long_a_gang_assembles_is_for_the_driver_to_say(line: Any) -> None:
+    """The time for the connection was counted for the whole: a task gave up on others that were slow to start."""
+    listener, secret, came = line
+    with ThreadPoolExecutor(1) as pool:
+        member = pool.submit(Member.join, listener.address, secret, registration(), within=0.3)
+        channel = came.get(timeout=10)
+        channel.unblock()
+        assert wait([member], timeout=0.8).not_done
+        channel.put(dumps(Roster(1, {})))
+        assert member.result(10).generation == 1
+        member.result().close()
+
+
+def test_signs_of_life_come_while_the_loop_is_busy(line: Any) -> None:
+    member, channel = joined(line, interval=0.02)
+    numbers = [heard(channel, Alive).number for _ in range(3)]  # nothing calls the member meanwhile
+    assert numbers == sorted(set(numbers))
+    member.close()
+
+
+def test_a_call_that_holds_the_lock_of_python_silences_and_does_not_end_a_task(line: Any) -> None:
+    member, channel = joined(line, interval=0.02)
+    heard(channel, Alive)
+    ctypes.PyDLL(None).usleep(300_000)  # unlike CDLL, PyDLL keeps the lock
+    heard(channel, Alive)
+    member.check()
+    member.close()
+
+
+def test_the_last_word_waits_for_a_driver_that_is_busy(line: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was given 30 s, and a driver that took longer to read a large result lost the task that had done its part."""
+    monkeypatch.setattr("flumina.engine.member.LAST_WORD", 0.05, raising=False)
+    member, channel = joined(line)
+    result = bytes(30_000_000)
+    with ThreadPoolExecutor(1) as pool:
+        told = pool.submit(member.done, result)
+        assert wait([told], timeout=0.5).not_done
+        assert heard(channel, Done).result == result
+        assert told.result(10) is None
+
+
+def test_a_task_that_has_lost_a_peer_waits_for_a_busy_driver_to_say_why(line: Any) -> None:
+    """It left after some seconds, and the driver took it for the one that was lost."""
+    member, channel = joined(line)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(member.await_word, 0.0)
+        first = heard(channel, Alive)
+        assert wait([waiting], timeout=0.3).not_done
+        channel.put(dumps(Word(Heard(first.number))))
+        heard(channel, Alive)
+        assert wait([waiting], timeout=0.3).not_done
+        channel.put(dumps(CalledOff("task 3 was lost")))
+        with pytest.raises(CalledOffError, match="task 3 was lost"):
+            waiting.result(10)
+    member.close()
+
+
+def test_a_task_that_has_lost_a_peer_leaves_if_the_driver_knows_nothing_of_it(line: Any) -> None:
+    member, channel = joined(line)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(member.await_word, 0.0)
+        for _ in range(2):
+            channel.put(dumps(Word(Heard(heard(channel, Alive).number))))
+        assert waiting.result(10) is None
+    member.close()
+
+
+def test_words_that_the_line_does_not_know_are_left_to_the_loop(line: Any) -> None:
+    member, channel = joined(line)
+    channel.put(dumps(Word("stop soon")))
+    with selectors.DefaultSelector() as selector:
+        selector.register(member, selectors.EVENT_READ)
+        assert selector.select(10), "the bell rings"
+    member.check()
+    member.close()
+
+
+def test_a_line_that_is_closed_leaves_no_thread(line: Any) -> None:
+    before = set(threading.enumerate())
+    member, _ = joined(line)
+    member.close()
+    member.close()
+    assert member.fileno() == -1
+    assert not [thread for thread in set(threading.enumerate()) - before if "line" in thread.name]
 
 
 def test_no_driver() -> None:

@@ -9,22 +9,26 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 import pytest
 
 from flumina.engine import rendezvous as module
+from flumina.engine.liveness import Liveness
 from flumina.engine.member import Member, Registration
 from flumina.engine.rendezvous import Rendezvous
 from flumina.engine.transport import Secret, connect
 from flumina.errors import (
     CalledOffError,
+    ClusterError,
     FluminaError,
     FrameError,
     GangError,
     PeerLostError,
     TaskFailedError,
     TaskLostError,
+    TaskSilentError,
     UsageError,
 )
 
@@ -52,14 +56,14 @@ class Gang:
     def __init__(self, pool: ThreadPoolExecutor, meeting: Rendezvous) -> None:
         self.pool, self.meeting = pool, meeting
 
-    def join(self, task: int, attempt: str = "1") -> Future[Member]:
+    def join(self, task: int, attempt: str = "1", interval: float = 5.0) -> Future[Member]:
         registration = Registration(task, attempt, ("127.0.0.1", 1000 + task), 7000 + task, "node")
-        joined = self.pool.submit(Member.join, self.meeting.address, SECRET, registration, within=10)
+        joined = self.pool.submit(Member.join, self.meeting.address, SECRET, registration, within=10, interval=interval)
         JOINED.append(joined)
         return joined
 
-    def assemble(self, tasks: int, attempt: str = "1") -> list[Member]:
-        return [future.result(10) for future in [self.join(task, attempt) for task in range(tasks)]]
+    def assemble(self, tasks: int, attempt: str = "1", interval: float = 5.0) -> list[Member]:
+        return [future.result(10) for future in [self.join(task, attempt, interval) for task in range(tasks)]]
 
     def settle(self, count: int) -> None:
         """Wait until so many registrations have been taken in."""
@@ -285,7 +289,7 @@ TASK = """
 import pickle, sys, time
 from flumina.engine.member import Member, Registration
 address, secret = pickle.load(sys.stdin.buffer)
-member = Member.join(address, secret, Registration(1, "1", ("127.0.0.1", 1), 1, "h"), within=20)
+member = Member.join(address, secret, Registration(1, "1", ("127.0.0.1", 1), 1, "h"), within=20, interval=0.05)
 time.sleep(60)
 """
 
@@ -300,6 +304,123 @@ def test_a_killed_process_is_noticed_at_once(pool: ThreadPoolExecutor) -> None:
         os.kill(process.pid, signal.SIGKILL)
         assert outcome(member) == "task 1 was lost"
         process.wait()
+
+
+SOON = Liveness(interval=0.05, warn_after=0.4)
+
+
+def stopped(meeting: Rendezvous) -> subprocess.Popen[bytes]:
+    """A process that is task 1 of a gang, and gives signs of life until it is stopped."""
+    process = subprocess.Popen([sys.executable, "-c", TASK], stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.write(pickle.dumps((meeting.address, SECRET)))
+    process.stdin.close()
+    return process
+
+
+@contextmanager
+def gone(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """End a process, whatever state it is in."""
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def wait_for(caplog: pytest.LogCaptureFixture, what: str) -> None:
+    until = time.monotonic() + 30
+    while what not in caplog.text:
+        assert time.monotonic() < until, f"{what!r} was not logged: {caplog.text!r}"
+        time.sleep(0.01)
+
+
+def test_a_silent_task_is_warned_of_by_name_and_may_come_back(
+    pool: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Rendezvous(2, SECRET, retry=False, liveness=SOON) as meeting:
+        process = stopped(meeting)
+        with gone(process):
+            member = Gang(pool, meeting).join(0, interval=0.05).result(20)
+            os.kill(process.pid, signal.SIGSTOP)
+            wait_for(caplog, "task 1 has given no sign of life")
+            assert "process 1 on h)" in caplog.text
+            assert "without limit, as no task_timeout= is set" in caplog.text
+            os.kill(process.pid, signal.SIGCONT)
+            wait_for(caplog, "task 1 is heard again")
+            assert not meeting.over
+            assert "task 0 has" not in caplog.text
+            member.close()
+
+
+def test_a_silent_task_is_lost_after_the_timeout(pool: ThreadPoolExecutor) -> None:
+    with Rendezvous(2, SECRET, retry=False, liveness=replace(SOON, timeout=0.6)) as meeting:
+        process = stopped(meeting)
+        with gone(process):
+            member = Gang(pool, meeting).join(0, interval=0.05).result(20)
+            os.kill(process.pid, signal.SIGSTOP)
+            with pytest.raises(TaskSilentError, match=r"task 1 gave no sign of life for .*process 1 on h") as caught:
+                meeting.wait(30)
+            assert (caught.value.condition, caught.value.task, caught.value.host) == ("TASK_SILENT", 1, "h")
+            assert "task 1 gave no sign of life" in outcome(member)
+
+
+def test_a_silent_task_is_ended_and_a_new_gang_may_come(pool: ThreadPoolExecutor) -> None:
+    ended: list[tuple[Registration, str]] = []
+    soon = replace(SOON, timeout=0.6)
+    with Rendezvous(2, SECRET, liveness=soon, on_silent=lambda whom, why: ended.append((whom, why))) as meeting:
+        process = stopped(meeting)
+        with gone(process):
+            gang = Gang(pool, meeting)
+            first = gang.join(0, interval=0.05).result(20)
+            os.kill(process.pid, signal.SIGSTOP)
+            assert "task 1 gave no sign of life" in outcome(first)
+            assert [(whom.task, whom.attempt) for whom, _ in ended] == [(1, "1")]
+            second = gang.assemble(2, "2", interval=0.05)
+            os.kill(process.pid, signal.SIGCONT)  # what is left of it finds its line closed
+            for number, member in enumerate(second):
+                member.done(number)
+            assert meeting.wait(10) == {0: 0, 1: 1}
+
+
+def test_when_spark_gives_up_because_of_silence_the_silence_is_told(pool: ThreadPoolExecutor) -> None:
+    with Rendezvous(2, SECRET, liveness=replace(SOON, timeout=0.6)) as meeting:
+        process = stopped(meeting)
+        with gone(process):
+            member = Gang(pool, meeting).join(0, interval=0.05).result(20)
+            os.kill(process.pid, signal.SIGSTOP)
+            assert "task 1 gave no sign of life" in outcome(member)
+            meeting.cancel(ClusterError("SPARK", "Spark gave up on the run"))
+            with pytest.raises(TaskSilentError) as caught:
+                meeting.wait(10)
+            assert isinstance(caught.value.__cause__, ClusterError)
+
+
+def test_a_driver_that_stood_still_blames_no_task(pool: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture) -> None:
+    """Its thread was kept from reading: what tasks have sent meanwhile counts."""
+
+    def show(task: int, progress: object) -> None:
+        time.sleep(1.5)
+
+    liveness = Liveness(interval=0.05, warn_after=0.4, timeout=0.8)
+    with Rendezvous(1, SECRET, liveness=liveness, on_progress=show, retry=False) as meeting:
+        (member,) = Gang(pool, meeting).assemble(1, interval=0.05)
+        member.report("this")
+        with pytest.raises(TimeoutError):
+            meeting.wait(2.5)
+        member.done(1)
+        assert meeting.wait(10) == {0: 1}
+    assert "no sign of life" not in caplog.text
+
+
+def test_a_task_that_is_done_may_be_silent(pool: ThreadPoolExecutor) -> None:
+    with Rendezvous(2, SECRET, retry=False, liveness=Liveness(0.05, 0.2, 0.4)) as meeting:
+        first, second = Gang(pool, meeting).assemble(2, interval=0.05)
+        first.done(1)
+        with pytest.raises(TimeoutError):
+            meeting.wait(1.0)
+        second.done(2)
+        assert meeting.wait(5) == {0: 1, 1: 2}
 
 
 def test_an_error_in_one_task_ends_all(pool: ThreadPoolExecutor) -> None:

@@ -1,5 +1,6 @@
 """Programs that go wrong at one event, in each of the functions that users write."""
 
+import ctypes
 import os
 import threading
 from typing import Any
@@ -83,6 +84,55 @@ class Dies(ValueBarrierByHand):
     def update(self, state: int, event: fl.Event, emit: fl.Emit) -> int:
         if event.tag is self.value and event.v == BAD:
             os._exit(3)
+        return super().update(state, event, emit)
+
+
+class NoMemoryInJoin(ValueBarrierByHand):
+    """Asks for more memory than there is where sums are added up."""
+
+    def join(self, left: int, right: int) -> int:
+        bytearray(1 << 62)  #: memory in join
+        return super().join(left, right)
+
+
+class NoMemoryInUpdate(ValueBarrierByHand):
+    """Asks for more memory than there is, at one event."""
+
+    def update(self, state: int, event: fl.Event, emit: fl.Emit) -> int:
+        if event.tag is self.value and event.v == BAD:
+            bytearray(1 << 62)  #: memory
+        return super().update(state, event, emit)
+
+
+class Heavy:
+    """A state that is too large to be sent."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise MemoryError
+
+
+class NoMemoryToSend(ValueBarrierByHand):
+    """Runs out of memory in our code, which packs its state."""
+
+    def init(self) -> Any:
+        return Heavy()
+
+    def update(self, state: Any, event: fl.Event, emit: fl.Emit) -> Any:
+        return state
+
+    def fork(self, state: Any, left: fl.TagSet, right: fl.TagSet) -> Any:
+        return Heavy(), Heavy()
+
+    def join(self, left: Any, right: Any) -> Any:
+        return left
+
+
+class HoldsTheLock(ValueBarrierByHand):
+    """Calls C that keeps Python's lock, at one event: no thread of the process runs meanwhile."""
+
+    def update(self, state: int, event: fl.Event, emit: fl.Emit) -> int:
+        if event.tag is self.value and event.v == BAD:
+            ctypes.PyDLL(None).usleep(1_500_000)
         return super().update(state, event, emit)
 
 

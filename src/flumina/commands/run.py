@@ -17,6 +17,7 @@ from flumina.commands.engines import Engine, engine
 from flumina.commands.inputs import Named, Wanted, Work, function_parameters
 from flumina.commands.showing import samples, shown_outputs
 from flumina.commands.verdict import Verdict, judge
+from flumina.engine.liveness import check_timeout
 from flumina.engine.outputs import NOWHERE, Nowhere
 from flumina.engine.policy import Checkpoint
 from flumina.engine.results import RunResult
@@ -101,6 +102,10 @@ def _add_plan(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--engine", choices=["local", "spark"], default="local", help="where it runs (default local)")
     group.add_argument("--master", help="Spark's master (default: local, with a core for each worker)")
     group.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark's session")
+    group.add_argument(
+        "--task-timeout", metavar="SECONDS", help="end a task that gives no sign of "
+        "life for so long, or none (default: none on this machine, 600 on Spark)"
+    )  # fmt: skip
     group.add_argument("--checkpoint", metavar="DIR", help="keep snapshots there, and go on from the last one")
     group.add_argument(
         "--snapshot-every", metavar="N", help="with --checkpoint: 30s, 100000events or 50syncs (default 30s)"
@@ -166,6 +171,8 @@ def _check(args: argparse.Namespace) -> None:
     for option in ("snapshot_every", "resume_older", "resume_changed"):
         if getattr(args, option) and args.checkpoint is None:
             raise UsageError("CHECKPOINT", f"--{option.replace('_', '-')} has no meaning without --checkpoint")
+    if args.task_timeout is not None:
+        _timeout(args.task_timeout)
     if args.report is not None:
         _check_report(args.report)
     if args.overwrite and args.out is None:
@@ -226,7 +233,17 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
         "order": args.order,
         "checkpoint": _checkpoint(args),
         "bad_rows": args.bad_rows,
+        **({} if args.task_timeout is None else {"task_timeout": _timeout(args.task_timeout)}),
     }
+
+
+def _timeout(text: str) -> float | None:
+    """Return the value of ``--task-timeout``; None for no timeout."""
+    try:
+        return None if text == "none" else check_timeout(float(text))
+    except (ValueError, UsageError):
+        what = f"expected --task-timeout as a number of seconds above 0, or none, got {text!r}"
+        raise UsageError("TASK_TIMEOUT", what) from None
 
 
 def _checkpoint(args: argparse.Namespace) -> Checkpoint | None:

@@ -37,7 +37,7 @@ TURN = 1 << 22
 RECORD = 1 << 16
 """Bytes that are given to TLS at once."""
 SILENCE = 30
-"""Seconds after which a machine that does not even acknowledge counts as lost."""
+"""Seconds after which TCP's keepalive takes a machine for lost that acknowledges no probe."""
 
 _HEAD = struct.Struct("!IQ")
 _ONE = struct.Struct("!IQQ")
@@ -332,7 +332,11 @@ def _chunks(head: bytes, buffers: Sequence[Buffer], sizes: Sequence[int]) -> Ite
 
 
 def _set_up(sock: socket.socket) -> str:
-    """Small frames go at once, silence of a whole machine is noticed; the address of the other end."""
+    """Send small frames at once, have the kernel probe idle connections; return the address of the other end.
+
+    There is no TCP_USER_TIMEOUT on purpose: it also ends the connection to a living process that does not read for as
+    long as its user's ``update`` takes, once the window is full.
+    """
     with suppress(OSError):  # the peer may be gone already, or this is no TCP
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -340,7 +344,6 @@ def _set_up(sock: socket.socket) -> str:
             ("TCP_KEEPIDLE", SILENCE // 3),
             ("TCP_KEEPINTVL", SILENCE // 6),
             ("TCP_KEEPCNT", 4),
-            ("TCP_USER_TIMEOUT", SILENCE * 1000),
         ):
             if hasattr(socket, option):
                 sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

@@ -19,6 +19,7 @@ from flumina.engine.continuation import Continuation
 from flumina.engine.filesystem import join, resolve
 from flumina.engine.job import Card, Job, Settings, Start, TaskReport
 from flumina.engine.layout import lay_out
+from flumina.engine.liveness import Liveness, check_timeout
 from flumina.engine.location import Location
 from flumina.engine.outputs import NOWHERE, Nowhere, Outputs
 from flumina.engine.policy import Checkpoint
@@ -58,6 +59,18 @@ class Wishes:
     start: Start = field(default_factory=Start)
     checkpoint: Checkpoint | str | os.PathLike[str] | None = None
     bad_rows: str = ERROR
+    task_timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a timeout that is no time."""
+        check_timeout(self.task_timeout)
+
+    @property
+    def liveness(self) -> Liveness:
+        """Return how often tasks give signs of life, and how long the driver does without."""
+        interval, timeout = self.settings.liveness_interval, check_timeout(self.task_timeout)
+        often = interval if timeout is None else min(interval, timeout / 3)
+        return Liveness(often, self.settings.warn_after, timeout)
 
     def continuation(self, program: AnyProgram, streams: Sequence[Stream]) -> Continuation | None:
         """What there is already of the run, if it is to keep snapshots."""
@@ -174,6 +187,7 @@ def make_job(
         paced,
         wishes.start,
         ending=Ending() if wishes.state else None,
+        liveness=wishes.liveness,
     )
     if kept is not None:
         job = kept.job(job)

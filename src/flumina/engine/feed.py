@@ -10,6 +10,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -59,8 +60,12 @@ class Read(Protocol):
         """All that arrives, until ``stop`` is set."""
 
 
+class Reader(threading.Thread):
+    """Read one part ahead; a daemon, as it may sit in a user's generator that nothing can wake."""
+
+
 class Feed:
-    """One part, read in this task."""
+    """One part, read in this task; ``close`` wakes a reader that waits for its source, where that can be done."""
 
     def __init__(
         self,
@@ -69,6 +74,7 @@ class Feed:
         router: Router,
         window: int,
         wake: Callable[[], None],
+        close: Callable[[], None] | None = None,
     ) -> None:
         self.part, self.router, self.window, self.wake = part, router, window, wake
         self.names = [worker.id for worker in router.plan.workers]
@@ -89,22 +95,27 @@ class Feed:
         self._queue: queue.Queue[Delivery | BaseException] = queue.Queue(AHEAD)
         self._next: Delivery | None = None
         self._stop = threading.Event()
-        self._thread = threading.Thread(
-            target=self._read, args=(arrivals,), name=f"feed {part[0]}[{part[1]}]", daemon=True
-        )
+        self._close = close
+        self._thread = Reader(target=self._read, args=(arrivals,), name=f"feed {part[0]}[{part[1]}]", daemon=True)
 
     def start(self) -> None:
         """Begin to read."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Read no further, and wait until the thread has ended."""
+        """Have the thread read no further, wherever it waits; this never waits itself."""
         self._stop.set()
-        while self._thread.is_alive():
-            try:
+        if self._close is not None:
+            self._close()
+        with suppress(queue.Empty):  # room for the piece that the thread may be about to hand over
+            while True:
                 self._queue.get_nowait()
-            except queue.Empty:
-                self._thread.join(0.01)
+
+    def join(self, seconds: float) -> bool:
+        """Wait for the thread to end, so long at most; whether it has. One in a user's code may take for ever."""
+        if self._thread.ident is not None:
+            self._thread.join(max(0.0, seconds))
+        return not self._thread.is_alive()
 
     @property
     def ended(self) -> bool:

@@ -1,4 +1,8 @@
-"""What a process does that is given a task: find the others, run the task's loop, and tell how it went."""
+"""What a process does that is given a task: find the others, run the task's loop, and tell how it went.
+
+The driver is told first. Everything else that ends a task (readers that stop, files that are deleted, connections that
+are closed) comes after that, and waits for user code no longer than a bound.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +10,30 @@ import gc
 import os
 import socket
 import threading
-import time
+import traceback
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol, runtime_checkable
 
 from flumina.definition import Definition
 from flumina.engine import pickling
 from flumina.engine.arrivals import arrivals
-from flumina.engine.feed import Feed
+from flumina.engine.feed import Feed, Reader
 from flumina.engine.job import Job, TaskReport
+from flumina.engine.liveness import INTERVAL
 from flumina.engine.member import Member, Registration
-from flumina.engine.task import Task
+from flumina.engine.task import Task, peak_memory
 from flumina.engine.transport import Address, Channel, Listener, Secret, connect
-from flumina.errors import CalledOffError, GangError, HandshakeError, PeerLostError
+from flumina.errors import (
+    CalledOffError,
+    GangError,
+    HandshakeError,
+    OutOfMemoryError,
+    PeerLostError,
+    location,
+)
 from flumina.plan.routing import Router
 from flumina.program import define
 
@@ -29,7 +42,10 @@ Data = Mapping[str, object]
 
 
 LOST = 5.0
-"""Seconds for the driver to say what has become of a peer that is gone."""
+"""Seconds for the driver, if it answers, to say what has become of a peer that is gone."""
+
+LEAVE = 1.0
+"""Seconds for the threads that read parts to end, once the driver has been told how the task went."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +57,16 @@ class Invitation:
     secret: Secret
     bind: str
     patience: float
+    interval: float = INTERVAL
+    """Seconds between two signs of life."""
+
+
+@runtime_checkable
+class Closing(Protocol):
+    """A source whose readers can be woken: from then on it has no more rows."""
+
+    def close(self) -> None:
+        """End all reading, from any thread; never waits."""
 
 
 def host(invitation: Invitation, number: int, attempt: str, packed: bytes, brought: Data | None = None) -> bool:
@@ -50,35 +76,50 @@ def host(invitation: Invitation, number: int, attempt: str, packed: bytes, broug
 
     What is wrong with the program or its input goes to the driver, and the task ends quietly: trying again would not
     help. What is wrong with the machines is raised, so that whoever started the task can start it again.
+
+    A process in which this has left threads behind (:func:`left_behind`) must not be given another task.
     """
-    peers = _Peers()
-    listener = Listener(invitation.bind, invitation.secret, peers.arrived)
-    member = None
     try:
-        registration = Registration(number, attempt, listener.address, os.getpid(), socket.gethostname())
-        member = Member.join(invitation.rendezvous, invitation.secret, registration, within=invitation.patience)
-        try:
-            with _few_collections():
-                report = _run(invitation, number, member, peers, packed, brought or {})
-            member.done(report)
-        except (PeerLostError, HandshakeError):
-            member.await_word(LOST)  # a peer that has failed has told the driver, who tells why
-            raise
-        except (CalledOffError, GangError):
-            raise
-        except Exception as error:  # noqa: BLE001 -- the driver tells the user
-            member.fail(error)
-            return False
+        with ExitStack() as leaving:
+            return _host(invitation, number, attempt, packed, brought or {}, leaving)
     except CalledOffError as called_off:
         if not called_off.over:
             raise
         return False
-    finally:
-        listener.close()
-        peers.close()
-        if member is not None:
-            member.close()
+
+
+def _host(invitation: Invitation, number: int, attempt: str, packed: bytes, brought: Data, leaving: ExitStack) -> bool:
+    peers = _Peers()
+    leaving.callback(peers.close)
+    listener = Listener(invitation.bind, invitation.secret, peers.arrived)
+    leaving.callback(listener.close)
+    registration = Registration(number, attempt, listener.address, os.getpid(), socket.gethostname())
+    member = Member.join(
+        invitation.rendezvous,
+        invitation.secret,
+        registration,
+        within=invitation.patience,
+        interval=invitation.interval,
+    )
+    leaving.callback(member.close)
+    try:
+        with _few_collections():
+            report = _run(invitation, number, member, peers, packed, brought, leaving)
+        member.done(report)
+    except (PeerLostError, HandshakeError):
+        member.await_word(LOST)  # a peer that has failed has told the driver, who tells why
+        raise
+    except (CalledOffError, GangError):
+        raise
+    except Exception as error:  # noqa: BLE001 -- the driver tells the user
+        member.fail(error)
+        return False
     return True
+
+
+def left_behind() -> list[str]:
+    """Return the names of threads of earlier tasks that sit in user code, which nothing can wake."""
+    return [thread.name for thread in threading.enumerate() if isinstance(thread, Reader)]
 
 
 @contextmanager
@@ -117,53 +158,71 @@ class _Peers:
             for channel in self.channels.values():
                 channel.close()
 
-    def expect(self, generation: int, task: int, deadline: float, member: Member) -> Channel:
-        """The connection of one task, once it has come."""
+    def expect(self, generation: int, task: int, member: Member) -> Channel:
+        """The connection of one task, once it has come; if it does not come for good, the driver says so.
+
+        A task may take long to come: it loads the user's modules first.
+        """
         with self.changed:
             while (generation, task) not in self.channels:
-                if time.monotonic() > deadline:
-                    raise PeerLostError("PEER_LOST", f"task {task} did not connect")
                 self.changed.wait(0.1)
                 member.check()
             return self.channels[generation, task]
 
 
 def _run(
-    invitation: Invitation, number: int, member: Member, peers: _Peers, packed: bytes, brought: Data
+    invitation: Invitation,
+    number: int,
+    member: Member,
+    peers: _Peers,
+    packed: bytes,
+    brought: Data,
+    leaving: ExitStack,
 ) -> TaskReport:
+    """Run the task; what has to be done after the driver was told how it went is left in ``leaving``."""
     job: Job = pickling.loads(invitation.job)
     definition = define(job.program)
     data: Data = {**pickling.loads(packed), **brought}
-    deadline = time.monotonic() + invitation.patience
     channels: dict[int, Channel] = {}
     start = member.roster.start or job.start
-    task: Task | None = None
+    for peer in job.layout.peers(number):
+        if peer < number:
+            channels[peer] = connect(
+                member.roster.addresses[peer],
+                invitation.secret,
+                (member.generation, number),
+                within=invitation.patience,
+                between=member.check,
+            )
+        else:
+            channels[peer] = peers.expect(member.generation, peer, member)
+        leaving.callback(channels[peer].close)
+    for channel in channels.values():
+        channel.unblock()
+    task = Task(job, definition, number, member, channels, start)
+    failing = leaving.enter_context(ExitStack())
+    failing.callback(task.abandon)
+    leaving.callback(task.leave, LEAVE)
     try:
-        for peer in job.layout.peers(number):
-            if peer < number:
-                hello = (member.generation, number)
-                left = max(0.1, deadline - time.monotonic())
-                channels[peer] = connect(member.roster.addresses[peer], invitation.secret, hello, within=left)
-            else:
-                channels[peer] = peers.expect(member.generation, peer, deadline, member)
-        for channel in channels.values():
-            channel.unblock()
-        task = Task(job, definition, number, member, channels, start)
         stats = task.run(list(_feeds(job, definition, number, data, task)))
         manifest = task.sink.close() if task.follower is None else task.follower.manifest
         if task.box is not None:
             manifest = task.box.added_to(manifest)
-    except BaseException:
-        if task is not None:
-            task.sink.abandon()
-            if task.box is not None:
-                task.box.abandon()
-        raise
-    finally:
-        for channel in channels.values():
-            channel.close()
+    except (MemoryError, OutOfMemoryError) as error:
+        named = error if isinstance(error, OutOfMemoryError) else OutOfMemoryError(_innermost(error))
+        told = named.of_task(number, peak_memory(), task.largest_state)
+        for note in getattr(error, "__notes__", ()):
+            told.add_note(note)
+        raise told from (error.__cause__ if isinstance(error, OutOfMemoryError) else error)
+    failing.pop_all()
     final = job.ending.keep(task.packed()) if job.ending is not None and task.final else None
     return TaskReport(manifest, stats, final)
+
+
+def _innermost(error: BaseException) -> str:
+    """Return where an error was raised, in a word."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{frame.name}, at {location(frame.filename, frame.lineno or 0)}"
 
 
 def _feeds(job: Job, definition: Definition, number: int, data: Data, task: Task) -> Iterator[Feed]:
@@ -172,7 +231,8 @@ def _feeds(job: Job, definition: Definition, number: int, data: Data, task: Task
     for part, home in job.layout.parts.items():
         if home == number:
             rank = list(job.names).index(part[0])
-            stream = job.cards[rank].bind(definition, data[part[0]])
+            source = data[part[0]]
+            stream = job.cards[rank].bind(definition, source)
             read = partial(
                 arrivals,
                 stream,
@@ -185,4 +245,5 @@ def _feeds(job: Job, definition: Definition, number: int, data: Data, task: Task
                 after=task.start.after,
                 aside=None if task.box is None else task.box.put,
             )
-            yield Feed(part, read, router, job.settings.window, task.wake)
+            close = source.close if isinstance(source, Closing) else None
+            yield Feed(part, read, router, job.settings.window, task.wake, close)

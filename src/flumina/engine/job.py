@@ -9,6 +9,7 @@ from typing import Any
 from flumina.definition import Definition
 from flumina.engine.checkpoint import Checkpoints
 from flumina.engine.layout import Layout
+from flumina.engine.liveness import INTERVAL, WARN_AFTER, Liveness
 from flumina.engine.outputs import Manifest, Outputs
 from flumina.engine.policy import Policy
 from flumina.engine.shares import Bundle, Ending, Shares
@@ -30,6 +31,9 @@ class Settings:
     ``spin``        how many seconds a task looks for messages before it sleeps
     ``patience``    how many seconds tasks wait for one another to appear
     ``options``     which savings of the protocol are used
+
+    ``liveness_interval``  how many seconds lie between two signs of life that a task gives the driver
+    ``warn_after``         after how many seconds without one the driver warns of the task
     """
 
     chunk_rows: int = 131_072
@@ -37,6 +41,8 @@ class Settings:
     spin: float = 100e-6
     patience: float = 60.0
     options: Options = field(default_factory=lambda: Options(final=False))
+    liveness_interval: float = INTERVAL
+    warn_after: float = WARN_AFTER
 
 
 @dataclass(frozen=True)
@@ -100,6 +106,7 @@ class Job:
     snapshots: Snapshots | None = None
     ending: Ending | None = None
     """What becomes of the states at the end, if anybody wants them."""
+    liveness: Liveness = field(default_factory=Liveness)
 
     @property
     def epoch(self) -> int:

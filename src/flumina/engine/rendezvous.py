@@ -7,6 +7,7 @@ Spark tries a stage again as a whole. One thread owns all of that; others leave 
 
 from __future__ import annotations
 
+import logging
 import selectors
 import socket
 import time
@@ -18,11 +19,26 @@ from threading import Event, Thread
 from types import TracebackType
 from typing import Protocol, Self
 
-from flumina.engine.member import CalledOff, Done, Failed, Progress, Registration, Roster, Saved
+from flumina.engine.liveness import Liveness, LivenessMonitor, Silence
+from flumina.engine.member import (
+    Alive,
+    CalledOff,
+    Done,
+    Failed,
+    Heard,
+    Progress,
+    Registration,
+    Roster,
+    Saved,
+    Word,
+)
 from flumina.engine.transport import Address, Channel, Listener, Secret, dumps, loads
-from flumina.errors import FluminaError, GangError, TaskLostError
+from flumina.errors import ClusterError, FluminaError, GangError, TaskLostError, TaskSilentError
+
+log = logging.getLogger("flumina")
 
 OnProgress = Callable[[int, object], None]
+OnSilent = Callable[[Registration, str], None]
 
 
 class Records(Protocol):
@@ -45,6 +61,7 @@ class _Seat:
 
     registration: Registration
     channel: Channel
+    monitor: LivenessMonitor
     generation: int = 0
     done: bool = False
     waits_to_write: bool = False
@@ -56,6 +73,9 @@ class Rendezvous:
 
     With ``retry`` a lost task is not the end: whoever runs the tasks may bring a new gang, within the same time as the
     first one had. ``on_progress(task, progress)`` is called in a thread of ours.
+
+    A task that gives no sign of life is told of in the log, and counts as lost after the timeout of ``liveness``, if
+    there is one; ``on_silent(registration, why)`` then ends what is left of it where that is not a process of ours.
     """
 
     def __init__(
@@ -68,8 +88,13 @@ class Rendezvous:
         on_progress: OnProgress | None = None,
         records: Records | None = None,
         retry: bool = True,
+        liveness: Liveness | None = None,
+        on_silent: OnSilent | None = None,
     ) -> None:
         self._records = records
+        self._liveness, self._on_silent = liveness or Liveness(), on_silent
+        self._silent: TaskSilentError | None = None
+        """Why the last generation was over, if that was silence."""
         self._tasks, self._within, self._on_progress, self._retry = tasks, assemble_within, on_progress, retry
         self._generation = 0
         self._gang: dict[int, _Seat] = {}
@@ -165,6 +190,7 @@ class Rendezvous:
             self._clear_up()
 
     def _turn(self) -> None:
+        heard_until = time.monotonic()  # before we listen: that this process stood still is no silence of others
         for key, _ in self._selector.select(self._patience()):
             if isinstance(key.data, _Seat):
                 self._hear(key.data)
@@ -172,6 +198,7 @@ class Rendezvous:
                 self._bell.recv(4096)
         while self._notes:
             self._notes.popleft()()
+        self._look_for_silence(heard_until)
         now = time.monotonic()
         if not self._running and not self._over.is_set() and now >= self._deadline:
             self._end(self._incomplete())
@@ -191,6 +218,7 @@ class Rendezvous:
         due = [seat.leaves_by for seat in self._leaving if seat.leaves_by is not None]
         if not self._running and not self._over.is_set():
             due.append(self._deadline)
+        due += [at for seat in self._gang.values() if not seat.done and (at := seat.monitor.due) is not None]
         return max(0.0, min(due) - time.monotonic()) if due else None
 
     def _register(self, hello: object, channel: Channel) -> None:
@@ -199,7 +227,7 @@ class Rendezvous:
             channel.close()
             return
         channel.name = f"task {hello.task}"
-        seat = _Seat(hello, channel)
+        seat = _Seat(hello, channel, LivenessMonitor(self._liveness, time.monotonic()))
         self._selector.register(channel, selectors.EVENT_READ, seat)
         if self._over.is_set():
             self._call_off(seat, "the run is over")
@@ -208,7 +236,7 @@ class Rendezvous:
         self._gang[hello.task] = seat
         if len(self._gang) == self._tasks:
             self._generation += 1
-            self._running = True
+            self._running, self._silent = True, None
             addresses = {task: s.registration.address for task, s in sorted(self._gang.items())}
             start = None if self._records is None else self._records.begin()
             roster = Roster(self._generation, addresses, time.time(), start)
@@ -232,7 +260,32 @@ class Rendezvous:
             earliest = next(iter(self._gang))
             self._call_off(self._gang.pop(earliest), reason)
 
+    def _look_for_silence(self, now: float) -> None:
+        """Warn of tasks that have given no sign of life for long, and lose those that have not for too long."""
+        for seat in [seat for seat in self._gang.values() if not seat.done]:
+            match seat.monitor.look(now):
+                case Silence.WARN:
+                    log.warning(_silence(seat.registration, now - seat.monitor.heard, self._liveness.timeout))
+                case Silence.TIMEOUT:
+                    self._time_out(seat, now - seat.monitor.heard)
+                    return  # the gang is another one now
+
+    def _time_out(self, seat: _Seat, seconds: float) -> None:
+        whom = seat.registration
+        assert self._liveness.timeout is not None
+        timeout = self._liveness.timeout
+        error = TaskSilentError(whom.task, pid=whom.pid, host=whom.host, seconds=seconds, timeout=timeout)
+        self._lose(seat, error)
+        if self._retry and not self._over.is_set():
+            self._silent = error
+            log.warning("%s; the tasks of the run are called off, and may be tried again", error.message)
+        if self._on_silent is not None:
+            self._on_silent(whom, error.message)
+
     def _hear(self, seat: _Seat) -> None:
+        silence = seat.monitor.hear(time.monotonic())
+        if silence is not None:
+            log.warning("task %d is heard again, after %.0f s", seat.registration.task, silence)
         try:
             if seat.waits_to_write and seat.channel.flush():
                 self._listen(seat, selectors.EVENT_READ)
@@ -250,7 +303,9 @@ class Rendezvous:
 
     def _understand(self, seat: _Seat, message: object) -> None:
         task = seat.registration.task
-        if isinstance(message, Failed):
+        if isinstance(message, Alive):
+            self._tell(seat, Word(Heard(message.number)))
+        elif isinstance(message, Failed):
             self._end(message.error(task))
         elif isinstance(message, Progress) and self._on_progress is not None:
             try:
@@ -270,18 +325,18 @@ class Rendezvous:
             if len(self._results) == self._tasks:
                 self._end(None)
 
-    def _lose(self, seat: _Seat) -> None:
-        """A connection is gone. That is the end of the gang unless the task was done, or had been called off."""
+    def _lose(self, seat: _Seat, why: TaskSilentError | None = None) -> None:
+        """A connection is gone, or given up: the end of the gang unless the task was done, or had been called off."""
         wanted = seat.leaves_by is None and not seat.done
         self._remove(seat)
         if not wanted or self._over.is_set():
             return
         whom = seat.registration
         if not self._retry:
-            self._end(TaskLostError(whom.task, pid=whom.pid, host=whom.host))
+            self._end(why or TaskLostError(whom.task, pid=whom.pid, host=whom.host))
             return
         self._gang.pop(whom.task, None)
-        self._disband(f"task {whom.task} was lost")
+        self._disband(f"task {whom.task} was lost" if why is None else why.message)
 
     def _disband(self, reason: str) -> None:
         """Call off the gang, and give a new one the time to assemble."""
@@ -296,6 +351,9 @@ class Rendezvous:
         """The run is over, for good; the first reason counts."""
         if self._over.is_set():
             return
+        if self._silent is not None and isinstance(error, ClusterError):
+            self._silent.__cause__ = error  # Spark gave up because of what we told it
+            error = self._silent
         self._error = error
         self._over.set()
         reason = "the run is done" if error is None else f"{type(error).__name__}: {error}".partition("\n")[0][:500]
@@ -341,3 +399,11 @@ class Rendezvous:
             missing=missing,
             hint="are there as many free slots as tasks, and can every machine reach the driver?",
         )
+
+
+def _silence(whom: Registration, seconds: float, timeout: float | None) -> str:
+    wait = "without limit, as no task_timeout= is set" if timeout is None else f"up to task_timeout={timeout:g} s"
+    return (
+        f"task {whom.task} has given no sign of life for {seconds:.0f} s (process {whom.pid} on {whom.host}): it is "
+        f"stopped, its machine hangs or is gone, or one call in C holds Python's lock; the run waits for it {wait}"
+    )

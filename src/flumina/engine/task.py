@@ -88,6 +88,8 @@ class Task:
         self.bell, self.ringer = socket.socketpair()
         self.asleep = False
         self.sent_bytes = self.sent_messages = self.rows = 0
+        self.largest_state: int | None = None
+        """Bytes of the states that a worker here has sent at once, at most; None if none has."""
         self.idle = self.cpu = self.loop = 0.0
         self.latency: Counter[int] = Counter()
         self.next_report = 0.0
@@ -114,7 +116,8 @@ class Task:
         """Have the loop look again; called by the threads that read parts."""
         if self.asleep:
             self.asleep = False
-            self.ringer.send(b"!")
+            with suppress(OSError):  # closed: the run is over, and this reader was slow to end
+                self.ringer.send(b"!")
 
     def run(self, feeds: Iterable[Feed]) -> TaskStats:
         """Work until every worker here has been stopped and every part has been read."""
@@ -134,12 +137,24 @@ class Task:
             seconds = time.perf_counter() - began
             self.part_in_peace()
         finally:
-            for feed in self.feeds.values():
+            for feed in self.feeds.values():  # all are told before any is waited for: one may hold up another
                 feed.stop()
             self.selector.close()
             self.bell.close()
             self.ringer.close()
         return self.stats(seconds)
+
+    def leave(self, seconds: float) -> None:
+        """Wait for the readers to end, so long at most in all; those in a user's code are left behind."""
+        deadline = time.monotonic() + seconds
+        for feed in self.feeds.values():
+            feed.join(deadline - time.monotonic())
+
+    def abandon(self) -> None:
+        """Delete what was staged."""
+        self.sink.abandon()
+        if self.box is not None:
+            self.box.abandon()
 
     def open(self) -> None:
         """Have the trees begin whose roots are here."""
@@ -310,6 +325,7 @@ class Task:
                 sizes: dict[str, int] = {}
                 buffers = self.codec.encode(letters, sizes)
                 for sender, size in sizes.items():
+                    self.largest_state = max(size, self.largest_state or 0)
                     if sender in self.workers:
                         self.workers[sender].counting.state_bytes += size
                 self.sent_messages += len(letters)
@@ -400,14 +416,14 @@ class Task:
             idle_seconds=self.idle,
             cpu_seconds=time.process_time() - self.cpu,
             loop_seconds=time.thread_time() - self.loop,
-            peak_memory=_peak_memory(),
+            peak_memory=peak_memory(),
             sent_bytes=self.sent_bytes,
             sent_messages=self.sent_messages,
             latency=Histogram(dict(self.latency)),
         )
 
 
-def _peak_memory() -> int:
+def peak_memory() -> int:
     """The most memory that this process has had, on Linux without that of the process which started it."""
     try:
         status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")

@@ -127,13 +127,30 @@ class Listener:
                 self._handing_on.discard(current_thread())
 
 
-def connect(address: Address, secret: Secret, hello: object, *, within: float, limit: int = LIMIT) -> Channel:
-    """A channel to a listener with the same secret; tried again until it answers or the time is over."""
+def connect(
+    address: Address,
+    secret: Secret,
+    hello: object,
+    *,
+    within: float,
+    limit: int = LIMIT,
+    between: Callable[[], None] | None = None,
+) -> Channel:
+    """Return a channel to a listener with the same secret; tried again until it answers or the time is over.
+
+    With ``between``, which is called after each try and may raise, the time is for reaching the listener: one that is
+    reached and slow to answer is a process that has other things to do.
+    """
     deadline = time.monotonic() + within
     pause = 0.01
     while True:
+        reached = False
         try:
-            return _attempt(address, secret, hello, deadline - time.monotonic(), limit)
+            left = deadline - time.monotonic()
+            left = left if between is None else min(left, HANDSHAKE)
+            sock = _dial(address, left)
+            reached = True
+            return _introduce(sock, secret, hello, left, limit)
         except (AuthenticationError, AssertionError, FrameError, ssl.SSLError) as refusal:
             if not isinstance(refusal, ssl.SSLEOFError | ssl.SSLZeroReturnError):
                 raise HandshakeError(
@@ -144,6 +161,9 @@ def connect(address: Address, secret: Secret, hello: object, *, within: float, l
             trouble: Exception = refusal
         except (OSError, PeerLostError) as failure:
             trouble = failure
+        if between is not None:
+            between()
+            deadline = time.monotonic() + within if reached else deadline
         if time.monotonic() + pause >= deadline:
             raise HandshakeError(
                 "HANDSHAKE",
@@ -154,11 +174,15 @@ def connect(address: Address, secret: Secret, hello: object, *, within: float, l
         pause = min(2 * pause, 0.5)
 
 
-def _attempt(address: Address, secret: Secret, hello: object, within: float, limit: int) -> Channel:
+def _dial(address: Address, within: float) -> socket.socket:
     sock = socket.create_connection(address, timeout=max(within, 0.001))
     if sock.getsockname() == sock.getpeername():  # a port without a listener can be connected to itself
         sock.close()
         raise ConnectionRefusedError("nobody listens")
+    return sock
+
+
+def _introduce(sock: socket.socket, secret: Secret, hello: object, within: float, limit: int) -> Channel:
     try:
         sock = secret.wrap(sock, server=False)
         channel = Channel(sock, within=within, limit=limit)

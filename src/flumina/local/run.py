@@ -53,6 +53,7 @@ def run(
     progress: bool | None = None,
     checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
     bad_rows: str = ERROR,
+    task_timeout: float | None = None,
     settings: Settings | None = None,
 ) -> RunResult:
     """Run a program on this machine, in as many processes as its plan has places.
@@ -69,6 +70,9 @@ def run(
                     that was interrupted goes on from the last one when it is called again, under any plan
     ``bad_rows``    what becomes of rows that do not fit their declaration: "error", or "dead-letter" to go on
                     without them; they are then ``dead_letters`` of the result, and in ``out`` in a folder of their own
+    ``task_timeout``  seconds after which a process that gives no sign of life is ended, and the run with it; by default
+                    there is only a warning, after 30 s. A long ``update`` does not count, unless one call in C holds
+                    Python's lock
     """
     definition = define(program)
     check_streams(definition, streams)
@@ -84,6 +88,7 @@ def run(
         settings or Settings(),
         checkpoint=checkpoint,
         bad_rows=bad_rows,
+        task_timeout=task_timeout,
     )
     chosen = choose_plan(definition, estimate(definition, streams, bad_rows=bad_rows), wishes, cores())
     kept = wishes.continuation(program, streams)
@@ -119,9 +124,12 @@ def _execute(
                 on_progress=line.update,
                 records=recorder,
                 retry=False,
+                liveness=job.liveness,
             ) as rendezvous,
         ):
-            invitation = Invitation(pickling.dumps(job), rendezvous.address, secret, LOOPBACK, patience)
+            invitation = Invitation(
+                pickling.dumps(job), rendezvous.address, secret, LOOPBACK, patience, job.liveness.interval
+            )
             for number, process in enumerate(processes):
                 packed = pickling.dumps(data_of(job, streams, number))
                 process.give(pickle.dumps((invitation, number, "local", packed), protocol=5))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -57,7 +57,10 @@ class Frame:
         shared = Shared(pieces, self.columns, names)
         return {
             name: Brought(
-                len(self.parts[name]), shared.of(name), PARTITION if PARTITION in self.columns[name] else None
+                len(self.parts[name]),
+                shared.of(name),
+                PARTITION if PARTITION in self.columns[name] else None,
+                shared.close,
             )
             for name in names
         }
@@ -95,6 +98,13 @@ class Brought:
     parts: int
     batches: Iterator[pa.RecordBatch | Beat]
     gathered: str | None = None
+    wake: Callable[[], None] | None = None
+    """Ends the wait of a reader for rows that another one has yet to bring."""
+
+    def close(self) -> None:
+        """End all reading, from any thread; one that waits for Spark itself ends when Spark does."""
+        if self.wake is not None:
+            self.wake()
 
     def schema(self, part: int) -> None:
         """Known to the driver only."""
@@ -158,6 +168,13 @@ class Shared:
         self.changed = threading.Condition()
         self.reading = False
         self.failed: BaseException | None = None
+        self.closed = False
+
+    def close(self) -> None:
+        """End all reading: there are no more rows for any stream."""
+        with self.changed:
+            self.closed = True
+            self.changed.notify_all()
 
     def of(self, name: str) -> Iterator[pa.RecordBatch | Beat]:
         """Yield the rows of one stream, and how far the whole has come."""
@@ -172,7 +189,11 @@ class Shared:
     def _next(self, name: str) -> tuple[pa.RecordBatch, Beat] | None:
         while True:
             with self.changed:
-                self.changed.wait_for(lambda: self.failed or self.waiting[name] or self.ended or self._may_read())
+                self.changed.wait_for(
+                    lambda: self.closed or self.failed or self.waiting[name] or self.ended or self._may_read()
+                )
+                if self.closed:
+                    return None
                 if self.failed is not None:
                     raise self.failed
                 if self.waiting[name]:

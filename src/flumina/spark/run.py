@@ -26,6 +26,7 @@ from flumina.engine.filesystem import resolve
 from flumina.engine.host import Invitation
 from flumina.engine.inputs import data_of, is_paced, timestamp_type
 from flumina.engine.job import Job, Settings, TaskReport
+from flumina.engine.liveness import SPARK_TIMEOUT
 from flumina.engine.location import Location
 from flumina.engine.outputs import Nowhere
 from flumina.engine.policy import Checkpoint
@@ -46,7 +47,7 @@ from flumina.spark.frames import Frame, brought_together, in_place, needed, quot
 from flumina.spark.gang import Gang
 from flumina.spark.results import DataFrames
 from flumina.spark.session import Cluster
-from flumina.spark.tasks import REPORT_DDL, Cargo, handed_out, task
+from flumina.spark.tasks import REPORT_DDL, Cargo, handed_out, kill_attempt, task
 from flumina.spec import check_streams
 from flumina.streams import Stream
 from flumina.ties import must_be_one_part
@@ -79,6 +80,7 @@ def run(
     checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
     bad_rows: str = ERROR,
     on_lost_slots: str = FAIL,
+    task_timeout: float | None = SPARK_TIMEOUT,
     settings: Settings | None = None,
 ) -> RunResult:
     """Run a program on a Spark cluster, once, and give its outputs as DataFrames.
@@ -104,6 +106,9 @@ def run(
     ``on_lost_slots``  what becomes of a run with ``checkpoint`` whose cluster has fewer slots than before, and gets
                     no others within ``Settings(patience=...)`` seconds: "fail", or "shrink" to go on with those that
                     are left, from the last snapshot, under a new plan
+    ``task_timeout``  seconds after which a task that gives no sign of life is ended, so that Spark tries again; None
+                    for no timeout. The driver warns after 30 s. A long ``update`` does not count, unless one call in
+                    C holds Python's lock
     """
     cluster = Cluster.of(spark)
     cluster.check()
@@ -122,6 +127,7 @@ def run(
         settings or Settings(),
         checkpoint=checkpoint,
         bad_rows=bad_rows,
+        task_timeout=task_timeout,
     )
     _check_lost_slots(on_lost_slots, wishes)
     line = ProgressLine(definition.name, shown=progress)
@@ -318,11 +324,18 @@ def execute(
     with (
         _shipped(cluster, cargo) as shipped,
         Rendezvous(
-            tasks, secret, cluster.listens_at, assemble_within=patience, on_progress=line.update, records=recorder
+            tasks,
+            secret,
+            cluster.listens_at,
+            assemble_within=patience,
+            on_progress=line.update,
+            records=recorder,
+            liveness=job.liveness,
+            on_silent=partial(kill_attempt, cluster.spark),
         ) as rendezvous,
     ):
         address = (cluster.reached_at, rendezvous.address[1])
-        invitation = Invitation(b"", address, secret, "", patience)
+        invitation = Invitation(b"", address, secret, "", patience, job.liveness.interval)
         start = staged.input
         if start is None:
             start = handed_out(cluster.spark, packed)

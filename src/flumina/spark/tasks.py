@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark import BarrierTaskContext, Broadcast
 from pyspark.sql import DataFrame, SparkSession
 
-from flumina.engine.host import Invitation, host
+from flumina.engine.host import Data, Invitation, host, left_behind
+from flumina.engine.member import Registration
+from flumina.errors import CalledOffError, PeerLostError
 from flumina.spark.frames import Frame
 
 REPORT = pa.schema([pa.field("task", pa.int32()), pa.field("finished", pa.bool_())])
 REPORT_DDL = "task int, finished boolean"
 """What a task leaves in the shuffle that ends the stage: outputs and statistics go another way."""
+
+_ORPHANED = 5.0
+"""Seconds in which Spark ends the processes of an application whose driver was killed: an error that was raised
+earlier would be written to a pipe that is closed, and PySpark prints such errors."""
 
 
 def handed_out(spark: SparkSession, packed: Sequence[bytes]) -> DataFrame:
@@ -57,17 +67,32 @@ def task(
             brought = {}  # go of this process, and the next run waits for another one to have imported everything
         else:
             mine, brought = sent.packed[number], frame.sources(number, batches, rows)
-        here = Invitation(
-            sent.job,
-            invitation.rendezvous,
-            invitation.secret,
-            _address(context, local=local),
-            invitation.patience,
-        )
-        finished = host(here, number, f"{context.stageId()}.{context.taskAttemptId()}", mine, brought)
+        here = replace(invitation, job=sent.job, bind=_address(context, local=local))
+        finished = _hosted(here, number, f"{context.stageId()}.{context.taskAttemptId()}", mine, brought)
         yield pa.record_batch([pa.array([number], pa.int32()), pa.array([finished])], schema=REPORT)
 
     return run
+
+
+def _hosted(invitation: Invitation, number: int, attempt: str, packed: bytes, brought: Data) -> bool:
+    """Host a task, and see to it that Spark uses this process again only if nothing of the task is left in it."""
+    try:
+        finished = host(invitation, number, attempt, packed, brought)
+    except PeerLostError as error:
+        if error.condition == "DRIVER_LOST":
+            time.sleep(_ORPHANED)
+        raise
+    if threads := left_behind():
+        raise CalledOffError(f"task {number} has left {', '.join(threads)} behind in this process", over=True)
+    return finished
+
+
+def kill_attempt(spark: SparkSession, whom: Registration, why: str) -> None:
+    """Have Spark kill an attempt of a task, and so try the stage again; it may know already that it is gone."""
+    attempt = int(whom.attempt.rpartition(".")[2])
+    context: Any = spark.sparkContext._jsc
+    with suppress(Py4JError, OSError):
+        context.sc().killTaskAttempt(attempt, True, why)  # noqa: FBT003 -- Spark's own: interrupt the thread
 
 
 def _address(context: BarrierTaskContext, *, local: bool) -> str:

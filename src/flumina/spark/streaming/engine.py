@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from flumina.engine.driver import Wishes, carry_out, make_job, shares
 from flumina.engine.job import Settings, Start, TaskReport
+from flumina.engine.liveness import SPARK_TIMEOUT
 from flumina.engine.progress import ProgressLine
 from flumina.engine.recorder import Recorder
 from flumina.engine.results import RunStats
@@ -33,6 +34,7 @@ class SparkEngine:
     tls: bool
     spark: SparkSession
     ordered: bool = False
+    task_timeout: float | None = SPARK_TIMEOUT
 
     def slots(self) -> int:
         """How many tasks can run at the same time now."""
@@ -43,7 +45,14 @@ class SparkEngine:
     ) -> Ran:
         """Run the plan from a state, with its outputs in a new folder; ``ending`` says where states go."""
         cluster = Cluster.of(self.spark)
-        wishes = Wishes(out=out, order=self.ordered, state=True, settings=self.settings, start=Start(state))
+        wishes = Wishes(
+            out=out,
+            order=self.ordered,
+            state=True,
+            settings=self.settings,
+            start=Start(state),
+            task_timeout=self.task_timeout,
+        )
         job = make_job(self.program, streams, plan, self.ts_type, wishes)
         job = replace(job, ending=replace(ending, most=ending.most // job.layout.tasks))
         cluster.require(job.layout.tasks)

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from flumina.definition import Definition
 from flumina.engine.job import Settings
+from flumina.engine.liveness import SPARK_TIMEOUT, check_timeout
 from flumina.errors import UsageError
 from flumina.plan.optimise import Optimiser, check_optimiser, check_workers
 from flumina.plan.tree import Plan
@@ -61,6 +62,7 @@ def start(
     adaptive: bool = True,
     changed: bool = False,
     tls: bool = False,
+    task_timeout: float | None = SPARK_TIMEOUT,
     settings: Settings | None = None,
     spark: SparkSession | None = None,
 ) -> StreamingQuery:
@@ -86,6 +88,7 @@ def start(
     ``adaptive``      make another plan between two batches where the observed rates promise 20 % or more
     ``changed``       go on from the checkpoint although the program's code is another
     ``tls``           encrypt what workers send each other, also where Spark does not encrypt
+    ``task_timeout``  seconds after which a task that gives no sign of life is ended, as for :func:`flumina.spark.run`
     ``settings``      sizes and times of the engine: :class:`~flumina.Settings`
     ``spark``         the session; by default the active one
     """
@@ -98,6 +101,7 @@ def start(
     check_optimiser(optimiser)
     if settings is not None and not isinstance(settings, Settings):
         raise UsageError("OPTION", f"settings= is a Settings, got {settings!r}")
+    check_timeout(task_timeout)
     cluster.require(workers or 1)
     rules = Rules(_policies(streams, frontiers), late, bad_rows, max_carried)
     _check_rules(rules)
@@ -114,6 +118,7 @@ def start(
     shown = _name(name, definition, cluster.spark)
     folder = Folder.of(checkpoint, "checkpoint")
     engine = SparkEngine(program, shown, ts_type, settings or Settings(), tls, cluster.spark)
+    engine.task_timeout = task_timeout
     target = _sink(sink, folder, definition, engine)
     engine.ordered = target.ordered
     planner = Planner(
