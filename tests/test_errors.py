@@ -10,9 +10,11 @@ from flumina.errors import (
     InputError,
     LawError,
     OrderError,
+    OutOfMemoryError,
     OutputError,
     Problem,
     SchemaError,
+    TaskSilentError,
     UsageError,
     UserCodeError,
     location,
@@ -63,6 +65,8 @@ def test_definition_error_lists_every_problem() -> None:
         LawError("A", "b"),
         InputError("A", "b", stream="s", part=1, row=2, column="c"),
         UserCodeError("f", ValueError("x"), where="a.py:1", event="e"),
+        OutOfMemoryError("f, at a.py:1", event="e", task=1, memory=2, state=3),
+        TaskSilentError(1, pid=2, host="h", seconds=3.0, timeout=2.0),
         DefinitionError("P", [Problem("A", "b", "c:1")]),
     ],
     ids=lambda error: type(error).__name__,
@@ -81,7 +85,7 @@ def test_the_tree_in_the_docstring_is_the_tree() -> None:
 
 def subclasses(cls: type) -> set[type]:
     """All classes below one."""
-    direct = set(cls.__subclasses__())
+    direct: set[type] = set(cls.__subclasses__())
     return direct.union(*map(subclasses, direct))
 
 

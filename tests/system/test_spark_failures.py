@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +24,7 @@ from tests.system import failing
 from tests.system.cluster import kill
 from tests.system.test_bad_calls import ODD, odd
 from tests.system.test_cluster import assert_exact, run_with
-from tests.system.test_failures import USER_CODE, assert_tells, streams
+from tests.system.test_failures import USER_CODE, alive, assert_tells, blocking, readers, streams, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -190,6 +193,45 @@ def test_a_session_that_was_stopped_is_named(spark: SparkSession) -> None:
 @pytest.mark.timeout(240)
 def test_a_killed_python_worker_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     assert_exact(run_with(lambda reading: kill(reading[1]), 1.0, tmp_path, settings=Settings(patience=120.0)))
+
+
+@pytest.mark.timeout(240)
+def test_a_python_worker_that_stands_still_is_ended_and_tried_again(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stopped: list[int] = []
+
+    def stop(reading: list[int]) -> None:
+        stopped.append(reading[1])
+        os.kill(reading[1], signal.SIGSTOP)
+
+    settings = Settings(patience=120.0, liveness_interval=0.2, warn_after=1.0)
+    assert_exact(run_with(stop, 1.0, tmp_path, settings=settings, task_timeout=5.0))
+    assert f"process {stopped[0]} on " in caplog.text
+    wait_until("the process that stood still has ended", lambda: not alive(stopped[0]))
+
+
+def test_an_exception_is_told_though_inputs_block(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(UserCodeError, match="bad value") as caught:
+        run(failing.InUpdate, blocking(failing.InUpdate, tmp_path / "told"))
+    assert_ours(caught.value)
+    left = readers(tmp_path / "told").values()
+    wait_until("no process with such a reader is used again", lambda: not [pid for pid in left if alive(pid)])
+
+
+def test_closing_wakes_the_readers_of_frames() -> None:
+    """Each waits for another one to take its rows, which that one does no more."""
+    pytest.importorskip("pyspark")
+    from flumina.spark.frames import Shared  # noqa: PLC0415 -- only where it is needed
+
+    pieces = [pa.record_batch({"s": [0], "t": [number], "c0": [number]}) for number in range(100)]
+    shared = Shared(iter(pieces), ["many", "few"], {"many": {"v": "c0"}, "few": {"v": "c0"}})
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(lambda: list(shared.of("many")))
+        assert wait([reading], timeout=0.3).not_done, "it waits for the reader of the other stream"
+        shared.close()
+        reading.result(10)
+    assert list(shared.of("few")) == []
 
 
 def test_what_does_not_fit_into_the_driver_says_what_to_do() -> None:
