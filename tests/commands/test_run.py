@@ -446,3 +446,29 @@ def test_tags_that_nobody_gave_events_of_are_told(tmp_path: Path, capsys: Output
     code, _, err = run(capsys, f"{job}:Forgetful", "--input", f"value={tmp_path / 'values.parquet'}")
     assert code == 0, err
     assert "note: no stream has events of ask" in err
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [(None, {}), ("90", {"task_timeout": 90.0}), ("none", {"task_timeout": None})]
+)
+def test_the_timeout_of_tasks_goes_to_the_engine(
+    given: str | None, expected: dict[str, Any], capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options: list[dict[str, Any]] = []
+    real = local.run
+
+    def noted(*arguments: Any, **more: Any) -> Any:
+        options.append(more)
+        return real(*arguments, **more)
+
+    monkeypatch.setattr("flumina.local.run", noted)
+    code, _, _ = run(capsys, *SMALL[1:], *([] if given is None else ["--task-timeout", given]))
+    assert code == 0
+    assert {name: value for name, value in options[0].items() if name == "task_timeout"} == expected
+
+
+@pytest.mark.parametrize("given", ["0", "soon", "-3", "nan"])
+def test_a_timeout_is_a_time(given: str, capsys: Output) -> None:
+    code, _, err = run(capsys, *SMALL[1:], f"--task-timeout={given}")
+    assert code == 2
+    assert f"expected --task-timeout as a number of seconds above 0, or none, got {given!r}" in err
