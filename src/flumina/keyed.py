@@ -47,7 +47,7 @@ class KeyedProgram(Program, abstract=True):
 
     Write ``update`` (and ``fork`` and ``join``, if state is not declared) as if there were one key only. ``depends``
     means "for equal keys". Tags without a key see all keys: they go to ``update_all(self, states, event, emit)`` with
-    a map from keys to states.
+    a map from keys to states. Keys at their initial values are not listed in it, whether they were seen before or not.
     """
 
     _one_key: ClassVar[bool] = True

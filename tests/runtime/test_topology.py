@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from random import Random
 
-from flumina.apps import ValueBarrier
+import pytest
+
+from flumina.apps import KeyCounter, ValueBarrier
 from flumina.apps.fraud import Fraud
 from flumina.apps.value_barrier import ValueBarrierByHand
+from flumina.plan.tree import Itag, Worker
 from flumina.program import define
 from flumina.runtime.messages import EVERYTHING
 from flumina.runtime.topology import COORDINATOR, Options, topology
+from flumina.sim.case import Case
 from flumina.sim.plans import random_case
 from flumina.sim.programs import random_program
-from tests.runtime.support import Chain, chain_plan
+from flumina.sim.scheduler import Simulation, judge
+from flumina.tagsets import KeySet, TagSet
+from tests.runtime.support import Chain, chain_plan, leaf, one_event, plan_of, streams
 
 A, C = ("root", "a"), ("middle", "c")
 
@@ -62,3 +68,23 @@ def test_every_part_of_a_leaf_is_in_its_components() -> None:
             inside = {part for component in shape.components for part, _ in component.parts}
             assert inside == (set() if shape.children else set(shape.parts))
             assert all(component.causes <= set(shape.causes) for component in shape.components)
+
+
+@pytest.mark.parametrize("by_key", [True, False])
+def test_a_leaf_that_names_a_part_twice_with_different_keys_gets_its_events_once(by_key: bool) -> None:  # noqa: FBT001
+    """Such a plan is valid; the events of both sets of keys come through one buffer."""
+    counter = define(KeyCounter)
+    one, others = KeySet.of(1), KeySet.everything() - KeySet.of(1)
+    own = [Itag(tag, frozenset({0}), TagSet({tag: keys})) for tag in ("inc", "read") for keys in (one, others)]
+    counting = [Itag("inc", frozenset({1}), TagSet({"inc": keys})) for keys in (one, others)]
+    alone = Worker("root", counter.initial, (*own, *counting))
+    below = Worker(
+        "root", counter.initial, tuple(own[2:]), (leaf("a", counter, *own[:2]), leaf("b", counter, *counting))
+    )
+    for root in (alone, below):
+        plan = plan_of(KeyCounter, streams(KeyCounter, inc=2, read=1), root)
+        counts = {("inc", n): [one_event(counter, plan, "inc", t, k=t % 3) for t in range(n, 20, 2)] for n in (0, 1)}
+        reads = [one_event(counter, plan, "read", 5 * n, n, k=n % 3) for n in range(6)]
+        case = Case(counter, plan, {**counts, ("read", 0): reads})
+        for seed in range(20):
+            judge(case, Simulation(case, Random(seed), options=Options(by_key=by_key)).run())

@@ -16,7 +16,7 @@ def components(itags: Iterable[Itag], depends: Dependence) -> tuple[tuple[Itag, 
     Keys divide nothing here: a frontier belongs to a part, whatever its keys. Each component is in normal form.
     """
     groups: dict[tuple[str, KeySet], list[tuple[str, int]]] = {}
-    for itag in itags:
+    for itag in merged(itags):  # a part may be named twice, with different keys
         for tag, keys in itag.tags:
             groups.setdefault((tag, keys), []).extend((itag.stream, part) for part in sorted(itag.parts))
     sets = {group: TagSet([group]) for group in groups}
