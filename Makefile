@@ -42,6 +42,7 @@ bench-quick: ## The same in less than five minutes, into benchmarks/report/quick
 bench-parts: ## Measure planning, the simulator, outputs and the engines one by one, as ratios
 	@$(ENV) python benchmarks/plan_bench.py
 	@$(ENV) python benchmarks/sim_bench.py
+	@$(ENV) python benchmarks/keys_bench.py
 	@$(ENV) python benchmarks/outputs_bench.py
 	@$(ENV) python benchmarks/engine_bench.py
 	@$(ENV) python benchmarks/streaming_bench.py

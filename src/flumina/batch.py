@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -163,21 +163,29 @@ class Batch:
             return Batch(self.tags, (_take_rows(self.tables[0], indices),), ts, rank, seq, self.streams)
         return Batch(self.tags, self.tables, ts, rank, seq, self.streams, self.table_of[indices], self.row_of[indices])
 
-    def index_of_keys(self, keys: Sequence[Key]) -> Ints:
-        """For each event the place of its key among these, -1 if it is none of them (or the tag has no key)."""
-        tables = [
-            np.full(table.num_rows, -1)
-            if tag.key is None
-            else pc.fill_null(pc.index_in(table.column(0), pa.array(keys, tag.key.type)), -1).to_numpy()
-            for tag, table in zip(self.tags, self.tables, strict=True)
-        ]
-        if self.table_of is None or self.row_of is None:
-            return tables[0].astype(np.int64)
-        found = np.empty(len(self), np.int64)
-        for which, column in enumerate(tables):
-            mine = self.table_of == which
-            found[mine] = column[self.row_of[mine]]
-        return found
+    def places_of_keys(self, keys: Collection[Key]) -> tuple[Ints, list[Key]]:
+        """For each event the place of its key in the list that is returned; -1 if its key is none of these.
+
+        Of many keys only those are looked for that events have: what this costs depends on the events alone.
+        """
+        found = np.full(len(self), -1)
+        listed: dict[Key, int] = {key: place for place, key in enumerate(keys)} if len(keys) <= len(self) else {}
+        few = list(listed)
+        for which, (tag, table) in enumerate(zip(self.tags, self.tables, strict=True)):
+            if tag.key is None:
+                continue
+            column, mine = table.column(0), slice(None)
+            if self.table_of is not None and self.row_of is not None:
+                mine = np.flatnonzero(self.table_of == which)  # type: ignore[assignment]
+                column = column.take(pa.array(self.row_of[mine]))
+            if few:
+                places = pc.index_in(column, pa.array(few, tag.key.type))
+                found[mine] = pc.fill_null(places, -1).to_numpy()
+                continue
+            encoded = column.dictionary_encode()
+            there = [listed.setdefault(k, len(listed)) if k in keys else -1 for k in as_list(encoded.dictionary)]
+            found[mine] = np.array(there, np.int64)[encoded.indices.to_numpy()]
+        return found, list(listed)
 
     def count(self, tags: TagSet) -> int:
         """How many of the events are in a set; keys are looked at only where a tag is there with some of them."""

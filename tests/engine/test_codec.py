@@ -18,7 +18,18 @@ from flumina.definition import initial_state
 from flumina.engine.codec import APART, Codec, Letter
 from flumina.order import END, START, Point
 from flumina.program import define
-from flumina.runtime.messages import EVERYTHING, Credit, Data, Handback, Item, Message, Request, Response, Stop
+from flumina.runtime.messages import (
+    EVERYTHING,
+    Credit,
+    Data,
+    Handback,
+    Item,
+    KeyStates,
+    Message,
+    Request,
+    Response,
+    Stop,
+)
 from flumina.runtime.run import EMPTY, Run
 
 NAMES = ("views", "changes")
@@ -48,6 +59,22 @@ def test_messages_without_state_come_back_equal(message: Message) -> None:
         assert type(again.frontier) is Point
     else:
         assert again == message
+
+
+def test_states_of_several_keys_come_back_in_their_order() -> None:
+    codec = Codec(fl.define(PageViews), NAMES)
+    answers = KeyStates(tuple(Response(P, [ts], {EVERYTHING: P}, f"page {ts}") for ts in range(3)))
+    handed = KeyStates((Handback("a", P, "home"), Handback(None, END, "about")))
+    for message in (answers, handed):
+        again = carried(codec, message)
+        assert again == message
+        assert isinstance(again, KeyStates)
+        assert {type(one.point if isinstance(one, Response) else one.served) for one in again.each} == {Point}
+    sizes: dict[str, int] = {}
+    codec.encode(
+        [("w2", "w1", KeyStates((Handback(b"x" * 5000, P, "home"), Handback(b"y" * 5000, P, "about"))))], sizes
+    )
+    assert 10_000 < sizes["w1"] < 11_000
 
 
 def test_points_stay_points() -> None:

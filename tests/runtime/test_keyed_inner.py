@@ -19,7 +19,7 @@ from flumina.program import define
 from flumina.runtime.build import workers
 from flumina.runtime.keyed_inner import KeyedInner
 from flumina.runtime.mailbox import before
-from flumina.runtime.messages import EVERYTHING, Data, Handback, Item, Message, Request, Response, Stop
+from flumina.runtime.messages import EVERYTHING, Data, Handback, Item, Message, Request, Response, Stop, one_by_one
 from flumina.runtime.run import Run
 from flumina.runtime.topology import Options
 from flumina.runtime.worker import Address, Effects
@@ -38,11 +38,12 @@ class Watched(Scripted):
 
     def deliver(self, which: int) -> None:
         link = self.network.busy[which]
-        self.seen.append((*link, self.network.links[link][0]))
+        self.seen.extend((*link, one) for one in one_by_one(self.network.links[link][0]))
         super().deliver(which)
 
     @property
     def seen(self) -> list[tuple[Address, Address, Message]]:
+        """States of single keys one by one, though some may have come together."""
         return self.__dict__.setdefault("messages", [])  # type: ignore[no-any-return]
 
 
@@ -398,7 +399,8 @@ def test_what_is_behind_a_request_for_everything_holds_back_frontier_and_calm() 
     effects = inner.handle(("change", 1), own(Point(16, 0, 0), change(6), change(9)))
     assert asked(effects) == [(5, None)]
     assert [(m.frontier, m.calm) for _, m in sent(effects, Request)] == [(Point(6, 0, -1), Point(12, 0, -1))] * 2
-    assert [point.ts for point in inner.wanted()] == [6, 8, 9, 12, 14, 5]
+    assert [entry.item.point.ts for entry in inner.sequence] == [6, 8, 9, 12, 14]
+    assert [point.ts for point in inner.wanted()] == [6, 5]
     assert inner.waiting == 2
     inner = three_levels()["inner"]
     inner.handle("root", Handback(PAGES.init(), START))
@@ -475,7 +477,8 @@ def test_what_is_behind_a_cut_is_forgotten_and_own_events_are_given_back(pipelin
     assert (found.part, [point.ts for point, _ in found.run]) == (("change", 1), [8, 12])
     assert found.frontier == Point(20, 0, 0)
     assert (inner.waiting, inner.known) == (2, END)
-    assert [point.ts for point in inner.wanted()] == [3, 5, 6]
+    assert [entry.item.point.ts for entry in inner.busy["a"].entries] == [3, 5, 6]
+    assert [point.ts for point in inner.wanted()] == [3]
     assert not sent(effects, Response)
     assert [to for to, _ in sent(answer(inner, 3, START), Handback)] == ["l0", "l1"]
     [(_, response)] = sent(answer(inner, 5, START), Response)

@@ -7,16 +7,17 @@ import pytest
 from flumina.apps import KeyCounter, PageViews
 from flumina.keymap import KeyMap
 from flumina.order import END, START, Point
-from flumina.plan.tree import Worker
+from flumina.plan.tree import Itag, Worker
 from flumina.program import define
 from flumina.runtime.build import workers
 from flumina.runtime.keyed_leaf import KeyedLeaf
-from flumina.runtime.messages import EVERYTHING, Data, Handback, Item, Request, Response
+from flumina.runtime.messages import EVERYTHING, Data, Handback, Item, KeyStates, Request, Response
 from flumina.runtime.run import Run
 from flumina.runtime.topology import Options
 from flumina.runtime.worker import Effects
 from flumina.sim.case import Case
 from flumina.state import Record
+from flumina.tagsets import KeySet, TagSet
 from tests.runtime.support import Scripted, in_columns, itag, leaf, one_event, plan_of, streams
 
 PAGES = define(PageViews)
@@ -108,7 +109,8 @@ def test_a_leaf_that_only_adds_goes_on_from_nothing() -> None:
     entries = [one_event(counter, plan, "inc", ts, k=7) for ts in (1, 2, 6)]
     run = Run([point for point, _ in entries], [event for _, event in entries])
     effects = made.handle(("inc", 0), Data(("inc", 0), run, Point(10, 0, 0)))
-    answers = [(m.point.ts, m.state.count) for _, m in effects.sends if isinstance(m, Response)]
+    ((_, both),) = [(to, m) for to, m in effects.sends if isinstance(m, KeyStates)]
+    answers = [(m.point.ts, m.state.count) for m in both.each if isinstance(m, Response)]
     assert answers == [(5, 2), (9, 1)], "two contributions, without waiting in between"
     assert (made.stats.blocked, made.stats.handed, made.stats.events) == (0, 2, 3)
     made.handle("root", Request((Item(END, EVERYTHING),), END, END))
@@ -117,6 +119,44 @@ def test_a_leaf_that_only_adds_goes_on_from_nothing() -> None:
     assert (whole.point, whole.key, whole.clear) == (END, None, {EVERYTHING: END})
     assert (made.stats.blocked, made.stats.handed) == (0, 3)
     assert made.holdings() == [counter.init()], "it goes on from nothing"
+
+
+def test_a_key_is_answered_when_all_components_that_have_it_have_come_so_far() -> None:
+    """Increments of two parts do not depend on each other; a key of one part alone waits for that one."""
+    counter = define(KeyCounter)
+    one, others = KeySet.of(1), KeySet.everything() - KeySet.of(1)
+    own = (
+        itag(counter, "inc", "inc", parts=[0]),
+        Itag("inc", frozenset({1}), TagSet({"inc": others})),
+    )
+    beside = leaf("beside", counter, Itag("inc", frozenset({1}), TagSet({"inc": one})))
+    root = Worker("root", counter.initial, (itag(counter, "read", "read"),), (leaf("l", counter, *own), beside))
+    plan = plan_of(KeyCounter, streams(KeyCounter, inc=2, read=1), root)
+    made = workers(plan, counter, Options(hand_over=False))["l"]
+    made.handle("root", Handback(counter.init(), START))
+    items = tuple(Item(Point(5, 1, seq), ("root", "read"), key) for seq, key in enumerate((7, 1, 8)))
+    made.handle("root", Request(items, Point(9, 1, 0), END))
+    effects = made.handle(("inc", 0), Data(("inc", 0), Run(), Point(6, 0, 0)))
+    assert [m.key for _, m in effects.sends if isinstance(m, Response)] == [1]
+    assert made.handle(("inc", 1), Data(("inc", 1), Run(), Point(5, 0, 9))).sends == []
+    effects = made.handle(("inc", 1), Data(("inc", 1), Run(), Point(6, 0, 0)))
+    assert [m.key for _, several in effects.sends for m in several.each] == [7, 8]  # type: ignore[union-attr]
+    assert list(made.gone) == [1, 7, 8]  # type: ignore[attr-defined]
+
+
+def test_of_many_keys_that_are_away_a_few_are_named() -> None:
+    made = started()
+    pages = "abcde"
+    items = tuple(Item(Point(5, 0, seq), ("root", "change"), page) for seq, page in enumerate(pages))
+    made.handle("root", Request(items, Point(10, 0, 0), END))
+    made.handle(("view", 0), Data(("view", 0), views(*((6, page) for page in pages)), Point(8, 1, 0)))
+    assert "l0 waits for the state of 'a', 'b', 'c' and 2 more keys from root" in str(made.stall())
+    assert (made.waiting, made.first_waiting) == (5, Point(6, 1, 0))
+    handed = [Handback(Record({"info": page}), Point(5, 0, seq), page) for seq, page in enumerate(pages)]
+    effects = made.handle("root", KeyStates(tuple(handed[:4])))
+    assert seen(effects) == ["a:a", "b:b", "c:c", "d:d"]
+    assert (made.waiting, made.first_waiting) == (1, Point(6, 1, 4))
+    assert "l0 waits for the state of 'e' from root" in str(made.stall())
 
 
 def test_columns_are_divided_by_key_like_lists() -> None:
@@ -148,6 +188,7 @@ def test_what_a_leaf_waits_for_is_named() -> None:
     made.handle(("view", 0), Data(("view", 0), views((7, "a"), (7, "b"), (20, "c")), Point(20, 1, 9)))
     assert "the state of 'a', 'b' from root before what is at (7, 1, 0)" in str(made.stall())
     assert made.waiting == 3
+    assert made.wanted() == [], "both have been answered"
     for page, ts in (("a", 5), ("b", 6)):
         made.handle("root", Handback(Record({"info": page}), Point(ts, 0, 0), page))
     assert "word from root, which is at (9, 0, 0), before what is at (20, 1, 2)" in str(made.stall())

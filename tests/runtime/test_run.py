@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -135,3 +136,35 @@ def test_divert(what: list[tuple[str, int]], keys: set[int]) -> None:
         assert {key: list(of_key) for key, of_key in diverted.items()} == {
             k: pairs for k, pairs in wanted.items() if pairs
         }
+
+
+class Asked(Collection[Any]):
+    """Keys that can be asked for, but not listed."""
+
+    def __init__(self, keys: Collection[Any]) -> None:
+        self.keys = keys
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.keys
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __iter__(self) -> Iterator[Any]:
+        raise AssertionError("many keys are listed for few events")
+
+
+@pytest.mark.parametrize("columns", [False, True], ids=["lists", "columns"])
+def test_of_many_keys_only_those_of_the_events_are_looked_for(columns: bool) -> None:  # noqa: FBT001
+    tags = define(KeyCounter).tags
+    events = [tags["inc" if ts % 3 else "read"].event(ts=ts, stream="one", k=ts % 4) for ts in range(12)]
+    run = Run([Point(ts, 0, 0) for ts in range(12)], events)
+    form = in_columns(run, NAMES) if columns else run
+    keys = {1, 3, *range(10, 1_000)}
+    for piece in (form, form.cut(Point(6, 0, 0))[0], form.cut(Point(6, 0, 0))[1]):
+        rest, diverted = piece.divert(Asked(keys))
+        assert list(rest) == [(point, event) for point, event in piece if event.key not in keys]
+        assert {key: list(of_key) for key, of_key in diverted.items()} == {
+            key: [(point, event) for point, event in piece if event.key == key] for key in (1, 3)
+        }
+    assert form.divert(Asked(range(100, 200)))[0] is form

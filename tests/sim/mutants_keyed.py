@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from flumina.order import END, Point
-from flumina.runtime.keyed_inner import Busy, KeyedInner
+from flumina.runtime import worker as worker_module
+from flumina.runtime.busy import Busy
+from flumina.runtime.keyed_inner import KeyedInner
 from flumina.runtime.keyed_leaf import HotKey, KeyedLeaf
 from flumina.runtime.mailbox import before
-from flumina.runtime.messages import Handback, Request
+from flumina.runtime.messages import EVERYTHING, Handback, KeyStates, Message, Request
 from flumina.runtime.run import Run
 from flumina.runtime.topology import Options
+from flumina.runtime.worker import Address
 from flumina.tagsets import Key
 from tests.sim.mutant import mutant
 
-HALVES = KeyedInner.halves
+HALVES, NOTE, TOGETHER = KeyedInner.halves, KeyedInner.note, worker_module.together
 ONE_AT_A_TIME = Options(pipeline=False, hand_over=False)
 
 
@@ -61,7 +64,16 @@ def keyed_leaf_without_served(self: KeyedLeaf, message: Handback) -> None:
         self.away, self.states = False, message.state
     else:
         self.hot[message.key].away = False
+        self.gone.pop(message.key)
+        self.touched[message.key] = None
         self.states[message.key] = message.state
+
+
+@mutant((KeyedLeaf, "note"), seed=363)
+def due_keys_are_not_woken(self: KeyedLeaf, key: Key, hot: HotKey) -> None:
+    """A key that waits for its events to come is not looked at again when they have."""
+    self.first_lined.set(key, hot.first)
+    self.first_asked.set(key, hot.requests[0].point if hot.requests else None)
 
 
 # -- inner workers -----------------------------------------------------------------------------------------------------
@@ -107,8 +119,11 @@ def one_side_of_a_key(self: KeyedInner, key: Key) -> tuple[int, ...]:
 
 @mutant((KeyedInner, "on_request"), options=ONE_AT_A_TIME, seed=207)
 def requests_as_they_come(self: KeyedInner, message: Request) -> None:
-    """Requests of different keys, which may come in another order than O, are not put in order."""
-    self.requests.extend(message.items)
+    """Requests of different keys, which may come in another order than O, are taken in the order in which they come."""
+    self.hidden.extend(item.point for item in message.items if item.cause == EVERYTHING)
+    for item in message.items:
+        latest = max((entry[0] for entry in self.requests), default=item.point)
+        self.requests.append((max(latest, item.point), item.cause == EVERYTHING, len(self.requests), item))
 
 
 @mutant((KeyedInner, "settled"), options=Options(), seed=217)
@@ -121,3 +136,25 @@ def everything_before_the_keys(self: KeyedInner) -> bool:
 def everything_before_the_children(self: KeyedInner) -> bool:
     """A request for everything is answered without a child's states."""
     return bool(self.gathered) and not any(busy.entries or busy.away for busy in self.busy.values())
+
+
+@mutant((KeyedInner, "note"), options=ONE_AT_A_TIME, seed=207)
+def frontier_past_what_keys_hold_back(self: KeyedInner, key: Key, busy: Busy) -> None:
+    """Children are told a frontier behind requests of a key for which they were not asked yet."""
+    NOTE(self, key, busy)
+    self.first_unasked.set(key, None)
+
+
+@mutant((KeyedInner, "note"), seed=217)
+def first_of_a_key_is_not_renewed(self: KeyedInner, key: Key, busy: Busy) -> None:
+    """A key that has been served counts as if it still had something to serve: a snapshot waits for ever."""
+    self.first_own.set(key, busy.first_own)
+    self.first_unasked.set(key, busy.first_unasked)
+    if busy.first is not None:
+        self.first.set(key, busy.first)
+
+
+@mutant((worker_module, "together"), seed=726)
+def one_of_several_states_is_lost(sends: Sequence[tuple[Address, Message]]) -> list[tuple[Address, Message]]:
+    """Of the states of several keys in one message the last is left out."""
+    return [(to, KeyStates(m.each[:-1]) if isinstance(m, KeyStates) else m) for to, m in TOGETHER(sends)]

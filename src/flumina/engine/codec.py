@@ -24,7 +24,18 @@ from flumina.errors import UsageError
 from flumina.events import Tag
 from flumina.fields import Field
 from flumina.order import Ints, Point
-from flumina.runtime.messages import Credit, Data, Handback, Item, Message, Origin, Request, Response, Stop
+from flumina.runtime.messages import (
+    Credit,
+    Data,
+    Handback,
+    Item,
+    KeyStates,
+    Message,
+    Origin,
+    Request,
+    Response,
+    Stop,
+)
 from flumina.runtime.run import EMPTY, Run
 from flumina.runtime.worker import Address
 
@@ -62,7 +73,7 @@ class Codec:
         for to, sender, message in letters:
             began, before = file.tell(), len(apart)
             pickler.dump((to, sender, *_plain(message)))
-            if sizes is not None and isinstance(message, Response | Handback):
+            if sizes is not None and isinstance(message, Response | Handback | KeyStates):
                 assert isinstance(sender, str)
                 size = file.tell() - began + sum(map(len, apart[before:]))
                 sizes[sender] = sizes.get(sender, 0) + size
@@ -106,6 +117,8 @@ class Codec:
             case "handback":
                 state, served, key = fields
                 return Handback(state, Point._make(served), key)
+            case "states":
+                return KeyStates(tuple(self._message(which, rest) for which, *rest in fields[0]))  # type: ignore[arg-type]
             case "credit":
                 return Credit(*fields)
             case _:
@@ -171,6 +184,8 @@ def _plain(message: Message) -> tuple[Any, ...]:
             return ("response", tuple(message.point), message.state, clear, message.key)
         case Handback():
             return ("handback", message.state, tuple(message.served), message.key)
+        case KeyStates():
+            return ("states", [_plain(one) for one in message.each])
         case Credit():
             return ("credit", message.part, message.events)
         case Stop():

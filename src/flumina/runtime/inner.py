@@ -87,8 +87,8 @@ class Inner(Worker):
         """How far the sequence was settled when something was last moved into it."""
         self.announced = 0
         """How many of the sequence the children have been told of."""
-        self.origins: deque[PartId] = deque()
-        """The parts of the own events in the sequence."""
+        self.origins: deque[tuple[PartId, Point]] = deque()
+        """The parts and points of the own events in the sequence."""
         self.done: Counter[PartId] = Counter()
         """Own events that were served, for which the sources have no credit back yet."""
         self.hidden: deque[Point] = deque()
@@ -165,7 +165,7 @@ class Inner(Worker):
             new.append((self.requests.popleft(), None, None))
         new.sort(key=lambda entry: entry[0].point)
         self.sequence.extend((item, event) for item, event, _ in new)
-        self.origins.extend(part for _, _, part in new if part is not None)
+        self.origins.extend((part, item.point) for item, _, part in new if part is not None)
 
     def announce(self) -> None:
         """Tell the children which states will be wanted, and how far that is known."""
@@ -263,7 +263,7 @@ class Inner(Worker):
             run = Run([item.point], [event])
             self.state = run.fold(self.shape.kind, self.state, self.emit)
             self.processed(run)
-            self.done[self.origins.popleft()] += 1
+            self.done[self.origins.popleft()[0]] += 1
             return
         clear = self.clear()
         state, self.state, self.away = self.state, _NOTHING, True
@@ -290,9 +290,9 @@ class Inner(Worker):
         events = [(item.point, event) for item, event in self.sequence if event is not None]
         taken: dict[PartId, list[Run]] = {}
         origins, self.origins = self.origins, deque()
-        for (point, event), part in zip(events, origins, strict=True):
+        for (point, event), (part, _) in zip(events, origins, strict=True):
             if point <= bound:
-                self.origins.append(part)
+                self.origins.append((part, point))
             else:
                 taken.setdefault(part, []).append(Run([point], [event]))
         self.sequence = deque(entry for entry in self.sequence if entry[0].point <= bound)
@@ -317,7 +317,7 @@ class Inner(Worker):
     @property
     def first_waiting(self) -> Point | None:
         if self.origins:  # before all that is still in the queues
-            return next(item.point for item, event in self.sequence if event is not None)
+            return self.origins[0][1]
         return min((queue.first for queue in self.queues.values() if queue.first is not None), default=None)
 
     def wanted(self) -> list[Point]:

@@ -3,21 +3,25 @@
 An own event or a request of the parent concerns one key; only that key's state is asked for, joined and handed back,
 and only children that have events of that key are asked. Keys for which nobody below has events live here. A request
 for everything waits until all that lies before it is settled, and holds up what lies behind it.
+
+A message concerns few keys, and only those are looked at. What is asked of all of them together (the first that the
+children were not asked for, the first that waits, whether a key is away) is kept up to date as they change.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
-from collections import Counter, deque
-from collections.abc import Mapping
+from collections import Counter, OrderedDict, deque
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from heapq import heappop, heappush
+from typing import Any
 
-from flumina.events import Event
 from flumina.keyed import Lifted
 from flumina.keymap import KeyMap
 from flumina.order import END, START, Point
+from flumina.runtime.busy import NOTHING, Busy, Entry
 from flumina.runtime.cut import behind, curtailed_queues, kept
+from flumina.runtime.lowest import Lowest
 from flumina.runtime.mailbox import Queue, before
 from flumina.runtime.messages import (
     EVERYTHING,
@@ -34,39 +38,9 @@ from flumina.runtime.messages import (
 )
 from flumina.runtime.run import Run
 from flumina.runtime.topology import Options, WorkerShape
-from flumina.runtime.worker import Address, Worker
+from flumina.runtime.worker import Address, Worker, states_of
 from flumina.schema import Schema
 from flumina.tagsets import Key
-
-_NOTHING = object()
-
-
-class Entry(NamedTuple):
-    """Something to serve: an own event and the part it came from, or (without one) a request of the parent."""
-
-    item: Item
-    event: Event | None = None
-    part: PartId | None = None
-
-
-class Busy:
-    """A key with something to serve, or whose state is not where it belongs."""
-
-    def __init__(self, sides: tuple[int, ...]) -> None:
-        self.sides = sides
-        self.entries: deque[Entry] = deque()
-        self.responses: dict[int, deque[Response]] = {side: deque() for side in sides}
-        self.halves: dict[int, Any] = {}
-        """States of children that have come, by side."""
-        self.answered = dict.fromkeys(sides, START)
-        self.clear = dict.fromkeys(sides, START)
-        self.state: Any = _NOTHING
-        self.away = False
-        self.served = START
-        self.asked = 0
-        """How many of the entries the children have been asked for."""
-        self.expected = 0
-        """How many answers of children that hand over are still to come."""
 
 
 class KeyedInner(Worker):
@@ -76,9 +50,18 @@ class KeyedInner(Worker):
         super().__init__(shape, outputs)
         self.options, self.lifted = options, lifted
         self.queues: dict[PartId, Queue] = {part: Queue() for part in shape.parts}
-        self.requests: list[Item] = []
+        self.requests: list[tuple[Point, bool, int, Item]] = []
+        """A heap: of different keys, they may come in another order than O; those for everything go last at a point."""
+        self.requested = 0
+        """How many requests have come: a number for each of them."""
+        self.hidden: deque[Point] = deque()
+        """Requests for everything of which the children have not been told."""
         self.sequence: deque[Entry] = deque()
         """What is settled but waits behind a request for everything."""
+        self.held: deque[Point] = deque()
+        """The points of the own events in the sequence."""
+        self.lined = 0
+        """How many own events wait in the sequence and for their keys."""
         self.admitted = START
         """How far the sequence was settled when something was last moved into it."""
         self.barrier: Item | None = None
@@ -86,6 +69,10 @@ class KeyedInner(Worker):
         self.gathered: dict[int, KeyMap] = {}
         """All states of a child, by side, while everything is being gathered."""
         self.busy: dict[Key, Busy] = {}
+        self.first, self.first_own, self.first_unasked = Lowest(), Lowest(), Lowest()
+        """Of each busy key the first thing to serve, own event, and thing that the children were not asked for."""
+        self.gone: OrderedDict[Key, None] = OrderedDict()
+        """Keys whose state the parent has."""
         self.local: KeyMap = lifted.init()
         """States of keys that nobody below has events of."""
         self.kept = [lifted.init(), lifted.init()]
@@ -106,10 +93,16 @@ class KeyedInner(Worker):
         self.queues[message.part].put(self.stamped(message.run), message.frontier)
 
     def on_request(self, message: Request) -> None:
-        for item in message.items:  # of different keys, they may come in another order than O
-            insort(self.requests, item, key=lambda other: (other.point, other.cause == EVERYTHING))
+        self.put_requests(message.items)
+        self.hidden.extend(item.point for item in message.items if item.cause == EVERYTHING)
         if self.watch is not None:
             self.watch.announced(message.items)
+
+    def put_requests(self, items: Iterable[Item]) -> None:
+        """Add requests to those that are not settled."""
+        for item in items:
+            self.requested += 1
+            heappush(self.requests, (item.point, item.cause == EVERYTHING, self.requested, item))
 
     def on_response(self, child: str, message: Response) -> None:
         side = 0 if self.shape.children[0].id == child else 1
@@ -128,10 +121,10 @@ class KeyedInner(Worker):
         busy = self.busy[message.key]
         assert busy.away, f"{self.id} was given the state of {message.key!r} while it has it"
         busy.away, busy.state = False, message.state
+        del self.gone[message.key]
         busy.served = max(busy.served, message.served)
         while busy.entries and busy.entries[0][1] is None and busy.entries[0][0].point <= message.served:
-            busy.entries.popleft()
-            busy.asked = max(0, busy.asked - 1)
+            busy.drop_first()
         self.touched[message.key] = None
 
     def on_stop(self) -> None:
@@ -153,11 +146,18 @@ class KeyedInner(Worker):
         limit = min(self.known, self.parent_frontier)
         if limit != self.admitted:  # else whatever is new lies behind it
             self.admitted = limit
-            self.sequence.extend(self.up_to(limit))
+            new = self.up_to(limit)
+            self.sequence.extend(new)
+            own = [entry.item.point for entry in new if entry.event is not None]
+            self.held.extend(own)
+            self.lined += len(own)
         while self.sequence and self.barrier is None:
             entry = self.sequence.popleft()
+            if entry.event is not None:
+                self.held.popleft()
             if entry.item.cause == EVERYTHING:
                 self.barrier = entry.item
+                self.hidden.popleft()
                 for items in self.outgoing:
                     items.append(entry.item)
             else:
@@ -179,20 +179,28 @@ class KeyedInner(Worker):
             self.taken(queue)
         if self.watch is not None:
             self.watch.released_events(((part, event) for _, event, part in new if event and part), limit)
-        settled = bisect_right(self.requests, limit, key=lambda item: item.point)
-        new += [Entry(item) for item in self.requests[:settled]]
-        del self.requests[:settled]
+        while self.requests and self.requests[0][0] <= limit:
+            new.append(Entry(heappop(self.requests)[-1]))
         new.sort(key=lambda entry: entry[0].point)
         return new
 
     def enqueue(self, entry: Entry) -> None:
         """Give something to serve to its key, and ask the children that have that key."""
         key = entry.item.key
-        busy = self.busy.setdefault(key, Busy(self.sides_of(key)))
-        busy.entries.append(entry)
+        busy = self.busy.get(key)
+        if busy is None:
+            busy = self.busy[key] = Busy(self.sides_of(key))
+        busy.add(entry)
         self.touched[key] = None
         if self.options.pipeline:
             self.ask(busy)
+        self.note(key, busy)
+
+    def note(self, key: Key, busy: Busy) -> None:
+        """Keep up to date what is known of all keys together."""
+        self.first.set(key, busy.first)
+        self.first_own.set(key, busy.first_own)
+        self.first_unasked.set(key, busy.first_unasked)
 
     def ask(self, busy: Busy) -> None:
         """Ask the children that have a key for its state at the next thing to serve."""
@@ -206,12 +214,10 @@ class KeyedInner(Worker):
     def announce(self) -> None:
         """Tell the children which states will be wanted, and how far that is known."""
         limit = min(self.known, self.parent_frontier)
-        unasked = [busy.entries[busy.asked][0].point for busy in self.busy.values() if busy.asked < len(busy.entries)]
-        unasked += [self.sequence[0][0].point] if self.sequence else []
-        hidden = [item.point for item, _, _ in self.sequence if item.cause == EVERYTHING]
-        hidden += [item.point for item in self.requests if item.cause == EVERYTHING]
-        frontier = min(limit, before(min(unasked))) if unasked else limit
-        calm = min(self.calm, before(min(hidden))) if hidden else self.calm
+        # What is in the sequence lies behind what the keys have.
+        unasked = self.first_unasked.first or (self.sequence[0].item.point if self.sequence else None)
+        frontier = limit if unasked is None else min(limit, before(unasked))
+        calm = min(self.calm, before(self.hidden[0])) if self.hidden else self.calm
         changed = (frontier, calm) != self.told
         self.told = (frontier, calm)
         for side, child in enumerate(self.shape.children):
@@ -242,7 +248,7 @@ class KeyedInner(Worker):
         """Serve what can be served for one key."""
         busy = self.busy[key]
         while not busy.away:
-            if busy.state is _NOTHING:
+            if busy.state is NOTHING:
                 if busy.entries and not busy.asked:
                     self.ask(busy)
                 if not busy.entries or not self.gather(key, busy):
@@ -254,6 +260,7 @@ class KeyedInner(Worker):
             else:
                 self.hand_back(key, busy)
         self.absorb_late(key, busy)
+        self.note(key, busy)
         if not (busy.entries or busy.away or busy.expected or any(busy.responses.values())):
             del self.busy[key]
 
@@ -310,8 +317,7 @@ class KeyedInner(Worker):
 
     def serve(self, key: Key, busy: Busy) -> None:
         """Process the first thing to serve: an own event, or a request of the parent."""
-        item, event, part = busy.entries.popleft()
-        busy.asked = max(0, busy.asked - 1)
+        item, event, part = busy.drop_first()
         busy.served = item.point
         self.pass_by(item.point)
         if event is not None:
@@ -320,21 +326,23 @@ class KeyedInner(Worker):
             busy.state = run.fold(self.lifted.kind, busy.state, self.emit)
             self.processed(run)
             self.done[part] += 1
+            self.lined -= 1
             return
-        state, busy.state, busy.away = busy.state, _NOTHING, True
+        state, busy.state, busy.away = busy.state, NOTHING, True
+        self.gone[key] = None
         self.send(self.shape.parent, Response(item.point, state, {EVERYTHING: self.clear_of(busy)}, key))
 
     def clear_of(self, busy: Busy) -> Point:
         """Up to where nothing of a key is outstanding; what is in the sequence lies behind the barrier."""
         own = [self.known]
-        own += [before(item.point) for item, event, _ in busy.entries if event is not None]
+        own += [before(busy.own[0])] if busy.own else []
         own += [before(queue.first) for queue in self.queues.values() if queue.first is not None]
         own += [before(self.barrier.point)] if self.barrier is not None else []
         return min(*own, END, *(busy.clear[side] for side in busy.sides))
 
     def hand_back(self, key: Key, busy: Busy) -> None:
         """Give each side of a key its part of the state."""
-        state, busy.state = busy.state, _NOTHING
+        state, busy.state = busy.state, NOTHING
         if not busy.sides:
             self.local[key] = state
             return
@@ -357,24 +365,27 @@ class KeyedInner(Worker):
         bound = behind(ts)
         taken: dict[PartId, list[Run]] = {}
         for key, busy in self.busy.items():
-            entries, busy.entries = busy.entries, deque()
+            entries, busy.entries, busy.own = busy.entries, deque(), deque()
             for entry in entries:
                 if entry.item.point <= bound:
-                    busy.entries.append(entry)
+                    busy.add(entry)
                 elif entry.event is not None:
                     assert entry.part is not None
                     taken.setdefault(entry.part, []).append(Run([entry.item.point], [entry.event]))
+                    self.lined -= 1
             busy.asked = min(busy.asked, len(busy.entries))
+            self.note(key, busy)
             self.touched[key] = None
-        self.requests = kept(self.requests, bound)
+        requests, self.requests = sorted(self.requests), []
+        self.put_requests(kept([item for *_, item in requests], bound))
+        self.hidden = deque(item.point for *_, item in sorted(self.requests) if item.cause == EVERYTHING)
         return curtailed_queues(self.queues.items(), ts, taken)
 
     # -- everything at once -----------------------------------------------------------------------------------
 
     def settled(self) -> bool:
         """Whether no key has anything left before the request for everything, and all states have come."""
-        idle = not any(busy.entries or busy.away for busy in self.busy.values())
-        return idle and len(self.gathered) == len(self.shape.children)
+        return not self.first and not self.gone and len(self.gathered) == len(self.shape.children)
 
     def answer_everything(self, item: Item) -> None:
         """Give all states of the subtree to the parent."""
@@ -407,29 +418,25 @@ class KeyedInner(Worker):
 
     # -- for those who watch ----------------------------------------------------------------------------------
 
-    def unserved(self) -> list[Entry]:
-        """What the keys have to serve."""
-        return [entry for busy in self.busy.values() for entry in busy.entries]
-
     @property
     def waiting(self) -> int:
-        queued = sum(queue.length for queue in self.queues.values())
-        return queued + sum(entry.event is not None for entry in (*self.unserved(), *self.sequence))
+        return sum(queue.length for queue in self.queues.values()) + self.lined
 
     @property
     def first_waiting(self) -> Point | None:
-        points = [item.point for item, event, _ in (*self.unserved(), *self.sequence) if event is not None]
-        points += [queue.first for queue in self.queues.values() if queue.first is not None]
-        return min(points, default=None)
+        points = [self.first_own.first, *(queue.first for queue in self.queues.values())]
+        points += [self.held[0]] if self.held else []
+        return min((point for point in points if point is not None), default=None)
 
     def wanted(self) -> list[Point]:
-        points = [item.point for item, _, _ in (*self.unserved(), *self.sequence)]
-        points += [item.point for item in self.requests]
+        first = self.first.first
+        points = [] if first is None else [first]
+        points += [self.sequence[0].item.point] if self.sequence else []
+        points += [self.requests[0][0]] if self.requests else []
         return points + ([self.barrier.point] if self.barrier is not None else [])
 
     def absent(self) -> str | None:
-        gone = [repr(key) for key, busy in self.busy.items() if busy.away]
-        return "all states" if self.away else f"the state of {', '.join(gone)}" if gone else None
+        return "all states" if self.away else states_of(self.gone)
 
     def fed_by(self) -> list[tuple[PartId, Queue]]:
         return list(self.queues.items())

@@ -3,23 +3,29 @@
 All tags are keyed, so events of different keys never depend on each other. Each key for which the parent has asked is
 *hot* until it is settled: its events wait in a line of their own. A request for everything (a snapshot, the end) is
 answered when all keys have come that far and none is away.
+
+A message concerns few keys, and only those are looked at: the ones it names, the ones of its events, and the ones that
+wait for a point which has been reached now. What is asked of all hot keys (the first event or request that waits, how
+many events do, whether a key is away) is kept up to date as they change.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from flumina.keyed import Lifted
 from flumina.keymap import KeyMap
 from flumina.order import END, Point
 from flumina.runtime.cut import behind, curtailed_queues, kept
+from flumina.runtime.lowest import Lowest
 from flumina.runtime.mailbox import Component, Queue, before
 from flumina.runtime.messages import EVERYTHING, Data, Handback, Item, PartId, Request, Response
 from flumina.runtime.run import Run, merged
 from flumina.runtime.topology import WorkerShape
-from flumina.runtime.worker import Worker
+from flumina.runtime.worker import Worker, states_of
 from flumina.schema import Schema
 from flumina.tagsets import Key
 
@@ -27,7 +33,9 @@ from flumina.tagsets import Key
 class HotKey:
     """A key whose state is wanted or away."""
 
-    def __init__(self) -> None:
+    def __init__(self, components: tuple[int, ...]) -> None:
+        self.components = components
+        """The components of the leaf that have events of this key, by number."""
         self.requests: deque[Item] = deque()
         self.lines: dict[tuple[int, PartId], Queue] = {}
         """Its events that wait, for each component and part; the sources have no credit for them yet."""
@@ -53,6 +61,16 @@ class KeyedLeaf(Worker):
         self.components = [Component(component) for component in shape.components]
         self.states: KeyMap = lifted.init()
         self.hot: dict[Key, HotKey] = {}
+        self.touched: dict[Key, None] = {}
+        """Hot keys for which something has happened; a set has no order that can be repeated."""
+        self.lined = 0
+        """How many events wait in the lines of hot keys."""
+        self.gone: OrderedDict[Key, None] = OrderedDict()
+        """Hot keys whose state is away."""
+        self.first_lined, self.first_asked = Lowest(), Lowest()
+        """The first event that waits, and the first request, of each hot key."""
+        self.due: dict[tuple[int, ...], Lowest] = {}
+        """When hot keys that are here can be answered, for each set of components that some have events in."""
         self.barriers: deque[Item] = deque()
         """Requests for everything."""
         self.away = True
@@ -68,7 +86,12 @@ class KeyedLeaf(Worker):
             if item.cause == EVERYTHING:
                 self.barriers.append(item)
             else:
-                self.hot.setdefault(item.key, HotKey()).requests.append(item)
+                hot = self.hot.get(item.key)
+                if hot is None:
+                    hot = self.hot[item.key] = HotKey(self.components_of(item.key))
+                hot.requests.append(item)
+                self.touched[item.key] = None
+                self.first_asked.set(item.key, hot.requests[0].point)
         for component in self.components:
             if component.watch is not None:
                 component.watch.announced(message.items)
@@ -81,6 +104,8 @@ class KeyedLeaf(Worker):
         hot = self.hot[message.key]
         assert hot.away, f"{self.id} was given the state of {message.key!r} while it has it"
         hot.away = False
+        del self.gone[message.key]
+        self.touched[message.key] = None
         self.states[message.key] = message.state
         while hot.requests and hot.requests[0].point <= message.served:
             hot.requests.popleft()
@@ -89,7 +114,11 @@ class KeyedLeaf(Worker):
         while not self.away:
             for number in range(len(self.components)):
                 self.release(number)
-            for key in list(self.hot):
+            for components, due in self.due.items():
+                if due:
+                    self.touched.update(dict.fromkeys(due.up_to(self.clear_of(components))))
+            touched, self.touched = self.touched, {}
+            for key in touched:
                 self.advance(key)
             if not (self.barriers and self.quiet_up_to(self.barriers[0].point)):
                 return
@@ -107,6 +136,8 @@ class KeyedLeaf(Worker):
             free.append((part, rest))
             for key, of_key in diverted.items():
                 self.hot[key].lines.setdefault((number, part), Queue()).put(of_key, of_key.last)
+                self.lined += len(of_key)
+                self.touched[key] = None
             self.taken(component.queues[part])
         self.process(free)
 
@@ -130,17 +161,36 @@ class KeyedLeaf(Worker):
         while not hot.away:
             # An event at the very point of a request does not depend on it: O has no order for them.
             limit = hot.requests[0].point if hot.requests else END
-            self.process([(part, line.take(limit)) for (_, part), line in hot.lines.items()], key)
+            runs = [(part, line.take(limit)) for (_, part), line in hot.lines.items()]
+            self.lined -= sum(len(run) for _, run in runs)
+            self.process(runs, key)
             if not (hot.requests and self.come(key) >= hot.requests[0].point):
                 break
             self.answer(key, hot.requests.popleft())
+        self.note(key, hot)
         if hot.idle:
             del self.hot[key]
 
+    def note(self, key: Key, hot: HotKey) -> None:
+        """Keep up to date what is known of all hot keys together."""
+        asked = hot.requests[0].point if hot.requests else None
+        self.first_lined.set(key, hot.first)
+        self.first_asked.set(key, asked)
+        self.due.setdefault(hot.components, Lowest()).set(key, None if hot.away else asked)
+
+    def components_of(self, key: Key) -> tuple[int, ...]:
+        """The components that have events of a key, by number."""
+        return tuple(
+            number for number, c in enumerate(self.components) if any(tags.has_key(key) for tags in c.tags.values())
+        )
+
+    def clear_of(self, components: tuple[int, ...]) -> Point:
+        """Everything of these components up to this point has come and has been taken."""
+        return min((self.components[number].clear for number in components), default=END)
+
     def come(self, key: Key) -> Point:
         """All events of a key up to this point have come and are processed or in its line."""
-        bounds = [c.clear for c in self.components if any(tags.has_key(key) for tags in c.tags.values())]
-        return min(bounds, default=END)
+        return self.clear_of(self.hot[key].components)
 
     def answer(self, key: Key, item: Item) -> None:
         """Give the state of one key away; wait for it to come back, or go on from the initial one."""
@@ -153,6 +203,7 @@ class KeyedLeaf(Worker):
         else:
             self.counting.blocked += 1
             hot.away = True
+            self.gone[key] = None
         self.send(self.shape.parent, Response(item.point, state, {EVERYTHING: clear}, key))
 
     def quiet_up_to(self, point: Point) -> bool:
@@ -162,7 +213,7 @@ class KeyedLeaf(Worker):
         """
         if self.parent_frontier < point or any(component.clear < point for component in self.components):
             return False
-        return not any(hot.away for hot in self.hot.values())
+        return not self.gone
 
     def answer_everything(self, item: Item) -> None:
         """Give all states away."""
@@ -180,27 +231,33 @@ class KeyedLeaf(Worker):
         for key, hot in list(self.hot.items()):
             hot.requests = deque(kept(hot.requests, behind(ts)))
             for (_, part), line in hot.lines.items():
+                length = line.length
                 lined.setdefault(part, []).extend(line.curtail(ts)[0])
+                self.lined -= length - line.length
+            self.note(key, hot)
             if hot.idle:
                 del self.hot[key]
+                self.touched.pop(key, None)
+            else:
+                self.touched[key] = None
         return curtailed_queues([entry for c in self.components for entry in c.queues.items()], ts, lined)
 
     @property
     def waiting(self) -> int:
         queued = sum(queue.length for component in self.components for queue in component.queues.values())
-        return queued + sum(line.length for hot in self.hot.values() for line in hot.lines.values())
+        return queued + self.lined
 
     @property
     def first_waiting(self) -> Point | None:
-        points = [component.first for component in self.components] + [hot.first for hot in self.hot.values()]
+        points = [*(component.first for component in self.components), self.first_lined.first]
         return min((point for point in points if point is not None), default=None)
 
     def wanted(self) -> list[Point]:
-        return [item.point for hot in self.hot.values() for item in hot.requests] + [i.point for i in self.barriers]
+        first = self.first_asked.first
+        return ([] if first is None else [first]) + [item.point for item in islice(self.barriers, 1)]
 
     def absent(self) -> str | None:
-        gone = [repr(key) for key, hot in self.hot.items() if hot.away]
-        return "all states" if self.away else f"the state of {', '.join(gone)}" if gone else None
+        return "all states" if self.away else states_of(self.gone)
 
     def fed_by(self) -> list[tuple[PartId, Queue]]:
         return [entry for component in self.components for entry in component.queues.items()]

@@ -7,6 +7,7 @@ Data           source to worker    these events of a part, and its frontier: not
 Request        parent to child     give me your state at these points; nothing else at or before ``frontier``
 Response       child to parent     the state at a point, and how far the child is ``clear``
 Handback       parent to child     your part of the state; requests up to ``served`` are settled
+KeyStates      either way          responses, or handbacks, of single keys that were ready in one pass
 Stop           parent to child     the run is over
 Credit         worker to source    so many more events may be sent
 =============  ==================  ==========================================================================
@@ -16,7 +17,7 @@ Messages between two workers arrive in the order in which they were sent (assump
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -98,6 +99,18 @@ class Handback:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyStates:
+    """Responses or handbacks of single keys, in the order in which they would be sent one by one.
+
+    Keys do not depend on each other, so the receiver takes all of them in before it does anything::
+
+        one message of n keys = n messages with nothing in between
+    """
+
+    each: tuple[Response, ...] | tuple[Handback, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """The run is over."""
 
@@ -110,4 +123,9 @@ class Credit:
     events: int
 
 
-Message = Data | Request | Response | Handback | Stop | Credit
+Message = Data | Request | Response | Handback | KeyStates | Stop | Credit
+
+
+def one_by_one(message: Message) -> Sequence[Message]:
+    """Return the messages that a message consists of."""
+    return message.each if isinstance(message, KeyStates) else (message,)

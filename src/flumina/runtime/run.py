@@ -134,17 +134,15 @@ class Run:
                     points.append(point)
                     events.append(event)
             return Run([p for p, _ in rest], [e for _, e in rest]), {k: Run(*both) for k, both in diverted.items()}
-        listed = list(keys)
-        found = self.batch.index_of_keys(listed)
-        others, *counts = np.bincount(found + 1, minlength=len(listed) + 1).tolist()
-        if others == len(found):
+        found, listed = self.batch.places_of_keys(keys)
+        rows = np.flatnonzero(found >= 0)
+        if not len(rows):
             return self, {}
-        runs = {
-            key: Run(batch=self.batch.take(np.flatnonzero(found == number)))
-            for number, (key, count) in enumerate(zip(listed, counts, strict=True))
-            if count
-        }
-        return Run(batch=self.batch.take(np.flatnonzero(found < 0))) if others else EMPTY, runs
+        rows = rows[np.argsort(found[rows], kind="stable")]  # those of one key together, and in O
+        places, starts = np.unique(found[rows], return_index=True)
+        of_keys = zip(places.tolist(), np.split(rows, starts[1:]), strict=True)
+        others = Run(batch=self.batch.take(np.flatnonzero(found < 0))) if len(rows) < len(found) else EMPTY
+        return others, {listed[place]: Run(batch=self.batch.take(mine)) for place, mine in of_keys}
 
     def __iter__(self) -> Iterator[tuple[Point, Event]]:
         """(point, event) one by one."""

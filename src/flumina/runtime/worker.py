@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from flumina.emit import Chunk, Emit, Row
 from flumina.order import END, START, Point
 from flumina.runtime.mailbox import Queue
-from flumina.runtime.messages import Credit, Data, Handback, Message, PartId, Request, Response, Stop
+from flumina.runtime.messages import (
+    Credit,
+    Data,
+    Handback,
+    KeyStates,
+    Message,
+    PartId,
+    Request,
+    Response,
+    Stop,
+    one_by_one,
+)
 from flumina.runtime.run import Run
 from flumina.runtime.stats import Counting, Wait, WorkerStats
 from flumina.runtime.tiewatch import TieWatch
 from flumina.runtime.topology import WorkerShape
 from flumina.schema import Schema
+from flumina.tagsets import Key
+
+NAMED = 3
+"""How many keys are named where many are meant."""
 
 Address = str | PartId
 """Where a message goes: a worker (or the coordinator) by id, or the source of a part."""
@@ -74,8 +90,22 @@ class Worker(ABC):
         if self.stopped:
             # Whoever was cut off has ended without waiting for the sources to say so.
             told_late = self.was_cut and isinstance(message, Data) and not message.run
-            assert told_late or self.is_late(sender, message), f"{self.id} was stopped and got {message}"
+            late = told_late or all(self.is_late(sender, one) for one in one_by_one(message))
+            assert late, f"{self.id} was stopped and got {message}"
             return Effects()
+        for one in one_by_one(message):
+            self.take_in(sender, one)
+        if not self.stopped:
+            self.progress()
+        if isinstance(message, Data):  # nothing else adds to the buffers
+            self.counting.buffered = max(self.counting.buffered, self.waiting)
+        if now is not None:
+            stall = self.stall()
+            self.waits = None if stall is None else stall.wait
+        return self.collected()
+
+    def take_in(self, sender: Address, message: Message) -> None:
+        """Note what a message says, without doing anything about it yet."""
         match message:
             case Data():
                 self.on_data(message)
@@ -94,14 +124,6 @@ class Worker(ABC):
                 self.on_stop()
             case _:
                 raise AssertionError(f"{self.id} got {message}")
-        if not self.stopped:
-            self.progress()
-        if isinstance(message, Data):  # nothing else adds to the buffers
-            self.counting.buffered = max(self.counting.buffered, self.waiting)
-        if now is not None:
-            stall = self.stall()
-            self.waits = None if stall is None else stall.wait
-        return self.collected()
 
     def curtail(self, ts: int) -> tuple[Effects, list[Data]]:
         """Forget what lies behind a timestamp that was not :attr:`passed`, as if all parts ended there.
@@ -137,6 +159,8 @@ class Worker(ABC):
             self.effects.sends.append((part, Credit(part, events)))
         self.credits.clear()
         effects, self.effects = self.effects, Effects()
+        if len(effects.sends) > 1:
+            effects.sends = together(effects.sends)
         effects.outputs = self.emit.drain()
         return effects
 
@@ -246,3 +270,30 @@ class Worker(ABC):
     @abstractmethod
     def holdings(self) -> list[Any]:
         """The states that this worker holds at this moment."""
+
+
+def states_of(keys: Collection[Key]) -> str | None:
+    """Name the states of some keys, or of the first of them and how many there are."""
+    if not keys:
+        return None
+    more = len(keys) - NAMED
+    named = ", ".join(repr(key) for key in islice(keys, NAMED))
+    return f"the state of {named}" + (f" and {more} more keys" if more > 0 else "")
+
+
+def together(sends: Iterable[tuple[Address, Message]]) -> list[tuple[Address, Message]]:
+    """Merge states of single keys that follow each other on the way to one receiver; links keep their order."""
+    merged: list[tuple[Address, list[Message]]] = []
+    last: dict[Address, list[Message]] = {}
+    for to, message in sends:
+        before = last.get(to)
+        if before is not None and _of_one_key(message) and type(before[0]) is type(message) and _of_one_key(before[0]):
+            before.append(message)
+        else:
+            last[to] = [message]
+            merged.append((to, last[to]))
+    return [(to, KeyStates(tuple(each)) if len(each) > 1 else each[0]) for to, each in merged]  # type: ignore[arg-type]
+
+
+def _of_one_key(message: Message) -> bool:
+    return isinstance(message, Response | Handback) and message.key is not None

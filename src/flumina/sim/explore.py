@@ -21,7 +21,7 @@ from typing import Any
 from flumina.order import END, Point
 from flumina.runtime.build import workers as build
 from flumina.runtime.coordinator import Coordinator
-from flumina.runtime.messages import Credit, Handback, Message, PartId, Response
+from flumina.runtime.messages import Credit, Handback, KeyStates, Message, PartId, Response
 from flumina.runtime.topology import COORDINATOR, Options
 from flumina.runtime.worker import Address, Effects, Worker
 from flumina.sim.case import Case
@@ -138,8 +138,7 @@ class Explorer:
         sender, receiver = link
         assert isinstance(receiver, str)
         message, *rest = state.links[link]
-        if isinstance(message, Handback | Response):  # another branch has the same message still to come
-            message = replace(message, state=copied(message.state))
+        message = _copied(message)  # another branch has the same message still to come
         actor = state.actors[receiver]
         machine = deepcopy(actor.machine, dict(self.shared))
         effects = machine.handle(sender, message)
@@ -216,6 +215,13 @@ class Explorer:
             raise SimulationError(f"credits were lost: {lost}")
         rows = [row for actor in state.actors.values() for row in actor.rows]
         judge(self.case, Outcome(rows, snapshots_of(self.case, coordinator), final_of(self.case, coordinator), {}, 0))
+
+
+def _copied(message: Message) -> Message:
+    """A message whose states can be changed."""
+    if isinstance(message, KeyStates):
+        return KeyStates(tuple(map(_copied, message.each)))  # type: ignore[arg-type]
+    return replace(message, state=copied(message.state)) if isinstance(message, Handback | Response) else message
 
 
 def explore(case: Case, **arguments: Any) -> Explored:  # noqa: ANN401

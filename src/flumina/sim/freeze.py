@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from flumina.events import Event
-from flumina.runtime import inner, keyed_inner, leaf
+from flumina.runtime import busy, inner, leaf
 from flumina.runtime.run import Run
 from flumina.runtime.worker import Worker
 from flumina.sim.case import Case
@@ -15,8 +15,10 @@ from flumina.sim.case import Case
 CONSTANT = ("shape", "options", "emit", "counting", "identity", "lifted", "sides_of", "measure", "rule")
 """What a worker never changes, or only counts with."""
 
-_PASSING = frozenset({*CONSTANT, "effects", "now", "waits", "inner"})
-_SENTINELS = (inner._NOTHING, leaf._NOTHING, keyed_inner._NOTHING)
+_PASSING = frozenset({*CONSTANT, "effects", "now", "waits", "inner", "heap", "pushes"})
+"""Not part of what a worker is: the heap of a :class:`~flumina.runtime.lowest.Lowest` holds what has been dropped."""
+
+_SENTINELS = (inner._NOTHING, leaf._NOTHING, busy.NOTHING)
 _PLAIN = (int, str, float, bytes, bool, type(None))
 
 

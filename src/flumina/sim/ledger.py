@@ -25,7 +25,7 @@ from flumina.runtime.inner import Inner
 from flumina.runtime.keyed_inner import KeyedInner
 from flumina.runtime.keyed_leaf import KeyedLeaf
 from flumina.runtime.leaf import Leaf
-from flumina.runtime.messages import EVERYTHING, Handback, Message, PartId, Request, Response, Stop
+from flumina.runtime.messages import EVERYTHING, Handback, Message, PartId, Request, Response, Stop, one_by_one
 from flumina.runtime.worker import Address, Worker
 from flumina.sim.network import UNLIMITED
 from flumina.tagsets import Key
@@ -60,6 +60,10 @@ class Ledger:
 
     def sent(self, sender: Address, receiver: Address, message: Message) -> None:
         """A message between workers, or the coordinator, was put on its way."""
+        for one in one_by_one(message):
+            self._sent(sender, receiver, one)
+
+    def _sent(self, sender: Address, receiver: Address, message: Message) -> None:
         if receiver in self.stopped and not isinstance(message, Response):
             raise SimulationError(f"{sender} stopped {receiver} and then sent it {message}")
         match message:
@@ -76,10 +80,11 @@ class Ledger:
 
     def delivered(self, sender: Address, receiver: Address, message: Message) -> None:
         """A message between workers, or the coordinator, has arrived."""
-        if isinstance(message, Handback):
-            self._move(str(receiver), message.key, DOWN, BELOW)
-        elif isinstance(message, Response) and not self._hands_over(str(sender)):
-            self._move(str(sender), message.key, UP, ABOVE)
+        for one in one_by_one(message):
+            if isinstance(one, Handback):
+                self._move(str(receiver), one.key, DOWN, BELOW)
+            elif isinstance(one, Response) and not self._hands_over(str(sender)):
+                self._move(str(sender), one.key, UP, ABOVE)
 
     def _move(self, worker: str, key: Key, old: str, new: str) -> None:
         whole = key is None

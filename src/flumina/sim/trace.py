@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flumina.emit import Row
 from flumina.order import END, START, Point
-from flumina.runtime.messages import Credit, Data, Handback, Item, Message, Request, Response, Stop
+from flumina.runtime.messages import Credit, Data, Handback, Item, KeyStates, Message, Request, Response, Stop
 from flumina.runtime.worker import Address, Effects
 
 
@@ -68,6 +68,8 @@ def told(message: Message) -> str:
             return f"response at {place(point)} with {state!r}; clear {bounds}"
         case Handback(state=state, served=served):
             return f"hand back {state!r}; served {place(served)}"
+        case KeyStates(each=each):
+            return " and ".join(f"of {one.key!r}: {told(one)}" for one in each)
         case Stop():
             return "stop"
         case Credit(events=events):

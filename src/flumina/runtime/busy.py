@@ -1,0 +1,72 @@
+"""What an inner worker of a keyed program knows of one key: what is to be served, and what its children have sent."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, NamedTuple
+
+from flumina.events import Event
+from flumina.order import START, Point
+from flumina.runtime.messages import Item, PartId, Response
+
+NOTHING = object()
+"""Where there is no state."""
+
+
+class Entry(NamedTuple):
+    """Something to serve: an own event and the part it came from, or (without one) a request of the parent."""
+
+    item: Item
+    event: Event | None = None
+    part: PartId | None = None
+
+
+class Busy:
+    """A key with something to serve, or whose state is not where it belongs."""
+
+    def __init__(self, sides: tuple[int, ...]) -> None:
+        self.sides = sides
+        self.entries: deque[Entry] = deque()
+        self.own: deque[Point] = deque()
+        """The points of the own events among the entries."""
+        self.responses: dict[int, deque[Response]] = {side: deque() for side in sides}
+        self.halves: dict[int, Any] = {}
+        """States of children that have come, by side."""
+        self.answered = dict.fromkeys(sides, START)
+        self.clear = dict.fromkeys(sides, START)
+        self.state: Any = NOTHING
+        self.away = False
+        self.served = START
+        self.asked = 0
+        """How many of the entries the children have been asked for."""
+        self.expected = 0
+        """How many answers of children that hand over are still to come."""
+
+    def add(self, entry: Entry) -> None:
+        """Add something to serve, behind what is there."""
+        self.entries.append(entry)
+        if entry.event is not None:
+            self.own.append(entry.item.point)
+
+    def drop_first(self) -> Entry:
+        """Remove the first thing to serve."""
+        entry = self.entries.popleft()
+        self.asked = max(0, self.asked - 1)
+        if entry.event is not None:
+            self.own.popleft()
+        return entry
+
+    @property
+    def first(self) -> Point | None:
+        """The point of the first thing to serve."""
+        return self.entries[0].item.point if self.entries else None
+
+    @property
+    def first_own(self) -> Point | None:
+        """The point of the first own event."""
+        return self.own[0] if self.own else None
+
+    @property
+    def first_unasked(self) -> Point | None:
+        """The point of the first thing for which the children were not asked."""
+        return self.entries[self.asked].item.point if self.asked < len(self.entries) else None
