@@ -11,9 +11,12 @@ import pytest
 
 import flumina as fl
 from flumina.apps import ValueBarrier
-from flumina.streaming.sink import BATCH, ParquetSink
+from flumina.cli import main
+from flumina.engine.checkpoint import Checkpoints
+from flumina.engine.checkpoint.batches import MARKER
+from flumina.streaming.sink import ParquetSink
 from flumina.testing import assert_same_outputs
-from tests.streaming.support import Crash, Given, Query, crash_at
+from tests.streaming.support import Crash, Given, Query, crash_at, everything
 from tests.streaming.test_batches import (
     BARRIERS,
     IN_ORDER,
@@ -103,16 +106,132 @@ def test_dead_letters_are_replayed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def words(folder: Path) -> Sequence[Path]:
-    return sorted(folder.glob(f"*/batch=*/{BATCH}"))
+    return sorted(folder.glob(f"*/batch=*/{MARKER}"))
 
 
-def test_batches_of_versions_that_did_not_tell_are_accepted(tmp_path: Path) -> None:
-    query = restored(tmp_path, IN_ORDER[0], OTHER)
+@pytest.mark.parametrize("left", ["nothing", "a file", "half a marker"])
+@pytest.mark.parametrize("place", ["out", "dead"])
+def test_a_folder_that_no_query_has_published_is_no_batch(tmp_path: Path, left: str, place: str) -> None:
+    """A tool that makes folders of partitions, or a copy without hidden files."""
+    query = Query(tmp_path, ValueBarrier, streams(), late="dead-letter")
+    query.feed(0, LATE[0])
+    folder = tmp_path / place / "batch=1"
+    folder.mkdir()
+    if left != "nothing":
+        (folder / ("part-0.parquet" if left == "a file" else MARKER)).write_bytes(b'{"sha256": "0')
+    told = {"nothing": "an empty folder", "a file": "1 other files", "half a marker": "is damaged"}[left]
+    with pytest.raises(
+        fl.OutputError, match=rf"OUT_NOT_OURS.*{MARKER} in .*{place}/batch=1.*{told}(.|\n)*delete the folder"
+    ):
+        query.feed(1, LATE[1])
+    shutil.rmtree(folder)  # what the hint says
+    query.start()
+    query.feed(1, LATE[1])
+    assert len(query.dead()) == 2
+    assert (tmp_path / "out" / "batch=1" / MARKER).exists()
+
+
+class Doubling(ValueBarrier):
+    """The same state and as many rows, with other values."""
+
+    def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+        if event.tag is self.value:
+            state.total += event.v
+        else:
+            emit(2 * state.total)
+            state.total = 0
+
+    def update_batch(self, state: fl.State, batch: fl.Batch, emit: fl.Emit) -> None:
+        if batch.tag is self.value:
+            state.total += fl.total(batch["v"])
+        elif len(batch):
+            emit.columns([2 * state.total] + [0] * (len(batch) - 1))
+            state.total = 0
+
+
+Doubling.__name__ = "ValueBarrier"
+
+
+@pytest.mark.parametrize("restores", [False, True], ids=["killed", "restored"])
+def test_rows_of_other_code_are_never_kept_silently(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, restores: bool
+) -> None:
+    """The same rows, cut alike, with as many outputs: only the code tells them apart."""
+    if restores:
+        query = restored(tmp_path, IN_ORDER[0], OTHER)
+    else:
+        query = Query(tmp_path, ValueBarrier, streams())
+        query.feed(0, IN_ORDER[0])
+        crash_at(monkeypatch, "after-sink", 1)
+        with pytest.raises(Crash):
+            query.feed(1, OTHER)
+        monkeypatch.undo()
+    before = query.output()
+    query.program, query.changed = Doubling, True
+    query.start()
+    with pytest.raises(
+        fl.OutputError, match=r"OUT_OTHER_PROGRAM.*batch=1 holds(.|\n)*code of update(.|\n)*delete batch=1"
+    ):
+        query.feed(1, OTHER)
+    assert query.output().equals(before)
+    shutil.rmtree(tmp_path / "out" / "batch=1")  # what the hint says
+    query.start()
+    query.feed(1, OTHER)
+    old, new = (everything(tmp_path / "out").column("total").to_pylist(), before.column("total").to_pylist())
+    assert old == [new[0], *(2 * total for total in new[1:])]
+
+
+def test_a_query_whose_code_changed_in_between_goes_on(tmp_path: Path) -> None:
+    query = Query(tmp_path, ValueBarrier, streams())
+    query.feed(0, IN_ORDER[0])
+    query.program, query.changed = Doubling, True
+    query.start()
+    query.feed(1, OTHER)
     assert [path.parent.name for path in words(tmp_path)] == ["batch=0", "batch=1"]
-    for path in words(tmp_path):
-        path.unlink()
-    query.feed(1, IN_ORDER[1])
-    assert_same_outputs(query.output(), oracle([IN_ORDER[0], OTHER]))
+
+
+def test_verify_looks_for_the_files_of_the_sink(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    query = Query(tmp_path, ValueBarrier, streams(), late="dead-letter")
+    for number, given in enumerate(LATE):
+        query.feed(number, given)
+
+    def verify(*sink: object) -> tuple[int, str]:
+        code = main(["checkpoint", "verify", str(tmp_path / "checkpoint"), *map(str, sink)])
+        return code, capsys.readouterr().out
+
+    assert verify("--sink")[0] == 0
+    batches = sorted((tmp_path / "out").glob("batch=*"))
+    assert len(batches) > 1
+    for folder in [*batches, tmp_path / "dead" / "batch=1"]:
+        file = next(folder.glob("*.parquet"))
+        whole = file.read_bytes()
+        file.write_bytes(whole[:-1])
+        assert verify()[0] == 0, "nobody has asked"
+        code, out = verify("--sink")
+        assert (code, f"DAMAGED {file}: has {len(whole) - 1:,} bytes, {len(whole):,} were published" in out) == (
+            1,
+            True,
+        )
+        file.unlink()
+        assert (verify("--sink")[0], f"DAMAGED {file}: is not there" in verify("--sink")[1]) == (1, True)
+        file.write_bytes(whole)
+        (folder / MARKER).rename(tmp_path / "kept")
+        code, out = verify("--sink")
+        assert (code, f"DAMAGED {folder}: has no {MARKER}" in out) == (1, True)
+        (tmp_path / "kept").rename(folder / MARKER)
+        folder.rename(tmp_path / "kept")
+        code, out = verify("--sink")
+        assert (code, f"DAMAGED {folder}: is not there" in out) == (1, True), folder
+        (tmp_path / "kept").rename(folder)
+    (tmp_path / "out").rename(tmp_path / "moved")
+    assert verify("--sink")[0] == 1
+    assert verify("--sink", tmp_path / "moved")[0] == 0
+
+
+def test_verify_of_a_sink_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Checkpoints(tmp_path / "c").claim(resumes=None).commit(state=b"x")
+    assert main(["checkpoint", "verify", str(tmp_path / "c"), "--sink"]) == 2
+    assert "NO_SINK" in capsys.readouterr().err
 
 
 def test_readers_pass_over_what_we_remember(tmp_path: Path) -> None:
@@ -173,3 +292,40 @@ def test_dead_letters_go_on_in_the_folder_where_they_began(tmp_path: Path, monke
         query.feed(number, given)
     totals = query.last["totals"]
     assert len(query.dead()) == totals["late"] + totals["bad"] > 0
+
+
+TIMES = [1]
+
+
+def times() -> int:
+    """Part of the program that is not looked at: only methods of the class are."""
+    return TIMES[0]
+
+
+class Repeating(fl.Program):
+    """Gives out each value, as often as a function outside of the class says."""
+
+    value = fl.Tag("v long NOT NULL")
+    barrier = fl.Tag()
+    depends = fl.depends((barrier, barrier), (barrier, value))
+    output = "total long"
+    total = fl.Sum("long")
+
+    def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+        for _ in range(times()):
+            emit(1)
+
+
+def test_a_batch_with_another_number_of_outputs_is_another_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows, their cut and the code, as far as it is looked at, are the same."""
+    given = [fl.Stream(VALUES, Repeating.value, None), fl.Stream(BARRIERS, Repeating.barrier, None)]
+    query = Query(tmp_path, Repeating, given)
+    query.feed(0, IN_ORDER[0])
+    crash_at(monkeypatch, "after-sink", 1)
+    with pytest.raises(Crash):
+        query.feed(1, OTHER)
+    monkeypatch.undo()
+    monkeypatch.setattr(f"{__name__}.TIMES", [2])
+    query.start()
+    with pytest.raises(fl.OutputError, match=r"OUT_OTHER_BATCH.*batch=1"):
+        query.feed(1, OTHER)

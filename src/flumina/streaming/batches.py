@@ -20,6 +20,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from flumina.engine.checkpoint import Checkpoints, Claim, Snapshot, check_program, program_facts
+from flumina.engine.checkpoint.batches import LETTERS, SHOWN
 from flumina.engine.checkpoint.snapshot import read_state
 from flumina.engine.failpoints import reach
 from flumina.engine.shares import Ending, Shares
@@ -69,6 +70,8 @@ class Batches:
         self.log = Log(folder.below("log"))
         self.store = Checkpoints(folder.at("state"), folder.filesystem)
         self.facts = {**program_facts(program, streams), "timestamps": str(ts_type)}
+        self.program = {name: self.facts[name] for name in ("parameters", "code")}
+        """What may differ with ``changed``, and makes other rows."""
         self.streams, self.ts_type, self.rules, self.planner = tuple(streams), ts_type, rules, planner
         self.engine, self.sink, self.letters, self.progress = engine, sink, letters, progress
         self._claim: Claim | None = None
@@ -84,13 +87,15 @@ class Batches:
         newest = self.store.latest()
         if newest is None:
             claim = self.store.claim(resumes=None, facts=self.facts)
-            left = Left(None, {}, {s.name: Seen() for s in self.streams}, NOTHING, {}, None, closed=False, lineage="")
+            left = Left(
+                None, {}, {s.name: Seen() for s in self.streams}, NOTHING, {}, None, closed=False, lineage="", shown={}
+            )
             newest = claim.commit(number=0, extra=facts(left, {}, self.sink.place, self._letters_place))
         check_program(newest.manifest.facts, self.facts, changed=changed, where=self.store.folder.path)
         self.waiting = sum(rows for _, _, rows in newest.manifest.extra["carried"])
         self._check_sink(newest)
-        self.sink.prepare(newest.manifest.run)
-        self.letters.prepare(newest.manifest.run)
+        self.sink.prepare(newest.manifest.run, self.program)
+        self.letters.prepare(newest.manifest.run, self.program)
 
     @property
     def _letters_place(self) -> str | None:
@@ -174,7 +179,9 @@ class Batches:
         after = self._after(batch, cut, left, sifted, seen, carried, ran)
         with watch.phase("deadLetters"):
             letters = self._letters(sifted)
-        self._make_durable(batch, after, ran, letters, watch)
+            if len(letters) and self._letters_place is not None:
+                after.shown[LETTERS] = batch
+        self._make_durable(batch, after, left.shown, ran, letters, watch)
         self._last = (batch, after)
         about = entry(batch, cut, sifted, ready, ran, change, after, self.planner, self.rules)
         self.progress.add({**about, "durationMs": watch.milliseconds()})
@@ -254,7 +261,8 @@ class Batches:
         if plan is not None and self.planner.plan is None:
             self.planner.resume(from_json(plan, f"the plan of snapshot {snapshot.number}"))
         seen = {name: Seen(*numbers) for name, numbers in told["seen"].items()}
-        return Left(kept, carried, seen, told["done"], dict(told["totals"]), plan, told["closed"], told["lineage"])
+        totals, shown = dict(told["totals"]), dict(told[SHOWN])
+        return Left(kept, carried, seen, told["done"], totals, plan, told["closed"], told["lineage"], shown)
 
     def _done(self, stream: Stream, left: Left) -> int:
         return NOTHING if isinstance(self.rules.policies[stream.name], ClosedBatches) else left.done
@@ -335,8 +343,10 @@ class Batches:
         assert accounted == totals["rows"], f"batch {batch}: {totals}, {waiting} carried: rows were lost or made up"
         plan = left.plan if ran is None or self.planner.plan is None else to_json(self.planner.plan)
         outputs = {} if ran is None else ran.rows
-        lineage = following(left.lineage, cut, outputs)
-        return Left(left.state if ran is None else ran.state, carried, seen, done, totals, plan, cut.closed, lineage)
+        lineage = following(left.lineage, cut, outputs, self.program)
+        shown = {**left.shown, **{name: batch for name, count in outputs.items() if count}}
+        state = left.state if ran is None else ran.state
+        return Left(state, carried, seen, done, totals, plan, cut.closed, lineage, shown)
 
     def _letters(self, sifted: Mapping[str, Sifted]) -> pa.Table:
         late, bad = self.rules.late == "dead-letter", self.rules.bad_rows == "dead-letter"
@@ -364,7 +374,10 @@ class Batches:
         )
         return state
 
-    def _make_durable(self, batch: int, after: Left, ran: Ran | None, letters: pa.Table, watch: Stopwatch) -> None:
+    def _make_durable(
+        self, batch: int, after: Left, before: Mapping[str, int], ran: Ran | None, letters: pa.Table, watch: Stopwatch
+    ) -> None:
+        """Write snapshot, outputs and commit; ``before`` has the batches with rows before this one, by output."""
         results = {} if ran is None else ran.results
         with watch.phase("state"):
             reach("before-state", batch)
@@ -375,8 +388,8 @@ class Batches:
             assert self._claim is not None, "claimed before the first batch"
             self._claim.check()
             if self._letters_place is not None:
-                self.letters.publish(batch, letters, after.lineage)
-            self.sink.publish(batch, results, after.lineage)
+                self.letters.publish(batch, letters, after.lineage, before.get(LETTERS))
+            self.sink.publish(batch, results, after.lineage, before)
             reach("after-sink", batch)
         with watch.phase("commit"):
             reach("before-commit", batch)

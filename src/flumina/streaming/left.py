@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from flumina.engine.checkpoint.batches import LETTERS, SHOWN
 from flumina.engine.shares import Shares
 from flumina.streaming.cut import Cut
 from flumina.streaming.frontier import Seen
@@ -19,8 +20,8 @@ from flumina.streaming.frontier import Seen
 class Left:
     """What is left of everything before a batch.
 
-    ``lineage`` is equal for two queries if all batches up to here held the same rows, were cut alike and had as many
-    outputs.
+    ``lineage`` is equal for two queries if all batches up to here were made by the same program, held the same rows,
+    were cut alike and had as many outputs. ``shown`` has the last batch with rows of each output.
     """
 
     state: Shares | None
@@ -31,6 +32,7 @@ class Left:
     plan: str | None
     closed: bool
     lineage: str
+    shown: dict[str, int]
 
     @property
     def size(self) -> int:
@@ -53,11 +55,12 @@ def facts(left: Left, outputs: Mapping[str, int], sink: str | None, letters: str
         "lineage": left.lineage,
         "outputs": dict(outputs),
         "sink": {"folder": sink},
-        "letters": letters,
+        LETTERS: letters,
+        SHOWN: left.shown,
     }
 
 
-def following(before: str, cut: Cut, outputs: Mapping[str, int]) -> str:
-    """The lineage after one more batch, with so many rows of each output."""
-    told = json.dumps([before, asdict(cut), dict(outputs)], sort_keys=True)
+def following(before: str, cut: Cut, outputs: Mapping[str, int], program: Mapping[str, Any]) -> str:
+    """The lineage after one more batch that a program has made, with so many rows of each output."""
+    told = json.dumps([before, asdict(cut), dict(outputs), dict(program)], sort_keys=True)
     return hashlib.sha256(told.encode()).hexdigest()

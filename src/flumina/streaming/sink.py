@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from dataclasses import replace
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import fs
 
 from flumina.emit import ONLY_OUTPUT
 from flumina.engine.checkpoint import Claim
+from flumina.engine.checkpoint.batches import MARKER, BatchMarker
+from flumina.engine.checkpoint.differences import differences
 from flumina.engine.filesystem import telling
 from flumina.engine.publish import Result
-from flumina.errors import OutputError
+from flumina.errors import CheckpointError, OutputError
 from flumina.streaming.folder import Folder
 from flumina.streaming.staging import Staging
 
@@ -23,10 +26,6 @@ STAGED = "_flumina"
 
 OWNER = "_flumina_owner"
 """The file that says of which checkpoint the batches in a folder are."""
-
-
-BATCH = "_flumina-batch.json"
-"""The file in the folder of a batch that says of what it is the result; readers of Parquet pass over it."""
 
 
 class Sink(Protocol):
@@ -41,8 +40,11 @@ class Sink(Protocol):
     def is_of(self, owner: str) -> bool:
         """Whether the outputs of a checkpoint so far are certainly there, wherever they were before."""
 
-    def prepare(self, owner: str) -> None:
-        """Called once before anything else, with the id of the checkpoint; another driver may still be at work."""
+    def prepare(self, owner: str, program: Mapping[str, Any]) -> None:
+        """Called once before anything else, with the id of the checkpoint; another driver may still be at work.
+
+        ``program`` are the parameters and the code that make the rows.
+        """
 
     def begin(self, claim: Claim) -> None:
         """Called before the first batch, once no other driver may write."""
@@ -50,10 +52,10 @@ class Sink(Protocol):
     def staging(self, batch: int) -> str:
         """A new path, for the outputs of a batch on their way."""
 
-    def publish(self, batch: int, results: Mapping[str, Result], lineage: str) -> None:
+    def publish(self, batch: int, results: Mapping[str, Result], lineage: str, before: Mapping[str, int]) -> None:
         """Give on the outputs of a batch; called again with the same rows if it is not certain that it was done.
 
-        ``lineage`` says of what they are the result.
+        ``lineage`` says of what they are the result, ``before`` which batch had the rows before it, for each output.
         """
 
     def holds(self, batch: int, rows: Mapping[str, int], lineage: str) -> bool:
@@ -64,7 +66,8 @@ class ParquetSink:
     """A folder with a folder ``batch=N`` for each batch that has outputs; several outputs have a folder each.
 
     A batch becomes visible by one rename, and one that is there stays: whoever reads the folder sees every batch once,
-    whole. A hidden file in it says of what it is the result, so that no batch is taken for another of the same number.
+    whole. A hidden file in it says of what it is the result, so that no batch is taken for another of the same number,
+    and no folder that another tool has made for a batch.
     """
 
     ordered = False
@@ -74,13 +77,15 @@ class ParquetSink:
         self.place: str | None = self.folder.path
         self.outputs = tuple(outputs)
         self.staged = Staging(self.folder.below(STAGED))
+        self._program: Mapping[str, Any] = {}
 
     def is_of(self, owner: str) -> bool:
         """Its file says so, which goes with a folder that is moved."""
         return self.folder.read(OWNER) == owner.encode()
 
-    def prepare(self, owner: str) -> None:
+    def prepare(self, owner: str, program: Mapping[str, Any]) -> None:
         """Make the folder that of the checkpoint."""
+        self._program = program
         own(self.folder, owner)
 
     def begin(self, claim: Claim) -> None:
@@ -92,21 +97,23 @@ class ParquetSink:
         """A folder out of sight."""
         return self.staged.new(batch)
 
-    def publish(self, batch: int, results: Mapping[str, Result], lineage: str) -> None:
+    def publish(self, batch: int, results: Mapping[str, Result], lineage: str, before: Mapping[str, int]) -> None:
         """Rename the folder of each output that has rows, or else, so that readers find columns, the first of all."""
         for name in self.outputs:
             place, result = self._place(name), results.get(name)
-            if check_same(place, batch, lineage) or result is None:
+            marker = BatchMarker(batch, lineage, self._program, before.get(name))
+            if check_same(place, marker) or result is None:
                 continue
             if result.rows or not any(found.startswith("batch=") for found in place.names()):
                 assert result.path is not None, "outputs are staged in files"
                 place.filesystem.create_dir(place.path, recursive=True)
-                show(place, result.path, batch, lineage)
+                show(place, result.path, marker)
         self.staged.clear(batch)
 
     def holds(self, batch: int, rows: Mapping[str, int], lineage: str) -> bool:
         """Folders are there whole or not at all."""
-        return all(check_same(self._place(name), batch, lineage) for name, count in rows.items() if count)
+        marker = BatchMarker(batch, lineage, self._program)
+        return all(check_same(self._place(name), marker) for name, count in rows.items() if count)
 
     def _place(self, name: str) -> Folder:
         return self.folder if name == ONLY_OUTPUT else self.folder.below(name)
@@ -118,6 +125,7 @@ class DeadLetters:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.folder = Folder.of(path, "dead_letters")
         self.staged = Staging(self.folder.below(STAGED))
+        self._program: Mapping[str, Any] = {}
         self._begun = False
         """Whether there is certainly a batch, so that readers find columns."""
 
@@ -125,19 +133,21 @@ class DeadLetters:
         """Whether the dead letters of a checkpoint so far are there, wherever they were before."""
         return self.folder.read(OWNER) == owner.encode()
 
-    def publish(self, batch: int, table: pa.Table, lineage: str) -> None:
+    def publish(self, batch: int, table: pa.Table, lineage: str, before: int | None) -> None:
         """Write the dead letters of a batch, unless they are there; none, too, if they would be the first of all."""
         self._begun = self._begun or any(name.startswith("batch=") for name in self.folder.names())
-        if check_same(self.folder, batch, lineage) or (self._begun and not len(table)):
+        marker = BatchMarker(batch, lineage, self._program, before)
+        if check_same(self.folder, marker) or (self._begun and not len(table)):
             return
         staged = Folder(self.folder.filesystem, self.staged.new(batch))
         with telling("write to", staged.path):
             staged.filesystem.create_dir(staged.path, recursive=True)
             pq.write_table(table, staged.at("part-00000.parquet"), filesystem=staged.filesystem)
-        show(self.folder, staged.path, batch, lineage)
+        show(self.folder, staged.path, marker)
 
-    def prepare(self, owner: str) -> None:
+    def prepare(self, owner: str, program: Mapping[str, Any]) -> None:
         """Make the folder that of the checkpoint."""
+        self._program = program
         own(self.folder, owner)
 
     def begin(self, claim: Claim) -> None:
@@ -146,39 +156,62 @@ class DeadLetters:
         self.staged.begin(claim)
 
 
-def show(place: Folder, staged: str, batch: int, lineage: str) -> None:
-    """Make the folder of a batch visible, with a word of what it is the result."""
-    Folder(place.filesystem, staged).write(BATCH, [json.dumps({"batch": batch, "lineage": lineage}).encode()])
-    if not place.move_folder(staged, f"batch={batch}"):
-        check_same(place, batch, lineage)
+def show(place: Folder, staged: str, marker: BatchMarker) -> None:
+    """Make the folder of a batch visible, with a marker that says of what it is the result and which files it has."""
+    with telling("read", staged):
+        inside = place.filesystem.get_file_info(fs.FileSelector(staged, recursive=True))
+    files = {f.path.removeprefix(staged).lstrip("/"): f.size for f in inside if f.type == fs.FileType.File}
+    marker = replace(marker, files=files)
+    Folder(place.filesystem, staged).write(MARKER, [marker.to_bytes()])
+    if not place.move_folder(staged, f"batch={marker.batch}"):
+        check_same(place, marker)
 
 
-def check_same(place: Folder, batch: int, lineage: str) -> bool:
-    """Whether a batch is there; an error if it is another one of the same number.
-
-    A batch or a checkpoint of the versions that did not tell is taken for the same.
-    """
-    found = place.below(f"batch={batch}")
-    if not place.has(f"batch={batch}"):
+def check_same(place: Folder, marker: BatchMarker) -> bool:
+    """Whether a batch is there; an error if the folder is another one's of the same number, or is not ours."""
+    name = f"batch={marker.batch}"
+    found = place.below(name)
+    if not place.has(name):
         return False
-    told = found.read(BATCH)
-    if told is not None and lineage and _lineage(told) != lineage:
+    there = _marker(found)
+    if there.lineage == marker.lineage:
+        return True
+    again = f"delete {name} and all later batches there, and they are made again"
+    changes = differences(there.program, marker.program)
+    if changes:
         raise OutputError(
-            "OUT_OTHER_BATCH",
-            f"{found.path} holds what another batch {batch} has made: of other rows, or after other batches",
-            hint=f"the checkpoint was restored from a copy, or two copies of it go on with one folder; if it was "
-            f"restored, delete batch={batch} and all later batches there, and they are made again from the rows that "
-            "the source gives now; else give each query a checkpoint and folders of its own",
+            "OUT_OTHER_PROGRAM",
+            f"{found.path} holds rows of batch {marker.batch} that another program has made:"
+            + "".join(f"\n  - {line}" for line in changes),
+            hint=f"to have the rows of this program, {again}; to keep the others, go on with that program",
         )
-    return True
+    raise OutputError(
+        "OUT_OTHER_BATCH",
+        f"{found.path} holds what another batch {marker.batch} has made: of other rows, or after other batches",
+        hint=f"the checkpoint was restored from a copy, or two copies of it go on with one folder; if it was restored, "
+        f"{again} from the rows that the source gives now; else give each query a checkpoint and folders of its own",
+    )
 
 
-def _lineage(told: bytes) -> object:
+def _marker(found: Folder) -> BatchMarker:
+    data = found.read(MARKER)
+    if data is None:
+        inside = found.names()
+        what = f"{len(inside)} other files" if inside else "an empty folder"
+        raise _not_ours(found, f"got {what}")
     try:
-        found = json.loads(told)
-    except ValueError:
-        return None
-    return found.get("lineage") if isinstance(found, dict) else None
+        return BatchMarker.of(data, found.at(MARKER))
+    except CheckpointError as error:
+        raise _not_ours(found, error.message) from error
+
+
+def _not_ours(found: Folder, what: str) -> OutputError:
+    return OutputError(
+        "OUT_NOT_OURS",
+        f"expected {MARKER} in {found.path}, as in every batch that a query has published; {what}",
+        hint="another tool has made the folder, or a copy has left out files whose names begin with an underscore: "
+        "copy that file as well, or delete the folder, and the batch is made again",
+    )
 
 
 def own(folder: Folder, owner: str) -> None:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from flumina.engine.checkpoint.batches import verify_sink
 from flumina.engine.checkpoint.manifest import CHECKSUMS, FILES, SnapshotManifest
 from flumina.engine.checkpoint.snapshot import Snapshot
 from flumina.engine.checkpoint.store import Checkpoints
@@ -23,6 +24,7 @@ examples:
   flumina checkpoint ls totals.checkpoint
   flumina checkpoint show totals.checkpoint 17
   flumina checkpoint verify s3://bucket/totals.checkpoint --json
+  flumina checkpoint verify query.checkpoint --sink
 
 exit codes: 0 all is well; 1 something is damaged; 2 there is no checkpoint, or the call can't be meant
 """
@@ -54,6 +56,14 @@ def add_parser(subparsers: Any) -> None:  # noqa: ANN401 -- argparse has no publ
         one.add_argument("path", help="the folder of the checkpoint, or its URI")
         if name == "show":
             one.add_argument("number", nargs="?", type=int, help="which snapshot (default: the latest)")
+        if name == "verify":
+            one.add_argument(
+                "--sink",
+                nargs="?",
+                const="",
+                metavar="DIR",
+                help="of a streaming query: look for the files of its sink, too (default: the folder it wrote to)",
+            )
         one.add_argument("--json", action="store_true", help="for programs rather than people")
         one.set_defaults(run=run, action=action)
 
@@ -199,6 +209,8 @@ def _plain(value: object) -> str:
 
 def _verify(store: Checkpoints, args: argparse.Namespace) -> int:
     findings = store.verify() + ([] if args.log is None else verify_log(args.log))
+    if args.sink is not None:
+        findings += verify_sink(store, args.sink or None)
     damaged = [finding for finding in findings if finding.damaged]
     if args.json:
         told = [{"file": f.file, "what": f.what, "damaged": f.damaged} for f in findings]

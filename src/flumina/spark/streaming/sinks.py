@@ -38,7 +38,7 @@ class FunctionSink:
         """Nobody can tell."""
         return False
 
-    def prepare(self, owner: str) -> None:
+    def prepare(self, owner: str, program: Mapping[str, Any]) -> None:
         """Nothing: what the function does belongs to it alone."""
 
     def begin(self, claim: Claim) -> None:
@@ -49,7 +49,7 @@ class FunctionSink:
         """A folder in the checkpoint."""
         return self.staged.new(batch)
 
-    def publish(self, batch: int, results: Mapping[str, Result], lineage: str) -> None:  # noqa: ARG002
+    def publish(self, batch: int, results: Mapping[str, Result], lineage: str, before: Mapping[str, int]) -> None:  # noqa: ARG002
         """Call the function."""
         filled = results or {name: self._empty(name) for name in self.definition.outputs}
         frames = DataFrames(self.engine.spark, filled)
