@@ -208,6 +208,47 @@ def test_results_of_a_lost_generation_do_not_count(pool: ThreadPoolExecutor) -> 
         assert meeting.wait(5) == {0: "new", 1: "new"}
 
 
+class Handed:
+    """Keeps what tasks hand in, and by which generation."""
+
+    def __init__(self) -> None:
+        self.what: list[tuple[int, object]] = []
+
+    def begin(self) -> None:
+        return None
+
+    def hand_in(self, task: int, what: object) -> None:
+        self.what.append((task, what))
+
+
+def test_nothing_is_heard_of_a_task_that_was_called_off(pool: ThreadPoolExecutor) -> None:
+    """It may have said much before it reads that: none of it is of the gang that runs now."""
+    told: list[tuple[int, object]] = []
+    handed = Handed()
+    with Rendezvous(2, SECRET, on_progress=lambda task, what: told.append((task, what)), records=handed) as meeting:
+        gang = Gang(pool, meeting)
+        stale = gang.assemble(2)
+        members = gang.assemble(2, "2")
+        assert {member.generation for member in members} == {2}
+        for member in stale:
+            assert "was tried again" in outcome(member)  # and goes on all the same
+            member.report("old")
+            member.save("old")
+        stale[0].done("old")
+        stale[1].fail(UsageError("OLD", "of an attempt that was given up"))
+        members[0].report("new")
+        members[0].save("new")
+        until = time.monotonic() + 10
+        while meeting._leaving:  # all that they said has come
+            assert time.monotonic() < until
+            time.sleep(0.005)
+        for member in members:
+            member.done("new")
+        assert meeting.wait(10) == {0: "new", 1: "new"}
+    assert told == [(0, "new")]
+    assert handed.what == [(0, "new")]
+
+
 def test_a_task_that_is_done_may_leave(pool: ThreadPoolExecutor) -> None:
     with Rendezvous(2, SECRET, retry=False) as meeting:
         first, second = Gang(pool, meeting).assemble(2)

@@ -1,9 +1,11 @@
+import os
 import pickle
 import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pyarrow import fs
@@ -226,6 +228,40 @@ def test_where_nothing_can_be_renamed_files_are_put_at_once(tmp_path: Path, monk
     assert not [path for path in written if "partial" in path]
     assert len(written) == 2 * (1 + 2 * 3)
     assert store.verify() == []
+
+
+def test_every_file_is_on_the_disk_before_its_name_and_its_name_before_the_next_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a loss of power no name stands for bytes that were not written, and no file for another one."""
+    done: list[tuple[str, str]] = []
+    fsync = os.fsync
+
+    def recorded(descriptor: int) -> None:
+        fsync(descriptor)
+        done.append(("fsync", Path(f"/proc/self/fd/{descriptor}").readlink().name))
+
+    class Recorded(fs.LocalFileSystem):  # type: ignore[misc]  # pyarrow has no types
+        def open_output_stream(self, path: str, *given: Any, **options: Any) -> Any:
+            done.append(("write", Path(path).name))
+            return super().open_output_stream(path, *given, **options)
+
+        def move(self, src: str, dest: str) -> None:
+            done.append(("move", Path(src).name))
+            done.append(("to", Path(dest).name))
+            super().move(src, dest)
+
+    monkeypatch.setattr(os, "fsync", recorded)
+    claim = Checkpoints(tmp_path, Recorded()).claim(resumes=None)
+    claim.commit(state=b"state")
+    names_in_order = [name.partition("-")[0] + Path(name).suffix for what, name in done if what == "to"]
+    assert names_in_order == ["claim.json", "state.bin", "snapshot.json", "snapshot.done"]
+    assert len(done) == 5 * len(names_in_order)
+    for start in range(0, len(done), 5):
+        (write, partial), synced, moved, _, last = done[start : start + 5]
+        assert write == "write"
+        assert partial.startswith("partial-")
+        assert (synced, moved, last) == (("fsync", partial), ("move", partial), ("fsync", tmp_path.name))
 
 
 def test_names_are_sorted_by_what_they_mean() -> None:
