@@ -221,8 +221,11 @@ class Handed:
         self.what.append((task, what))
 
 
-def test_nothing_is_heard_of_a_task_that_was_called_off(pool: ThreadPoolExecutor) -> None:
+def test_nothing_is_heard_of_a_task_that_was_called_off(
+    pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It may have said much before it reads that: none of it is of the gang that runs now."""
+    monkeypatch.setattr(module, "GRACE", 60.0)  # on a busy machine it may take a while
     told: list[tuple[int, object]] = []
     handed = Handed()
     with Rendezvous(2, SECRET, on_progress=lambda task, what: told.append((task, what)), records=handed) as meeting:
@@ -231,14 +234,15 @@ def test_nothing_is_heard_of_a_task_that_was_called_off(pool: ThreadPoolExecutor
         members = gang.assemble(2, "2")
         assert {member.generation for member in members} == {2}
         for member in stale:
-            assert "was tried again" in outcome(member)  # and goes on all the same
+            with pytest.raises(CalledOffError, match="was tried again"):
+                member.await_word(10)  # and goes on all the same
             member.report("old")
             member.save("old")
         stale[0].done("old")
         stale[1].fail(UsageError("OLD", "of an attempt that was given up"))
         members[0].report("new")
         members[0].save("new")
-        until = time.monotonic() + 10
+        until = time.monotonic() + 50
         while meeting._leaving:  # all that they said has come
             assert time.monotonic() < until
             time.sleep(0.005)

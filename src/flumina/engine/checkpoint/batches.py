@@ -71,7 +71,8 @@ def verify_sink(reader: Reader, path: str | None) -> list[Finding]:
         raise UsageError(
             "NO_SINK", "the outputs of this query go to a function, so that there are no files", hint="leave out --sink"
         )
-    shown, found = dict(told[SHOWN]), []
+    shown = dict(told[SHOWN])
+    found: list[Finding] = []
     letters = shown.pop(LETTERS, None)
     for name, last in shown.items():
         found += _verify(_folder(reader, sink), "" if name == ONLY_OUTPUT else name, last)
