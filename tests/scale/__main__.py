@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -62,6 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     out = given.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # so that the case at work is ended, too
     began, verdicts = time.monotonic(), []
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="flumina-scale-") as work:

@@ -1,15 +1,23 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.scale import __main__ as command
+from tests.scale import tree
 from tests.scale.cases import DIMENSIONS, SECTIONS, Case, all_cases, pairwise, size
 from tests.scale.inputs import PROGRAMS, Input
 from tests.scale.table import BEGIN, END, record, row, table
 from tests.scale.watch import HUNG, OK, Verdict
+
+ROOT = command.ROOT
 
 
 def test_every_case_has_a_name_of_its_own_and_every_section_has_cases() -> None:
@@ -83,3 +91,15 @@ def test_the_table_of_a_document_is_replaced() -> None:
     with pytest.raises(ValueError, match="Expected"):
         record("nothing", "new")
     assert BEGIN in command.DOCUMENT.read_text()
+
+
+def test_a_runner_that_is_ended_leaves_no_process_and_no_files(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.scale", "--only", "local/memory/fraud", "--out", str(tmp_path / "out")]
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE) as runner:
+        while not (below := tree.Tree(runner.pid).look()[1:]):
+            time.sleep(0.1)
+        runner.terminate()
+        assert runner.wait() == 128 + signal.SIGTERM
+    assert [process for process in below if (now := tree.look(process.pid)) and now.start == process.start] == []
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]

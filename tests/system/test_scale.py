@@ -48,8 +48,7 @@ def test_programs_from_many_files(program: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("case", [case for case in cases() if case.engine == SPARK], ids=lambda case: case.name)
-def test_spark(case: Case, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flumina.spark.gang.BATCH_ROWS", PIECE)
+def test_spark(case: Case, tmp_path: Path, spark: SparkSession) -> None:
     assert outcome(case, tmp_path, spark) == []
 
 
