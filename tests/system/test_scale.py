@@ -53,4 +53,4 @@ def test_spark(case: Case, tmp_path: Path, spark: SparkSession) -> None:
 
 
 def test_streaming(tmp_path: Path, spark: SparkSession) -> None:
-    assert outcome(Case("", SPARK, FRAME, "keys-100k", ROWS, sorted=False, batches=3), tmp_path, spark) == []
+    assert outcome(Case("", SPARK, FRAME, "keys-100k", ROWS, sorted=False, batches=2), tmp_path, spark) == []
