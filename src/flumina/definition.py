@@ -124,6 +124,11 @@ class Definition:
         return TagSet.all_of(self.tags.values())
 
     @property
+    def moves_one_key(self) -> bool:
+        """Whether a join moves the state of one key: all tags are keyed; an unkeyed one has a join move all keys."""
+        return self.lifted is not None and all(tag.key is not None for tag in self.tags.values())
+
+    @property
     def synchronising(self) -> TagSet:
         """The events for which states are brought together, whatever the plan: what ``syncs`` counts."""
         return self.depends.synchronising(self.tags.values())

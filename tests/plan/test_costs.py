@@ -1,9 +1,23 @@
 import pytest
 
+import flumina as fl
 from flumina.apps import Fraud, KeyCounter, ValueBarrier
 from flumina.errors import UsageError
-from flumina.plan import CostModel, Itag, Plan, Source, Worker, bind, evaluate, make_plan, validate
-from flumina.tagsets import UNKEYED, TagSet
+from flumina.hashing import BUCKETS
+from flumina.plan import (
+    CostModel,
+    Itag,
+    Plan,
+    Source,
+    StateSize,
+    Worker,
+    bind,
+    evaluate,
+    make_plan,
+    validate,
+    with_model,
+)
+from flumina.tagsets import UNKEYED, KeySet, TagSet
 
 MODEL = CostModel(
     event=1e-3, join=1e-2, fork=2e-2, message=1e-2, hop=1e-1, send=0, receive=0, event_bytes=8, state_bytes=100
@@ -81,3 +95,149 @@ def test_joins_that_nothing_below_makes_necessary_are_not_counted() -> None:
     plan = Plan.of(ValueBarrier, inputs.shapes, root).at({"w1": "x", "w2": "x", "w3": "y"})
     assert validate(plan, ValueBarrier) == []
     assert evaluate(plan, inputs, CostModel(event=0, join=1e-2, fork=0, message=0)).load == pytest.approx(1e-2)
+
+
+class Shop(fl.KeyedProgram):
+    """Totals by item, prices, and a report that sees all items."""
+
+    sale = fl.Tag("amount long NOT NULL", key="item long")
+    price = fl.Tag("amount long NOT NULL", key="item long")
+    report = fl.Tag()
+    depends = fl.depends((price, price), (price, sale), (report, report), (report, sale), (report, price))
+    output = "total long"
+    total = fl.Sum("long")
+    last = fl.Replicated("long", 0)
+
+    def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+        if event.tag is self.sale:
+            state.total += event.amount
+        else:
+            emit(state.total)
+            state.last = event.amount
+
+    def update_all(self, states: dict[int, fl.State], event: fl.Event, emit: fl.Emit) -> None:
+        emit(sum(state.total for state in states.values()))
+
+
+def shop(keys: float, reports: float = 1e-5) -> list[Source]:
+    return [
+        Source("sales", {"sale": 1.0}, parts=2, hot={"sale": {0: 0.9}}, distinct={"sale": keys}),
+        Source("prices", {"price": 1e-3}, hot={"price": {0: 1e-3}}),
+        Source("reports", {"report": reports}),
+    ]
+
+
+def divided(sources: list[Source]) -> Plan:
+    """A root with prices and reports over a leaf for each part of the sales."""
+    keyed = Shop.sale.universe
+    leaves = tuple(
+        Worker(f"w{n}", "States", (Itag("sales", frozenset({n - 2}), TagSet({"sale": keyed})),)) for n in (2, 3)
+    )
+    above = (
+        Itag("prices", frozenset({0}), TagSet({"price": keyed})),
+        Itag("reports", frozenset({0}), TagSet({"report": UNKEYED})),
+    )
+    plan = Plan.of(Shop, bind(Shop, sources).shapes, Worker("w1", "States", above, leaves))
+    plan = plan.at({"w1": "x", "w2": "x", "w3": "y"})
+    assert validate(plan, Shop) == []
+    return plan
+
+
+def test_an_unkeyed_tag_has_every_join_move_and_merge_all_keys() -> None:
+    prices = CostModel(event=0, join=0, fork=0, message=0, hop=0, send=0, receive=0, look_key=0)
+    keys, turns = 10_000, 1e-3 + 1e-5
+    cost = evaluate(divided(shop(keys)), bind(Shop, shop(keys)), prices)
+    contributed = 0.5 / turns  # leaves that only add hand over what is new: at most a key an event
+    merged = keys * (prices.join_key + prices.fork_key)
+    carried = (contributed - 1) * prices.move_key + (contributed * 200 - 200) * prices.move_byte
+    assert cost.load == pytest.approx(turns * (merged + carried))
+    assert cost.bytes == pytest.approx(turns * 2 * contributed * 200 + 0.0)
+
+
+def test_the_default_plan_of_many_keys_with_a_report_is_no_worse_than_one_worker() -> None:
+    many = make_plan(Shop, shop(20_000), workers=2)
+    assert len(many) == 1
+    inputs = bind(Shop, shop(20_000))
+    alone = evaluate(many, inputs).load
+    assert evaluate(divided(shop(20_000)), inputs).load > 10 * alone  # measured: 25 to 160 times
+    few = make_plan(Shop, shop(20), workers=2)
+    assert len(few.leaves) == 2
+    assert many == make_plan(Shop, shop(20_000), workers=2)
+
+
+def test_sampled_sizes_come_before_counted_keys() -> None:
+    sources = shop(20_000)
+    assert len(make_plan(Shop, sources, workers=2, states=StateSize(20, 30)).leaves) == 2
+    assert len(make_plan(Shop, shop(20), workers=2, states=StateSize(20_000, 30))) == 1
+    assert len(make_plan(Shop, shop(20, reports=1e-3), workers=2, states=StateSize(20, 1e6))) == 1
+
+
+def test_where_all_tags_are_keyed_the_number_of_keys_does_not_matter_but_their_size_does() -> None:
+    sources = [
+        Source("i", {"inc": 1e4}, parts=2, hot={"inc": {0: 9e3}}, distinct={"inc": 1e6}),
+        Source("r", {"read": 1.0}, hot={"read": {0: 1.0}}),
+    ]
+    model = CostModel(event=3e-6)
+    plan = make_plan(KeyCounter, sources, workers=2, optimiser=with_model(model))
+    assert len(plan.leaves) == 2
+    small, large = (
+        evaluate(plan, bind(KeyCounter, sources, StateSize(1e6, size)), model).load for size in (100.0, 1e8)
+    )
+    assert small == evaluate(plan, bind(KeyCounter, sources), model).load
+    assert large > 10 * small
+    apart = make_plan(KeyCounter, sources, workers=2, optimiser=with_model(model), states=StateSize(9, 1e8))
+    assert not any(worker.children and worker.itags for worker in apart.workers)  # nothing is joined
+
+
+def test_a_state_without_keys_is_moved_whole() -> None:
+    sources = [Source("t", {"transaction": 1e5}, parts=2), Source("r", {"rule": 1.0})]
+    assert len(make_plan(Fraud, sources, workers=2, states=StateSize(rest_bytes=300)).leaves) == 2
+    assert len(make_plan(Fraud, sources, workers=2, states=StateSize(rest_bytes=1e8))) == 1
+
+
+def test_each_side_has_its_share_of_the_keys() -> None:
+    """Where a fork gives each key to one side, an edge moves the keys of that side."""
+    sources = shop(4096)
+    half = KeySet.from_buckets(range(BUCKETS // 4))
+    rest = Shop.sale.universe - half
+    sides = [
+        Worker(
+            f"w{n}",
+            "States",
+            (
+                Itag("sales", frozenset({0, 1}), TagSet({"sale": keys})),
+                Itag("prices", frozenset({0}), TagSet({"price": keys})),
+            ),
+        )
+        for n, keys in ((2, rest), (3, half))
+    ]
+    root = Worker("w1", "States", (Itag("reports", frozenset({0}), TagSet({"report": UNKEYED})),), tuple(sides))
+    plan = Plan.of(Shop, bind(Shop, sources).shapes, root).at({"w1": "x", "w2": "x", "w3": "y"})
+    assert validate(plan, Shop) == []
+    found = evaluate(plan, bind(Shop, sources), CostModel(event_bytes=0))
+    assert found.bytes == pytest.approx(1e-5 * 2 * 1024 * 200)
+
+
+def test_a_key_that_is_hot_for_another_tag_has_its_share_of_events() -> None:
+    """Else it seems to have none, and goes to a worker that joins all states for each of its events."""
+    sources = [
+        Source("sales", {"sale": 1.0}, parts=2, hot={"sale": {0: 0.5}}, distinct={"sale": 1000}),
+        Source("prices", {"price": 1e-3}, hot={"price": {0: 5e-4, 7: 1e-5}}),
+        Source("reports", {"report": 1e-5}),
+    ]
+    profile = next(load.profile for load in bind(Shop, sources).loads if load.tag == "sale")
+    assert profile.share(KeySet.of(7)) == pytest.approx(0.5 / 999)
+    assert profile.share(Shop.sale.universe - KeySet.of(7)) == pytest.approx(1 - 0.5 / 999)
+    assert profile.share(Shop.sale.universe - KeySet.of(0)) == pytest.approx(0.5)
+    assert profile.share(KeySet.of(0, 7)) == pytest.approx(0.5 + 0.5 / 999)
+    plan = make_plan(Shop, sources, workers=2)
+    assert not any(worker.children and "sale" in dict(worker.tags) for worker in plan.workers)
+
+
+def test_numbers_of_keys_that_are_none() -> None:
+    with pytest.raises(UsageError, match="DISTINCT_KEYS"):
+        bind(Shop, [Source("r", {"report": 1.0}, distinct={"report": 3})])
+    with pytest.raises(UsageError, match="BAD_RATE"):
+        bind(Shop, [Source("s", {"sale": 1.0}, distinct={"sale": -3})])
+    with pytest.raises(UsageError, match="UNKNOWN_TAG"):
+        bind(Shop, [Source("s", {"sale": 1.0}, distinct={"sold": 3})])

@@ -159,3 +159,17 @@ class TestFilesAndGenerators:
         assert one.tags == {"inc": [5000, 5000]}
         assert one.hot["inc"] == {0: pytest.approx(5000), 1: pytest.approx(5000)}
         assert other.tags == {"read": [pytest.approx(1.5)]}, "a whole number is a microsecond here"
+
+
+def test_different_keys_are_counted_over_parts_and_extrapolated_to_rows_that_were_not_read() -> None:
+    rng = np.random.default_rng(3)
+    keys = rng.integers(0, 3000, 20_000)
+    table = pa.table({"ts": range(20_000), "k": keys})
+    (source,) = estimate(KeyCounter, [fl.Stream("s", KeyCounter.inc, [table.slice(0, 9000), table.slice(9000)])])
+    assert source.distinct == {"inc": len(np.unique(keys))}
+    assert bind(KeyCounter, [source]).distinct == len(np.unique(keys))
+    (few,) = estimate(KeyCounter, [fl.Stream("s", KeyCounter.inc, table)], rows=2000)
+    assert few.distinct["inc"] == pytest.approx(len(np.unique(keys)), rel=0.2)
+    fresh = pa.table({"ts": range(20_000), "k": range(20_000)})
+    (every,) = estimate(KeyCounter, [fl.Stream("s", KeyCounter.inc, fresh)], rows=2000)
+    assert every.distinct["inc"] == pytest.approx(20_000, rel=0.05)

@@ -34,6 +34,7 @@ from flumina.plan.optimise import Optimiser, check_workers, make_plan
 from flumina.plan.routing import Router
 from flumina.plan.sources import Source as PlannedSource
 from flumina.plan.sources import bind
+from flumina.plan.states import StateSize
 from flumina.plan.tree import Plan
 from flumina.plan.validity import check_valid
 from flumina.program import AnyProgram, define
@@ -118,12 +119,33 @@ class Wishes:
         return Location.of(place, run, filesystem=self.filesystem, overwrite=self.overwrite, lasting=lasting)
 
 
-def choose_plan(definition: Definition, sources: Sequence[PlannedSource], wishes: Wishes, slots: int) -> Plan:
-    """The plan that was given, or a new one for so many slots."""
+def choose_plan(
+    definition: Definition,
+    sources: Sequence[PlannedSource],
+    wishes: Wishes,
+    slots: int,
+    sample: Callable[[float], StateSize | None] | None = None,
+) -> Plan:
+    """The plan that was given, or a new one for so many slots.
+
+    Where states of the new one are joined, ``sample`` tells how large they become, given how many different keys there
+    are, and the plan is made again with that; None if that is not known.
+    """
     if wishes.plan is None:
-        if wishes.workers is not None:
-            return make_plan(definition, sources, workers=wishes.workers, optimiser=wishes.optimiser)
-        return make_plan(definition, sources, slots=slots, optimiser=wishes.optimiser)
+        made = partial(
+            make_plan,
+            definition,
+            sources,
+            workers=wishes.workers,
+            slots=slots if wishes.workers is None else None,
+            optimiser=wishes.optimiser,
+        )
+        plan = made()
+        joined = any(worker.children and worker.itags for worker in plan.workers)
+        if sample is None or not joined or wishes.optimiser == "greedy":  # greedy does not look at costs
+            return plan
+        states = sample(bind(definition, sources).distinct)
+        return plan if states is None else made(states=states)
     check_workers(wishes.workers, wishes.plan)
     if not isinstance(wishes.plan, Plan | str | os.PathLike):
         raise UsageError("PLAN", f"plan= is a plan or the path of a saved one, got {wishes.plan!r}")

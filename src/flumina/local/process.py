@@ -14,6 +14,7 @@ import time
 from typing import Any, BinaryIO
 
 from flumina.engine.host import host, left_behind
+from flumina.engine.sampling import Sampling
 from flumina.errors import FluminaError
 
 HEADER = struct.Struct("!Q")
@@ -54,7 +55,11 @@ def main(ready: int) -> None:
         sys.path[:] = path
         os.chdir(folder)
         with contextlib.suppress(FluminaError):  # the driver knows
-            host(*pickle.loads(arguments))  # noqa: S301
+            given = pickle.loads(arguments)  # noqa: S301
+            if isinstance(given, Sampling):
+                given.carry_out()
+            else:
+                host(*given)
         _flush()
         waiting = not left_behind() and _say_ready(ready)
     _flush()

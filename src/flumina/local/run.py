@@ -6,6 +6,7 @@ import os
 import pickle
 import socket
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,6 +25,7 @@ from flumina.engine.transport import Secret
 from flumina.errors import TaskLostError
 from flumina.letters import ERROR
 from flumina.local.pool import POOL, Worker
+from flumina.local.sampling import sampled
 from flumina.plan.optimise import Optimiser
 from flumina.plan.rates import estimate
 from flumina.plan.tree import Plan
@@ -90,7 +92,8 @@ def run(
         bad_rows=bad_rows,
         task_timeout=task_timeout,
     )
-    chosen = choose_plan(definition, estimate(definition, streams, bad_rows=bad_rows), wishes, cores())
+    sources = estimate(definition, streams, bad_rows=bad_rows)
+    chosen = choose_plan(definition, sources, wishes, cores(), partial(sampled, program, streams, bad_rows))
     kept = wishes.continuation(program, streams)
     job = make_job(program, streams, chosen, timestamp_type(streams), wishes, paced=is_paced(streams), kept=kept)
     line = ProgressLine(definition.name, shown=progress)

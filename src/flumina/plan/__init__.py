@@ -9,6 +9,7 @@ from flumina.plan.optimise.cost import with_model
 from flumina.plan.rates import HeavyHitters, estimate
 from flumina.plan.routing import Router
 from flumina.plan.sources import Inputs, Source, bind
+from flumina.plan.states import StateSize, sample_states
 from flumina.plan.tree import Itag, Plan, StreamShape, Worker
 from flumina.plan.validity import Violation, check_valid, validate
 
@@ -23,6 +24,7 @@ __all__ = [
     "Plan",
     "Router",
     "Source",
+    "StateSize",
     "StreamShape",
     "Violation",
     "Worker",
@@ -34,6 +36,7 @@ __all__ = [
     "fingerprint",
     "make_plan",
     "measure",
+    "sample_states",
     "validate",
     "with_model",
 ]

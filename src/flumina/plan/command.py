@@ -114,7 +114,7 @@ def parse_streams(text: str) -> list[Source]:
     """The streams of a one-line description, or of a JSON file.
 
     >>> parse_streams("views:view*2@1000,changes:change")[0]
-    Source(name='views', tags={'view': 1000.0}, parts=2, hot={}, keys=None, hosts=None)
+    Source(name='views', tags={'view': 1000.0}, parts=2, hot={}, keys=None, hosts=None, distinct={})
     """
     if text.endswith(".json"):
         return _from_file(Path(text))
@@ -172,6 +172,7 @@ _FIELDS: dict[str, tuple[type, ...]] = {
     "hot": (dict,),
     "keys": (list,),
     "hosts": (list, str),
+    "distinct": (dict,),
 }
 
 

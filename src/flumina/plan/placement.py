@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from flumina.plan.sources import Inputs
 from flumina.plan.tree import Worker
+from flumina.tagsets import KeySet
 
 Origin = tuple[Hashable, str | None]
 """A part of a stream (or several that are alike), and the host where it arrives."""
@@ -26,6 +27,8 @@ class Site:
     """Its own events a second, for each tag."""
     sources: dict[Origin, float] = field(default_factory=dict)
     """The same for each part of a stream, with the host where it arrives (None if that is not known)."""
+    keys: list[KeySet] = field(default_factory=list)
+    """The keys of its own events, one set for each time that events were added."""
     children: list[Site] = field(default_factory=list)
     place: str | None = None
 
@@ -34,8 +37,9 @@ class Site:
         """All its own events a second."""
         return sum(self.rates.values())
 
-    def add(self, tag: str, source: Origin, rate: float) -> None:
+    def add(self, tag: str, source: Origin, rate: float, keys: KeySet) -> None:
         """Events that the worker handles itself."""
+        self.keys.append(keys)
         self.rates[tag] = self.rates.get(tag, 0.0) + rate
         self.sources[source] = self.sources.get(source, 0.0) + rate
 
@@ -60,10 +64,11 @@ def site_of(worker: Worker, inputs: Inputs) -> Site:
     """A worker and all below it, with their places."""
     site = Site(place=worker.place, children=[site_of(child, inputs) for child in worker.children])
     for itag in worker.itags:
+        held = dict(itag.tags)
         for part in sorted(itag.parts):
             host = inputs.host_of(itag.stream, part)
             for tag, rate in inputs.rates_of(itag, part):
-                site.add(tag, ((itag.stream, part), host), rate)
+                site.add(tag, ((itag.stream, part), host), rate, held[tag])
     return site
 
 

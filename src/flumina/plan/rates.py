@@ -3,8 +3,9 @@
 Data in memory is counted in full. Of files, some row groups are looked at and the file says how many rows there are;
 of a generator, the first rows, and for how long they last; a paced one has its rate.
 
-Keys are counted by a Misra-Gries summary with c counters, merged column by column. Of n keys seen, every count it
-gives is at most the true one, and::
+How many different keys there are is estimated (:mod:`flumina.plan.distinct`), and extrapolated to rows that were not
+looked at. Keys are counted by a Misra-Gries summary with c counters, merged column by column. Of n keys seen, every
+count it gives is at most the true one, and::
 
     true count - n / (c + 1)  <=  count given  <=  true count
 
@@ -25,6 +26,7 @@ from flumina.decode import Decoder
 from flumina.definition import Definition
 from flumina.errors import InputError, UsageError
 from flumina.letters import ERROR, Refused, puts_aside
+from flumina.plan.distinct import DistinctKeys
 from flumina.plan.sources import Source
 from flumina.program import AnyProgram, define
 from flumina.sources import Generated, Generator
@@ -49,12 +51,14 @@ class HeavyHitters:
         self.counters = counters
         self.seen = 0
         self.counts: dict[Key, int] = {}
+        self.distinct = DistinctKeys()
 
     def add(self, keys: pa.Array | pa.ChunkedArray) -> None:
         """Count the keys of a column."""
         found = pc.value_counts(keys)
         counts = found.field("counts").to_numpy()
         self.seen += len(keys)
+        self.distinct.add(found.field("values"))
         if len(counts) > self.counters:  # the column's own summary, before any key becomes a Python object
             cut = int(np.partition(counts, -self.counters - 1)[-self.counters - 1])
             kept = np.flatnonzero(counts > cut)
@@ -178,22 +182,29 @@ class _Sample:
                 stamps += decoder.timestamps(bounds).tolist()
         unit = 1 / self.second if decoder.ts_type is None or pa.types.is_integer(decoder.ts_type) else 1e-6
         found.times = [stamp * unit for stamp in stamps]
-        for name, columns in keys.items():
-            if columns:
-                try:
-                    self.keys[name].add(_spread(pa.chunked_array(columns), self.rows))
-                except UnicodeDecodeError as error:
-                    key = next(tag.key for tag in stream.tags if tag.name == name)
-                    assert key is not None
-                    message = f"a key of tag {name!r} is no text in UTF-8: {error}"
-                    raise decoder.error("COLUMN_TYPE", message, stream.column_of(key.name)) from None
         if isinstance(source, Generator) and source.generated.rate is not None:
             found.factor = source.generated.rate / max(1, seen)
         elif isinstance(source, Generator) and seen >= SAMPLE_ROWS:
             found.factor = 1 / _length(found.times)
         else:
             found.scale = (source.rows(number) or seen) / max(1, seen) or 1.0
+        for name, columns in keys.items():
+            if columns:
+                self._add_keys(name, pa.chunked_array(columns), found.scale, decoder)
         return found
+
+    def _add_keys(self, name: str, column: pa.ChunkedArray, scale: float, decoder: Decoder) -> None:
+        """Count the keys of a part of which there are so many times as many."""
+        looked_at = _spread(column, self.rows)
+        try:
+            self.keys[name].add(looked_at)
+        except UnicodeDecodeError as error:
+            key = next(tag.key for tag in self.stream.tags if tag.name == name)
+            assert key is not None
+            message = f"a key of tag {name!r} is no text in UTF-8: {error}"
+            raise decoder.error("COLUMN_TYPE", message, self.stream.column_of(key.name)) from None
+        if scale > 1 or len(looked_at) < len(column):
+            self.keys[name].distinct.observe_growth(looked_at)
 
     def source(self, span: float, hot: float) -> Source:
         """The counts as rates."""
@@ -204,7 +215,12 @@ class _Sample:
             found = {key: count * scale for key, count in keys.heavy(hot).items()}
             if found:
                 heavy[tag] = found
-        return Source(self.stream.name, rates, len(self.parts), heavy)
+        distinct = {tag: keys.distinct.count(self._unseen(tag)) for tag, keys in self.keys.items() if keys.seen}
+        return Source(self.stream.name, rates, len(self.parts), heavy, distinct=distinct)
+
+    def _unseen(self, tag: str) -> float:
+        """How many keys of a tag stand behind each that was looked at; 1 if the number of rows is not known."""
+        return sum(part.counts[tag] * (part.scale or 1.0) for part in self.parts) / max(1, self.keys[tag].seen)
 
 
 def _forget(_: Refused) -> None:

@@ -20,6 +20,7 @@ from flumina.errors import UsageError
 from flumina.events import Tag
 from flumina.hashing import BUCKETS, bucket_of
 from flumina.plan.multiplicity import bits
+from flumina.plan.states import StateSize
 from flumina.plan.tree import MAX_PARTS, Itag, StreamShape, union
 from flumina.program import AnyProgram, define
 from flumina.tagsets import Key, KeySet, TagSet
@@ -38,6 +39,7 @@ class Source:
     ``keys``   which keys each part holds, where that is known: keys or a :class:`~flumina.KeySet` for each part;
                None for a part that can hold any key
     ``hosts``  where the parts arrive: one name, or one for each part
+    ``distinct``  how many different keys each tag has, where that is known: ``{"view": 50_000}``
     """
 
     name: str
@@ -46,14 +48,19 @@ class Source:
     hot: Mapping[Any, Mapping[Any, float]] = field(default_factory=dict)
     keys: Sequence[KeySet | Iterable[Key] | None] | None = None
     hosts: str | Sequence[str | None] | None = None
+    distinct: Mapping[Any, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Profile:
-    """How the events of one tag are spread over keys: fractions for hot keys, and the rest evenly over all others."""
+    """How the events of one tag are spread over keys: fractions for hot keys, and the rest evenly over all others.
+
+    ``distinct`` is how many keys there are, of unboundedly many that there could be; 0 if that is not known.
+    """
 
     keys: KeySet
     hot: Mapping[Key, float]
+    distinct: float = 0.0
 
     def __post_init__(self) -> None:
         """Make room for shares that were asked for before."""
@@ -71,6 +78,11 @@ class Profile:
             return self.keys.buckets.bit_count()
         return len(self.keys.flips) - len(self.hot)
 
+    @cached_property
+    def _each(self) -> float:
+        """The fraction of events of one key that is not hot, of unboundedly many; 0 if they were not counted."""
+        return self.rest / max(1.0, self.distinct - len(self.hot)) if self.distinct else 0.0
+
     def share(self, keys: KeySet) -> float:
         """Which fraction of the events has these keys."""
         shares: dict[KeySet, float] = self._shares  # type: ignore[attr-defined]
@@ -82,8 +94,11 @@ class Profile:
     def _share(self, keys: KeySet) -> float:
         if keys.is_finite:
             hot = math.fsum(self.hot.get(key, 0.0) for key in keys.flips)
-            if not self.keys.is_finite or not self._others:
-                return hot  # one key among unboundedly many: nothing that counts
+            if not self.keys.is_finite:
+                named = sum(1 for key in keys.flips if key in self.keys and key not in self.hot)
+                return hot + min(self.rest, named * self._each)
+            if not self._others:
+                return hot
             common = sum(1 for key in keys.flips if key in self.keys and key not in self.hot)
             return hot + self.rest * common / self._others
         hot = self._hot_share(keys)
@@ -92,7 +107,9 @@ class Profile:
         if self.keys.is_finite:
             common = sum(1 for key in self.keys.flips if key in keys and key not in self.hot)
             return hot + self.rest * common / self._others
-        return hot + self.rest * (keys.buckets & self.keys.buckets).bit_count() / self._others
+        named = sum(1 if key in keys else -1 for key in keys.flips if key in self.keys and key not in self.hot)
+        evenly = self.rest * (keys.buckets & self.keys.buckets).bit_count() / self._others
+        return hot + min(self.rest, max(0.0, evenly + named * self._each))
 
     def _hot_share(self, keys: KeySet) -> float:
         """What hot keys there are in an infinite set: those of its buckets, corrected by the keys that it names."""
@@ -137,6 +154,10 @@ class Inputs:
     definition: Definition
     shapes: tuple[StreamShape, ...]
     loads: tuple[Load, ...]
+    distinct: float = 0.0
+    """How many different keys there are, as far as sources say; 0 if none does."""
+    states: StateSize | None = None
+    """How large states become, if that was sampled."""
 
     def require_rates(self, optimiser: str) -> None:
         """Raise a :class:`~flumina.errors.UsageError` that names every rate that is missing."""
@@ -169,20 +190,23 @@ class Inputs:
         return {(load.stream, load.part): load.host for load in self.loads}
 
 
-def bind(program: AnyProgram, sources: Iterable[Source]) -> Inputs:
+def bind(program: AnyProgram, sources: Iterable[Source], states: StateSize | None = None) -> Inputs:
     """Check sources against a program; the order of the sources is the rank of the streams."""
     definition, given = define(program), tuple(sources)
     if not given:
         raise UsageError("NO_STREAMS", f"a plan for {definition.name} needs at least one stream")
     shapes: dict[str, StreamShape] = {}
     loads: list[Load] = []
+    distinct = 0.0
     for source in given:
-        shape, of_source = _Binder(definition, source).bind()
+        binder = _Binder(definition, source)
+        shape, of_source = binder.bind()
+        distinct = max(distinct, binder.distinct_keys())
         if shape.name in shapes:
             raise UsageError("DUPLICATE_STREAM", f"two streams are called {shape.name!r}")
         shapes[shape.name] = shape
         loads += of_source
-    return Inputs(definition, tuple(shapes.values()), tuple(loads))
+    return Inputs(definition, tuple(shapes.values()), tuple(loads), distinct, states)
 
 
 @dataclass(frozen=True)
@@ -201,6 +225,7 @@ class _Binder:
             raise self.error("STREAM_PARTS", f"it needs a number of parts, at least one, got {source.parts!r}")
         if source.parts > MAX_PARTS:
             raise self.error("STREAM_PARTS", f"it has {source.parts} parts; at most {MAX_PARTS} can be planned")
+        self.distinct_keys()
         rates = {self.tag_name(tag): self.rates(tag, rate) for tag, rate in self.tags().items()}
         hot = {self.tag_name(tag): keys for tag, keys in source.hot.items()}
         for tag in hot.keys() - rates.keys():
@@ -268,6 +293,18 @@ class _Binder:
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
             raise self.error("BAD_RATE", f"{what} is {value!r}", "a rate is a number of events a second, 0 or more")
 
+    def distinct_keys(self) -> float:
+        """The largest number of different keys that a tag of this stream has."""
+        most = 0.0
+        for tag, count in self.source.distinct.items():
+            if self.definition.tags[self.tag_name(tag)].key is None:
+                raise self.error(
+                    "DISTINCT_KEYS", f"distinct= counts the keys of {self.tag_name(tag)!r}, which has none"
+                )
+            self.check_rate(count, f"the number of different keys of {self.tag_name(tag)!r}")
+            most = max(most, float(count))
+        return most
+
     def hosts(self) -> Sequence[str | None]:
         hosts, parts = self.source.hosts, self.source.parts
         if hosts is None or isinstance(hosts, str):
@@ -300,8 +337,9 @@ class _Binder:
         self, tag: str, hot: Mapping[Key, float], rates: Sequence[float | None], held: Sequence[KeySet]
     ) -> list[Profile]:
         """How keys are spread on each part; a hot key's rate goes to the parts that can hold it."""
+        counted = {self.tag_name(name): float(count) for name, count in self.source.distinct.items()}.get(tag, 0.0)
         if not hot:
-            plain = {keys: Profile(keys, {}) for keys in held}
+            plain = {keys: Profile(keys, {}, counted) for keys in held}
             return [plain[keys] for keys in held]
         if self.definition.tags[tag].key is None:
             raise self.error("HOT_KEYS", f"hot keys are given for {tag!r}, which has no key")
@@ -321,5 +359,5 @@ class _Binder:
             total = math.fsum(of_keys.values())
             if total > 1 + 1e-9:
                 raise self.error("HOT_KEYS", f"the hot keys of {tag!r} are {total:.0%} of its rate")
-        made = {keys: Profile(keys, of_keys) for keys, of_keys in fractions.items()}
+        made = {keys: Profile(keys, of_keys, counted) for keys, of_keys in fractions.items()}
         return [made[keys] for keys in held]

@@ -15,6 +15,7 @@ from flumina.plan.optimise.cost import cost
 from flumina.plan.optimise.greedy import greedy
 from flumina.plan.optimise.sequential import sequential
 from flumina.plan.sources import Inputs, Source, bind
+from flumina.plan.states import StateSize
 from flumina.plan.tree import Plan
 from flumina.plan.validity import check_valid
 from flumina.program import AnyProgram
@@ -37,11 +38,13 @@ def make_plan(
     workers: int | None = None,
     slots: int | None = None,
     optimiser: str | Optimiser = "cost",
+    states: StateSize | None = None,
 ) -> Plan:
     """A valid plan with a placement.
 
     ``workers`` is how many workers you want to run side by side, and asking for more than the input can be divided
-    into is an error; ``slots`` is how many could, and fewer are fine. A good plan may have fewer of either.
+    into is an error; ``slots`` is how many could, and fewer are fine. A good plan may have fewer of either. ``states``
+    is how large states become, where that was sampled (:func:`flumina.plan.sample_states`).
     """
     if workers is not None and slots is not None:
         raise UsageError("WORKERS", "give workers= or slots=, not both")
@@ -49,7 +52,7 @@ def make_plan(
     check_workers(wanted)
     check_optimiser(optimiser)
     chosen = OPTIMISERS[optimiser] if isinstance(optimiser, str) else optimiser
-    inputs = bind(program, streams)
+    inputs = bind(program, streams, states)
     if workers is not None:
         _check_workers(inputs, workers)
     plan = chosen(inputs, wanted)

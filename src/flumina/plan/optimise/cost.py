@@ -78,7 +78,7 @@ def judge_for(inputs: Inputs, pieces: Sequence[Atom], model: CostModel) -> Judge
         else:
             site = _site(node, pieces)
         choose_places(site)
-        return evaluate_sites(site, model, definition)
+        return evaluate_sites(site, model, inputs)
 
     return judge
 
@@ -87,7 +87,7 @@ def _site(node: Node, pieces: Sequence[Atom]) -> Site:
     site = Site(children=[] if node.sides is None else [_site(side, pieces) for side in node.sides])
     for number in node.atoms:
         atom = pieces[number]
-        site.add(atom.tag, ((atom.stream, atom.parts), atom.host), atom.rate)
+        site.add(atom.tag, ((atom.stream, atom.parts), atom.host), atom.rate, atom.keys)
     return site
 
 
@@ -96,7 +96,7 @@ def _divisions(inputs: Inputs, leaves: int) -> Iterator[list[Atom]]:
     whole = atoms(inputs)
     yield whole
     if any(load.profile.hot for load in inputs.loads):  # the same leaves can serve all keys, each from its own part
-        cold = [replace(load, profile=Profile(load.profile.keys, {})) for load in inputs.loads]
+        cold = [replace(load, profile=Profile(load.profile.keys, {}, load.profile.distinct)) for load in inputs.loads]
         yield atoms(replace(inputs, loads=tuple(cold)))
     if leaves > 1 and any(not atom.keys.is_finite for atom in whole):
         counts = [leaves, 4 * leaves] if len(whole) <= _MANY else [4 * leaves]
