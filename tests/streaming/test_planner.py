@@ -198,3 +198,38 @@ def test_outputs_do_not_depend_on_the_plan(tmp_path: Path) -> None:
     assert changed
     assert changed[0]["expectedSaving"] >= WORTH
     assert len(set(map(str, query.engine.plans))) > 1
+
+
+def test_keys_that_add_up_over_batches_end_a_plan_whose_joins_move_them_all() -> None:
+    """Rates and hot keys stay as they are: the state alone grows."""
+    given = [fl.Stream("sales", Shop.sale, []), fl.Stream("reports", Shop.report, [])]
+    chooses = Planner(define(Shop), given, parts=2, workers=2)
+
+    def observe(first: int) -> bool:
+        """A batch of 20 x 50 events with keys of its own; whether states are joined under its plan."""
+        sales = pa.table({"ts": range(1000), "k": first + np.arange(1000) % 20})
+        chooses.observe({"sales": sales, "reports": pa.table({"ts": [1000]})})
+        return any(worker.children and worker.itags for worker in chooses.choose(2)[0].workers)
+
+    few = [observe(0) for _ in range(8)]
+    assert few[-1]
+    chooses.changes = 0
+    many = [observe(20 * number) for number in range(1, 60)]
+    assert not many[-1]
+    assert chooses.changes >= 1
+
+
+class Shop(fl.KeyedProgram):
+    """Sales by key, and a report of all keys."""
+
+    sale = fl.Tag(key="k long")
+    report = fl.Tag()
+    depends = fl.depends((report, report), (report, sale), (sale, sale))
+    output = "total long"
+    total = fl.Count()
+
+    def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+        state.total += 1
+
+    def update_all(self, states: dict[int, fl.State], event: fl.Event, emit: fl.Emit) -> None:
+        emit(sum(state.total for state in states.values()))

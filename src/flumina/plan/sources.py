@@ -55,7 +55,7 @@ class Source:
 class Profile:
     """How the events of one tag are spread over keys: fractions for hot keys, and the rest evenly over all others.
 
-    ``distinct`` is how many keys there are, of unboundedly many that there could be; 0 if that is not known.
+    ``distinct`` is how many keys there are, over all tags, of unboundedly many that there could be; 0 if not known.
     """
 
     keys: KeySet
@@ -197,11 +197,9 @@ def bind(program: AnyProgram, sources: Iterable[Source], states: StateSize | Non
         raise UsageError("NO_STREAMS", f"a plan for {definition.name} needs at least one stream")
     shapes: dict[str, StreamShape] = {}
     loads: list[Load] = []
-    distinct = 0.0
+    distinct = max(_Binder(definition, source).distinct_keys() for source in given)
     for source in given:
-        binder = _Binder(definition, source)
-        shape, of_source = binder.bind()
-        distinct = max(distinct, binder.distinct_keys())
+        shape, of_source = _Binder(definition, source, distinct).bind()
         if shape.name in shapes:
             raise UsageError("DUPLICATE_STREAM", f"two streams are called {shape.name!r}")
         shapes[shape.name] = shape
@@ -213,6 +211,8 @@ def bind(program: AnyProgram, sources: Iterable[Source], states: StateSize | Non
 class _Binder:
     definition: Definition
     source: Source
+    counted: float = 0.0
+    """How many different keys all sources have."""
 
     def error(self, condition: str, message: str, hint: str | None = None) -> UsageError:
         return UsageError(condition, f"stream {self.source.name!r}: {message}", hint=hint)
@@ -225,7 +225,6 @@ class _Binder:
             raise self.error("STREAM_PARTS", f"it needs a number of parts, at least one, got {source.parts!r}")
         if source.parts > MAX_PARTS:
             raise self.error("STREAM_PARTS", f"it has {source.parts} parts; at most {MAX_PARTS} can be planned")
-        self.distinct_keys()
         rates = {self.tag_name(tag): self.rates(tag, rate) for tag, rate in self.tags().items()}
         hot = {self.tag_name(tag): keys for tag, keys in source.hot.items()}
         for tag in hot.keys() - rates.keys():
@@ -337,9 +336,8 @@ class _Binder:
         self, tag: str, hot: Mapping[Key, float], rates: Sequence[float | None], held: Sequence[KeySet]
     ) -> list[Profile]:
         """How keys are spread on each part; a hot key's rate goes to the parts that can hold it."""
-        counted = {self.tag_name(name): float(count) for name, count in self.source.distinct.items()}.get(tag, 0.0)
         if not hot:
-            plain = {keys: Profile(keys, {}, counted) for keys in held}
+            plain = {keys: Profile(keys, {}, self.counted) for keys in held}
             return [plain[keys] for keys in held]
         if self.definition.tags[tag].key is None:
             raise self.error("HOT_KEYS", f"hot keys are given for {tag!r}, which has no key")
@@ -359,5 +357,5 @@ class _Binder:
             total = math.fsum(of_keys.values())
             if total > 1 + 1e-9:
                 raise self.error("HOT_KEYS", f"the hot keys of {tag!r} are {total:.0%} of its rate")
-        made = {keys: Profile(keys, of_keys, counted) for keys, of_keys in fractions.items()}
+        made = {keys: Profile(keys, of_keys, self.counted) for keys, of_keys in fractions.items()}
         return [made[keys] for keys in held]

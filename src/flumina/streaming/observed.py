@@ -25,7 +25,7 @@ _FEWER = 64
 
 
 class Observed:
-    """Counts of events and keys that fade from batch to batch."""
+    """Counts of events and keys that fade from batch to batch; how many different keys there were does not."""
 
     def __init__(self, streams: Sequence[Stream]) -> None:
         self.streams = tuple(streams)
@@ -54,7 +54,12 @@ class Observed:
             heavy: dict[str, Mapping[Key, float]] = {
                 tag: {key: share * rates[tag] for key, share in shares.items()} for tag, shares in hot.items() if shares
             }
-            found.append(Source(stream.name, rates, parts[stream.name], heavy))
+            distinct = {
+                tag.name: self.keys[stream.name, tag.name].distinct.count()
+                for tag in stream.tags
+                if tag.key is not None
+            }
+            found.append(Source(stream.name, rates, parts[stream.name], heavy, distinct=distinct))
         return found
 
     def hot(self, stream: str, tag: str) -> dict[Key, float]:
@@ -69,13 +74,17 @@ class Observed:
         return {f"{tag} on {stream}": count / total for (stream, tag), count in self.counts.items()}
 
     def outline(self) -> tuple[object, ...]:
-        """Equal as long as nothing has changed that would be worth another plan: shares by factors of 1.5, hot keys."""
+        """Equal as long as nothing has changed that would be worth another plan.
+
+        That is shares by factors of 1.5, hot keys, and the number of different keys, of which states are made, by
+        factors of 2.
+        """
         rates = tuple(_step(share) for share in self.shares().values())
         keys = tuple(
             tuple(sorted((repr(key), _step(share)) for key, share in self.hot(*place).items() if share >= 5 * HOT))
             for place in self.keys
         )
-        return rates, keys
+        return rates, keys, tuple(round(math.log2(1 + hitters.distinct.count())) for hitters in self.keys.values())
 
 
 def _step(share: float) -> int:
