@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import waits
 from tests.conftest import TOGETHER, group
 
 ROOT = Path(__file__).parents[1]
@@ -224,3 +225,17 @@ def test_tests_that_use_spark_run_in_one_process_of_their_group() -> None:
             assert path.stem in listed, f"{path.name} starts Spark: list it in tests/conftest.py"
             assert group(f"{path.relative_to(ROOT)}::test_x[1]") in TOGETHER
     assert group("tests/test_order.py::test_x") == "tests/test_order.py::test_x"
+
+
+def test_every_wait_is_listed_with_what_ends_it() -> None:
+    """A wait that is new in the code has to say what wakes it and what bounds it; one that is gone leaves the table."""
+    rows = waits.listed()
+    table = [waits.Wait(row["where"], row["call"]) for row in rows]
+    assert len(set(table)) == len(table), "listed twice"
+    assert set(waits.found(SOURCE / "flumina")) - set(table) == set(), "waits that are not in tests/waits.toml"
+    assert set(table) - set(waits.found(SOURCE / "flumina")) == set(), "rows of tests/waits.toml without a wait"
+    for row in rows:
+        assert set(row) == {"where", "call", "wakes", "bound", "shown_by"}, row
+        assert all(row.values()), row
+        file, _, test = row["shown_by"].partition("::")
+        assert f"def {test}(" in (ROOT / file).read_text(encoding="utf-8"), f"{row['where']}: there is no {test}"
