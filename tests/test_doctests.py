@@ -72,13 +72,7 @@ def run(document: Path, module: ModuleType) -> int:
     return len(blocks)
 
 
-SPARK = [pytest.mark.timeout(300)]
-"""For documents that start a session."""
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=SPARK if "pyspark" in (ROOT / name).read_text() else []) for name in DOCUMENTS]
-)
+@pytest.mark.parametrize("name", DOCUMENTS)
 def test_documents(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -41,7 +41,7 @@ def encrypted(secret: Secret) -> Pair:
     thread.start()
     secret.shake_hands(right)
     thread.join()
-    return Channel(left, within=10), Channel(right, within=10)
+    return Channel(left, within=300), Channel(right, within=300)
 
 
 @pytest.fixture(params=["plain", "tls"])
@@ -50,7 +50,7 @@ def pair(request: pytest.FixtureRequest, secret: Secret) -> Iterator[Pair]:
         ends = encrypted(secret)
     else:
         left, right = connected()
-        ends = Channel(left, within=10), Channel(right, within=10)
+        ends = Channel(left, within=300), Channel(right, within=300)
     yield ends
     for end in ends:
         end.close()
@@ -60,7 +60,7 @@ def pair(request: pytest.FixtureRequest, secret: Secret) -> Iterator[Pair]:
 def plain() -> Iterator[tuple[Channel, socket.socket]]:
     left, right = connected()
     with right:
-        end = Channel(left, within=10)
+        end = Channel(left, within=300)
         yield end, right
         end.close()
 

@@ -50,7 +50,7 @@ def shake(server: Secret, client: Secret) -> tuple[bytes | None, list[BaseExcept
 
     def answer() -> None:
         with client.wrap(right, server=False) as sock:
-            sock.settimeout(5)
+            sock.settimeout(300)
             try:
                 client.shake_hands(sock)
                 sock.sendall(b"hello")
@@ -62,7 +62,7 @@ def shake(server: Secret, client: Secret) -> tuple[bytes | None, list[BaseExcept
     thread.start()
     heard = None
     with server.wrap(left, server=True) as sock:
-        sock.settimeout(5)
+        sock.settimeout(300)
         try:
             server.shake_hands(sock)
             heard = sock.recv(5)

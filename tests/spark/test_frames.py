@@ -79,7 +79,7 @@ def process(tasks: Sequence[Rows], *, spark: int, piece: int, window: int) -> in
     try:
         for feed in feeds:
             feed.start()
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while not all(feed.ended for feed in feeds):
             assert time.monotonic() < deadline, f"stands still at {[(feed.part, feed.frontier) for feed in feeds]}"
             news.clear()

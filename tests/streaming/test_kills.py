@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from flumina.engine.failpoints import POINTS, VARIABLE
 from flumina.testing import assert_same_outputs
 from tests.streaming.support import everything
@@ -30,7 +28,6 @@ def run(folder: Path, failpoint: str | None = None) -> int:
     return done.returncode
 
 
-@pytest.mark.timeout(300)
 def test_a_process_is_killed_at_every_failpoint(tmp_path: Path) -> None:
     """One process after the other; the last ones are killed in the batch that closes the streams."""
     for number, point in enumerate(POINTS):

@@ -217,7 +217,7 @@ def assert_in_shares(case: str, taken: list[Snapshot]) -> None:
 
 def die(folder: Path, victim: int | None = None) -> None:
     """End this process, or the ``victim``, once two snapshots are there: a task may have yet to hand in its part."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 300
     while len(list(folder.glob("kept/snapshot-*.done"))) < 2 and time.monotonic() < deadline:
         time.sleep(0.01)
     os.kill(os.getpid() if victim is None else victim, signal.SIGKILL)

@@ -65,7 +65,7 @@ class Cluster:
         self._start(f"worker{number}", f"{_DEPLOY}.worker.Worker", *options, "--work-dir", work, self.master)
         return self.processes[-1].pid
 
-    def _wait_for(self, name: str, pattern: re.Pattern[bytes], seconds: float = 150) -> str:
+    def _wait_for(self, name: str, pattern: re.Pattern[bytes], seconds: float = 500) -> str:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             found = pattern.search((self.folder / f"{name}.log").read_bytes())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from flumina.apps import PageViews, ValueBarrier
 from flumina.engine.job import Settings
 from flumina.errors import FluminaError, InputError, OrderError, OutputError, UsageError
 from flumina.testing import assert_same_outputs
+from tests.waiting import FOREVER
 
 BARRIERS = pa.table({"ts": [5, 10]})
 
@@ -34,7 +34,7 @@ def good(v: Any = (1, 2, 3)) -> pa.Table:
 
 
 def run(program: Any, streams: Any, **more: Any) -> Any:
-    return local.run(program, streams, progress=False, **{"settings": Settings(patience=15.0), **more})
+    return local.run(program, streams, progress=False, **{"settings": Settings(patience=FOREVER), **more})
 
 
 BAD_INPUT = {
@@ -95,10 +95,8 @@ CALLS: dict[str, tuple[Any, dict[str, Any]]] = {
 
 @pytest.mark.parametrize(("streams", "more"), CALLS.values(), ids=CALLS)
 def test_calls_that_cannot_be_meant(streams: Any, more: dict[str, Any]) -> None:
-    began = time.monotonic()
     with pytest.raises(FluminaError):
         run(ValueBarrier, streams, **more)
-    assert time.monotonic() - began < 5
 
 
 def test_results_are_not_overwritten_unless_that_is_wanted(tmp_path: Path) -> None:

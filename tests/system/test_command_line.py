@@ -51,7 +51,6 @@ def flumina(*arguments: object, folder: Path) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
-@pytest.mark.timeout(300)
 def test_a_known_program_on_spark(spark_home: None, tmp_path: Path) -> None:
     code, out, err = flumina(
         "run", "page-views", "--engine", "spark", "--workers", "2", "--set", "events=20000", "--set", "gets=1000",
@@ -67,7 +66,6 @@ def test_a_known_program_on_spark(spark_home: None, tmp_path: Path) -> None:
     assert "PageViews on Spark (local[" in (tmp_path / "flumina-report.html").read_text()
 
 
-@pytest.mark.timeout(300)
 def test_ones_own_program_in_a_session_that_is_there(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -87,7 +85,6 @@ def test_ones_own_program_in_a_session_that_is_there(
     assert spark.range(3).count() == 3, "the session is left alone"
 
 
-@pytest.mark.timeout(300)
 def test_a_master_that_cannot_be_meant(spark_home: None, tmp_path: Path) -> None:
     code, out, err = flumina("run", "page-views", "--engine", "spark", "--master", "loc", folder=tmp_path)
     assert (code, out) == (2, "")
@@ -95,7 +92,6 @@ def test_a_master_that_cannot_be_meant(spark_home: None, tmp_path: Path) -> None
     assert len(err.splitlines()) == 2
 
 
-@pytest.mark.timeout(300)
 def test_the_demo_on_spark(spark_home: None, tmp_path: Path) -> None:
     code, out, err = flumina("demo", "--verify", "--engine", "spark", "--events", "60000", folder=tmp_path)
     assert code == 0, err
@@ -125,7 +121,6 @@ def interrupted(
 LONG = ["run", "value-barrier", "--set", "events=400000", "--set", "rate=1000", "--paced", "--workers", "2"]
 
 
-@pytest.mark.timeout(300)
 def test_an_interrupted_run_ends_cleanly(tmp_path: Path) -> None:
     out = tmp_path / "totals"
     process = start(*LONG, "--out", out, folder=tmp_path)
@@ -133,7 +128,6 @@ def test_an_interrupted_run_ends_cleanly(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [], "nothing is staged any more"
 
 
-@pytest.mark.timeout(300)
 def test_an_interrupted_run_on_spark_ends_cleanly(spark_home: None, tmp_path: Path) -> None:
     out = tmp_path / "totals"
     process = start(*LONG, "--engine", "spark", "--out", out, folder=tmp_path)
@@ -143,7 +137,6 @@ def test_an_interrupted_run_on_spark_ends_cleanly(spark_home: None, tmp_path: Pa
     assert not out.exists()
 
 
-@pytest.mark.timeout(300)
 def test_a_killed_driver_on_spark_leaves_no_process_and_no_traceback(spark_home: None, tmp_path: Path) -> None:
     out = tmp_path / "totals"
     process = start(*LONG, "--engine", "spark", "--out", out, folder=tmp_path)

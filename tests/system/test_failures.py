@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,8 +37,9 @@ from flumina.testing import assert_same_outputs
 from tests.system import failing
 from tests.system.failing import BAD
 from tests.system.processes import children
+from tests.waiting import FOREVER, wait_until
 
-PATIENT = Settings(patience=50.0)
+PATIENT = Settings(patience=FOREVER)
 
 
 def line_of(mark: str) -> str:
@@ -184,25 +185,21 @@ def paced(program: Any, told: Path | None = None, rate: float = 1000.0) -> list[
 
 
 def test_a_process_that_is_killed_ends_the_run_at_once(tmp_path: Path) -> None:
-    killed: list[tuple[int, float]] = []
+    killed: list[int] = []
     told = tmp_path / "told"
     told.mkdir()
 
     def kill() -> None:
-        deadline = time.monotonic() + 60
-        while len(reading := readers(told)) < 2 and time.monotonic() < deadline:
-            time.sleep(0.02)
-        time.sleep(0.5)
-        killed.append((reading[1], time.monotonic()))
-        os.kill(reading[1], signal.SIGKILL)
+        wait_until("both parts are read", lambda: len(readers(told)) == 2)
+        killed.append(readers(told)[1])
+        os.kill(killed[0], signal.SIGKILL)
 
     thread = threading.Thread(target=kill)
     thread.start()
     with pytest.raises(TaskLostError) as caught:
         run(ValueBarrier, paced(ValueBarrier, told), out=tmp_path / "out")
     thread.join()
-    assert killed[0][0] == caught.value.pid
-    assert time.monotonic() - killed[0][1] < 4
+    assert killed == [caught.value.pid]
     assert [path.name for path in tmp_path.iterdir()] == ["told"]
 
 
@@ -218,19 +215,15 @@ def processes() -> set[int]:
 
 
 def test_a_program_that_ends_its_process_is_a_lost_task() -> None:
-    began = time.monotonic()
     with pytest.raises(TaskLostError, match="ended before its work did"):
         run(failing.Dies, streams(failing.Dies))
-    assert time.monotonic() - began < 10
 
 
-@pytest.mark.timeout(60)
 def test_a_process_that_dies_before_it_has_come_is_a_lost_task() -> None:
     POOL.close()
-    began = time.monotonic()
 
     def kill() -> None:
-        while not processes() and time.monotonic() < began + 20:
+        while not processes():
             time.sleep(0.001)
         os.kill(min(processes()), signal.SIGKILL)
 
@@ -239,10 +232,7 @@ def test_a_process_that_dies_before_it_has_come_is_a_lost_task() -> None:
     with pytest.raises(TaskLostError):
         run(ValueBarrier, paced(ValueBarrier))
     thread.join()
-    assert time.monotonic() - began < 10
-    began = time.monotonic()
-    run(ValueBarrier, streams(ValueBarrier, bad=None))
-    assert time.monotonic() - began < 30, "the other process looks for a run that is over, and was taken for idle"
+    run(ValueBarrier, streams(ValueBarrier, bad=None))  # hangs if a process that looks for the other run counts as idle
 
 
 def test_a_generator_that_raises_in_the_middle_ends_the_run() -> None:
@@ -256,7 +246,6 @@ def test_a_generator_that_raises_in_the_middle_ends_the_run() -> None:
     assert "test_failures.py" in caught.value.where
 
 
-@pytest.mark.timeout(60)
 def test_an_interrupt_calls_the_run_off(tmp_path: Path) -> None:
     def interrupt() -> None:
         time.sleep(3)
@@ -264,13 +253,11 @@ def test_an_interrupt_calls_the_run_off(tmp_path: Path) -> None:
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # who is started in the background ignores it
     threading.Thread(target=interrupt).start()
-    began = time.monotonic()
     try:
         with pytest.raises(KeyboardInterrupt):
             run(ValueBarrier, paced(ValueBarrier), out=tmp_path / "out")
     finally:
         signal.signal(signal.SIGINT, before)
-    assert time.monotonic() - began < 8
     assert list(tmp_path.iterdir()) == []
 
 
@@ -292,13 +279,6 @@ def blocking(program: Any, told: Path) -> list[fl.Stream]:
         fl.Stream("barriers", program.barrier, pa.table({"ts": [1_000]})),
         fl.Stream("values", program.value, values),
     ]
-
-
-def wait_until(what: str, condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, f"{what}: not within a minute"
-        time.sleep(0.02)
 
 
 def test_an_exception_is_told_though_inputs_block(tmp_path: Path) -> None:
@@ -357,7 +337,7 @@ def alive(pid: int) -> bool:
     return state != "Z"
 
 
-SOON = Settings(patience=50.0, liveness_interval=0.05, warn_after=0.4)
+SOON = Settings(patience=FOREVER, liveness_interval=0.05, warn_after=0.4)
 
 
 def test_a_task_that_stands_still_is_named_and_ended_after_the_timeout(

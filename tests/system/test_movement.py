@@ -2,7 +2,6 @@
 
 import numpy as np
 import pyarrow as pa
-import pytest
 
 import flumina as fl
 from flumina import local
@@ -64,7 +63,6 @@ def moved(cold: int, changes: int) -> tuple[int, int]:
     return result.stats.bytes_between, result.stats.joins
 
 
-@pytest.mark.timeout(120)
 def test_state_moves_by_changes_and_not_by_keys() -> None:
     few, joins = moved(cold=10, changes=50)
     many, joins_of_many = moved(cold=5000, changes=50)

@@ -182,7 +182,7 @@ def test_outputs_are_on_the_disk_before_a_snapshot_vouches_for_them(tmp_path: Pa
     (tmp_path / "sitecustomize.py").write_text(RECORDED)
     paths = os.pathsep.join(map(str, [tmp_path, root, root / "src"]))
     command = [sys.executable, "-c", RECORDED_DRIVER, str(place), str(order)]
-    subprocess.run(command, env={**os.environ, "PYTHONPATH": paths, "LOG": str(log)}, timeout=60, check=True)
+    subprocess.run(command, env={**os.environ, "PYTHONPATH": paths, "LOG": str(log)}, timeout=500, check=True)
     lines = log.read_text().splitlines()
     taken = Checkpoints(place / "kept").all()
     staging = Path(str(taken[0].manifest.folder))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +23,8 @@ from tests.system import failing
 from tests.system.cluster import kill
 from tests.system.test_bad_calls import ODD, odd
 from tests.system.test_cluster import assert_exact, run_with
-from tests.system.test_failures import USER_CODE, alive, assert_tells, blocking, readers, streams, wait_until
+from tests.system.test_failures import USER_CODE, alive, assert_tells, blocking, readers, streams
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -92,12 +92,10 @@ def test_bad_rows_of_a_frame_are_named(spark: SparkSession) -> None:
     ids=["no timestamps", "no values", "text", "text for timestamps"],
 )
 def test_bad_columns_of_a_frame_are_named(spark: SparkSession, table: pa.Table, condition: str) -> None:
-    began = time.monotonic()
     with pytest.raises(InputError) as caught:
         run(ValueBarrier, of_frame(spark, table), workers=None)
     assert caught.value.condition == condition
     assert_ours(caught.value)
-    assert time.monotonic() - began < 30
 
 
 @pytest.mark.parametrize("name", [ODD[0], ODD[1], ODD[4], ODD[8]])
@@ -119,12 +117,10 @@ def test_a_frame_without_partitions(spark: SparkSession) -> None:
 def test_too_few_slots_are_named_at_once(spark: SparkSession) -> None:
     parts = [pa.table({"ts": range(n, 800, 8), "v": range(100)}) for n in range(8)]
     given = [*streams(ValueBarrier)[:1], fl.Stream("values", ValueBarrier.value, parts)]
-    began = time.monotonic()
     with pytest.raises(UsageError) as caught:
         run(ValueBarrier, given, workers=8)
     assert caught.value.condition == "TOO_FEW_SLOTS"
     assert "8" in str(caught.value)
-    assert time.monotonic() - began < 15
 
 
 @pytest.mark.parametrize("back", [True, False])
@@ -180,22 +176,18 @@ def test_dynamic_allocation_is_named(spark: SparkSession, monkeypatch: pytest.Mo
 
 def test_a_session_that_was_stopped_is_named(spark: SparkSession) -> None:
     spark.stop()
-    began = time.monotonic()
     with pytest.raises(UsageError) as caught:
         run(ValueBarrier, streams(ValueBarrier), spark=spark)
     assert caught.value.condition == "SESSION_STOPPED"
     with pytest.raises(UsageError) as caught:
         run(ValueBarrier, streams(ValueBarrier))
     assert caught.value.condition in ("NO_SESSION", "SESSION_STOPPED")
-    assert time.monotonic() - began < 5
 
 
-@pytest.mark.timeout(240)
 def test_a_killed_python_worker_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     assert_exact(run_with(lambda reading: kill(reading[1]), 1.0, tmp_path, settings=Settings(patience=120.0)))
 
 
-@pytest.mark.timeout(240)
 def test_a_python_worker_that_stands_still_is_ended_and_tried_again(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -38,8 +38,6 @@ from tests.system.strict import BROKEN, CONDITIONS, SHOPS, STRICT_DDL, Strict, s
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.timeout(240)
-
 
 @pytest.fixture
 def files(tmp_path: Path) -> Files:

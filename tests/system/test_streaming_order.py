@@ -18,8 +18,6 @@ from tests.system.streaming import start
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.timeout(240)
-
 ONE_PARTITION = {"spark.sql.files.openCostInBytes": "0", "spark.sql.files.minPartitionNum": "1"}
 """All files, if they are small, in one partition."""
 

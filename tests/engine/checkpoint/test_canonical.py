@@ -151,7 +151,7 @@ def test_texts_are_the_same_in_every_process() -> None:
             env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
             capture_output=True,
             check=True,
-            timeout=60,
+            timeout=500,
         ).stdout
         for seed in "12"
     ]
