@@ -73,7 +73,7 @@ def test_abandoned_attempts_leave_nothing(tmp_path: Path, group_rows: int) -> No
     attempt.write(emitted(0))
     attempt.abandon()
     attempt.abandon()
-    assert visible(tmp_path) == ["_out.flumina-run1"]
+    assert visible(tmp_path) == ["_out.flumina-run1", "_out.flumina-run1/driver.lock"]
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("flumina-outputs")]
     Sink(make(None), 0, "a").abandon()
 
@@ -109,7 +109,7 @@ def test_a_full_disk_is_told(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match=r"OUT_FAILED.*output\.parquet.*\n.*make room"):
         write_all(attempt, emitted(0), 1000)
     attempt.abandon()
-    assert visible(tmp_path) == ["_out.flumina-run1"]
+    assert visible(tmp_path) == ["_out.flumina-run1", "_out.flumina-run1/driver.lock"]
 
 
 def test_a_slow_disk_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
