@@ -38,6 +38,13 @@ def test_time_counts_only_while_tasks_could_come(stages: list[Stage], slots: int
     assert re.search(text, phase.text)
 
 
+def test_time_counts_once_spark_has_refused_the_stage() -> None:
+    """Slots may be back in Spark's count while it refuses the stage again and again: that must end."""
+    phase = Phase.of([SCAN, SORT], tasks=4, slots=4, refused=True)
+    assert phase.counts
+    assert "fewer than 4" in phase.text
+
+
 def forgetful(*, jobs: bool) -> Any:
     """A context whose status store has dropped what the gang asks for."""
 

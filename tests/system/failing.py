@@ -132,7 +132,7 @@ class HoldsTheLock(ValueBarrierByHand):
 
     def update(self, state: int, event: fl.Event, emit: fl.Emit) -> int:
         if event.tag is self.value and event.v == BAD:
-            ctypes.PyDLL(None).usleep(1_500_000)
+            ctypes.PyDLL(None).usleep(4_000_000)
         return super().update(state, event, emit)
 
 

@@ -48,15 +48,18 @@ class Phase:
     counts: bool
 
     @staticmethod
-    def of(stages: Sequence[Stage], tasks: int, slots: int) -> Phase:
+    def of(stages: Sequence[Stage], tasks: int, slots: int, *, refused: bool = False) -> Phase:
         """Tell apart input that Spark prepares, slots that are missing, slots that are busy, and tasks that start.
 
         Spark starts all tasks of a gang at once, when there are slots for all of them. That other jobs use these is no
         error, however long it takes, as for every job of Spark's; that there are fewer than tasks is one after a while.
+        So is a stage that Spark has ``refused`` to submit for want of slots, whatever the count of slots says now.
         """
         gang = [stage for stage in stages if stage.barrier]
         if slots < tasks:
             return Phase(f"waiting for slots: it needs {tasks}, and the cluster has {slots}", counts=True)
+        if refused:
+            return Phase(f"waiting for slots: Spark had fewer than {tasks} when the stage was submitted", counts=True)
         if any(stage.active for stage in gang):
             return Phase("waiting for its tasks to start", counts=True)
         inputs = [stage for stage in stages if not gang or stage.number < min(one.number for one in gang)]
@@ -89,6 +92,8 @@ class Gang:
         """The jobs that Spark has begun for this run, as far as they have been seen."""
         self.barriers: dict[int, bool] = {}
         """Whether a stage is that of the gang."""
+        self.refused = False
+        """Whether Spark has given up on the stage for want of slots; the time to assemble counts from then on."""
         self.over = threading.Event()
         """Nobody waits for the job any more."""
 
@@ -129,7 +134,10 @@ class Gang:
         try:
             self.tasks.repartition(1).collect()
         except (Py4JError, PySparkException) as error:
-            if _NO_SLOTS not in str(error) or self.over.wait(_AGAIN):
+            if _NO_SLOTS not in str(error):
+                raise
+            self.refused = True
+            if self.over.wait(_AGAIN):
                 raise
             return False
         return True
@@ -141,7 +149,7 @@ class Gang:
                 stages = self._stages()
                 if self.rendezvous.assembled:
                     continue
-                phase = Phase.of(stages, self.count, self.cluster.slots())
+                phase = Phase.of(stages, self.count, self.cluster.slots(), refused=self.refused)
             except (Py4JError, OSError):
                 continue  # the cluster is gone, which the job's own thread reports
             if not phase.counts:
