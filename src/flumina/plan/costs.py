@@ -108,8 +108,7 @@ class Cost:
 
 DEFAULT = CostModel()
 ONE_BY_ONE = replace(DEFAULT, event=3e-6, join=25e-6, fork=25e-6, message=40e-6, hop=60e-6)
-"""Where each event is made for one call of ``update``, and states are Python objects, which are slower to join, fork and
-pack than columns of numbers."""
+"""Where each event is made for one call of ``update``, and states are Python objects: slower to join, fork and pack."""
 
 
 def model_of(definition: Definition) -> CostModel:
