@@ -65,7 +65,7 @@ class Case:
     @property
     def limit(self) -> float:
         """Seconds after which the run counts as hung on two idle cores: some five times what it should take."""
-        return 120 + self.rows / 20_000 + 5 * self.batches
+        return 120 + min(self.rows / 20_000, 600) + 5 * self.batches
 
     def to_json(self) -> dict[str, Any]:
         """Return what :meth:`of_json` takes."""
