@@ -22,12 +22,12 @@ def test_an_order_leaves_the_size_in_its_file_and_nothing_where_update_fails(tmp
     stream = fl.Stream("i", KeyCounter.inc, [{"ts": n, "k": n} for n in range(50)])
     order = Sampling.of(KeyCounter, [stream], 500.0, "error", tmp_path / "size")
     assert order.result() is None
-    order.carry_out()
+    order.execute()
     found = order.result()
     assert found is not None
     assert found.keys == 500
     failed = Sampling.of(failing.InUpdate, values(failing.InUpdate, 5), 0.0, "error", tmp_path / "none")
-    failed.carry_out()
+    failed.execute()
     assert failed.result() is None
 
 

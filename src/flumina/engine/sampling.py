@@ -29,7 +29,7 @@ class Sampling:
         first = [head for stream in streams if (head := _head(stream)) is not None]
         return Sampling(pickling.dumps((program, first, distinct, bad_rows)), str(out))
 
-    def carry_out(self) -> None:
+    def execute(self) -> None:
         """Write the size as JSON; write nothing where the program fails, which the run itself will tell."""
         with suppress(Exception):
             program, streams, distinct, bad_rows = pickling.loads(self.packed)

@@ -57,7 +57,7 @@ def main(ready: int) -> None:
         with contextlib.suppress(FluminaError):  # the driver knows
             given = pickle.loads(arguments)  # noqa: S301
             if isinstance(given, Sampling):
-                given.carry_out()
+                given.execute()
             else:
                 host(*given)
         _flush()
