@@ -2,7 +2,7 @@
 """Whether the default plan is ever slower than one worker: all apps, and twenty seeded random programs.
 
 Each program gets so many events that one worker is busy for about ``--seconds`` of processor time (found by a pilot
-run), and is run in turns under the plan that the optimiser chooses and under the sequential plan, from tables in
+run), and is run in turns under the plan that the optimizer chooses and under the sequential plan, from tables in
 memory, outputs counted only. Printed for each: the workers of the default plan, best wall time of either, their ratio
 (above 1: the default is slower) with the lowest and highest ratio of neighboring runs, and the ratio of processor time
 of the busiest task, which tells more than wall time on a machine that others use. Where the default plan is the
@@ -104,7 +104,7 @@ class Documents(fl.Program):
 
 
 class Baskets(fl.Program):
-    """A dict of lists under own fork and join: what the optimiser knows nothing about."""
+    """A dict of lists under own fork and join: what the optimizer knows nothing about."""
 
     sale = fl.Tag("amount long NOT NULL", key="item long")
     price = fl.Tag("amount long NOT NULL", key="item long")
@@ -232,10 +232,10 @@ class Timed:
     result: RunResult
 
 
-def timed(case: Case, streams: Sequence[fl.Stream], optimiser: str) -> Timed:
+def timed(case: Case, streams: Sequence[fl.Stream], optimizer: str) -> Timed:
     """Run once."""
     start = time.perf_counter()
-    result = local.run(case.program, streams, optimiser=optimiser, out=fl.NOWHERE, progress=False)
+    result = local.run(case.program, streams, optimizer=optimizer, out=fl.NOWHERE, progress=False)
     wall = time.perf_counter() - start
     return Timed(wall, max(task.cpu_seconds for task in result.stats.tasks.values()), result)
 

@@ -30,11 +30,11 @@ import pyarrow.parquet as pq
 import flumina as fl
 from flumina import local
 from flumina.apps import Fraud, PageViews, ValueBarrier
-from flumina.decode import decode
-from flumina.emit import Emit
 from flumina.engine.results import RunResult
-from flumina.engine.transport import Listener, Secret
+from flumina.engine.transport.listener import Listener, Secret
+from flumina.input.decode import decode
 from flumina.local.pool import POOL
+from flumina.model.emit import Emit
 
 WINDOW = 10_000
 PAGES = ("home", "news")
@@ -230,7 +230,7 @@ def parquet(engine: Engine, inputs: Inputs, rounds: int) -> None:
                 result.plan.explain()
             )
             two.append(result.stats.seconds)
-            one.append(engine.run(program, streams, optimiser="sequential").stats.seconds)
+            one.append(engine.run(program, streams, optimizer="sequential").stats.seconds)
         ratios = [h / t for h, t in zip(hand, two, strict=True)]
         single = [h / t for h, t in zip(hand, one, strict=True)]
         rate = 2 * inputs.rows / 1e6
@@ -343,7 +343,7 @@ def one_by_one(engine: Engine, inputs: Inputs, rounds: int) -> None:
                 loops.append(bare_loop(program, streams))
                 two = engine.run(program, streams, workers=2)
                 assert len(two.plan.leaves) == 2, two.plan.explain()
-                one = engine.run(program, streams, optimiser="sequential")
+                one = engine.run(program, streams, optimizer="sequential")
                 share.append(loops[-1] * rows / two.stats.seconds)
                 gain.append(one.stats.seconds / two.stats.seconds)
             print(
@@ -372,7 +372,7 @@ def round_trips(engine: Engine, inputs: Inputs, rounds: int) -> None:
             fl.Stream("t", Fraud.transaction, fl.Parquet([f"{folder}/t-0.parquet", f"{folder}/t-1.parquet"])),
             fl.Stream("r", Fraud.rule, fl.Parquet(f"{folder}/r.parquet")),
         ]
-        plan = engine.run(Fraud, streams, workers=2, optimiser="greedy").plan
+        plan = engine.run(Fraud, streams, workers=2, optimizer="greedy").plan
         leaves = [leaf.id for leaf in plan.leaves]
         root = plan.root.id
         for title, apart in (
@@ -396,7 +396,7 @@ def round_trips(engine: Engine, inputs: Inputs, rounds: int) -> None:
 
 ECHO = """
 import selectors, sys
-from flumina.engine.transport import Secret, connect
+from flumina.engine.transport.listener import Secret, connect
 channel = connect((sys.argv[1], int(sys.argv[2])), Secret(bytes.fromhex(sys.argv[3])), "echo", within=30)
 channel.unblock()
 with selectors.DefaultSelector() as selector:
@@ -444,7 +444,7 @@ def start_up(engine: Engine, inputs: Inputs, rounds: int) -> None:
         fl.Stream("values", ValueBarrier.value, [pa.table(data), pa.table(data)]),
         fl.Stream("barriers", ValueBarrier.barrier, {"ts": [50]}),
     ]
-    plan = engine.run(ValueBarrier, streams, workers=2, optimiser="greedy").plan
+    plan = engine.run(ValueBarrier, streams, workers=2, optimizer="greedy").plan
 
     def empty(found: Any) -> Any:  # noqa: ANN401
         for _ in found:
@@ -480,7 +480,7 @@ def latency(engine: Engine, inputs: Inputs, rounds: int) -> None:
             fl.Stream("values", ValueBarrier.value, fl.Generated(values, parts=2, rate=50_000, heartbeats=beats)),
             fl.Stream("barriers", ValueBarrier.barrier, fl.Generated(barriers, rate=5, heartbeats=beats)),
         ]
-        plan = engine.run(ValueBarrier, streams, workers=2, optimiser="greedy", plan=None).plan
+        plan = engine.run(ValueBarrier, streams, workers=2, optimizer="greedy", plan=None).plan
         found = [engine.run(ValueBarrier, streams, plan=plan).stats.latency for _ in range(max(1, rounds // 2))]
         total = sum(found[1:], found[0])
         print(

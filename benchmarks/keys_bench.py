@@ -13,17 +13,17 @@ import time
 from collections import deque
 
 from flumina.apps import KeyCounter
-from flumina.order import END, Point
-from flumina.plan.tree import Itag, Plan, StreamShape, Worker
+from flumina.model.order import END, Point
+from flumina.model.tag_set import KeySet, TagSet
+from flumina.plan.tree import Itag, Plan, PlanWorker, StreamShape
 from flumina.plan.validity import check_valid
-from flumina.program import define
+from flumina.program.base import define
 from flumina.runtime.build import workers
-from flumina.runtime.coordinator import Coordinator
 from flumina.runtime.messages import Credit, Data, Message, PartId
 from flumina.runtime.run import EMPTY, Run
-from flumina.runtime.topology import COORDINATOR, Options
+from flumina.runtime.topology import TREE_ROOT, Options
+from flumina.runtime.tree_root import TreeRoot
 from flumina.runtime.worker import Address, Effects
-from flumina.tagsets import KeySet, TagSet
 
 COUNTER = define(KeyCounter)
 LEVELS = (2, 3)
@@ -39,12 +39,12 @@ def plan_of(levels: int) -> Plan:
     """Reads above two leaves that count; or half of the reads above, and half in the middle."""
     rare = KeySet.of(-1) if levels == LEVELS[1] else KeySet()
     usual = KeySet.everything() - rare
-    left, right = (Worker(f"l{n}", COUNTER.initial, (itag("inc", usual, n),)) for n in (0, 1))
-    root = Worker("w0", COUNTER.initial, (itag("read", usual, 0),), (left, right))
+    left, right = (PlanWorker(f"l{n}", COUNTER.initial, (itag("inc", usual, n),)) for n in (0, 1))
+    root = PlanWorker("w0", COUNTER.initial, (itag("read", usual, 0),), (left, right))
     if levels == LEVELS[1]:
-        rest = Worker("rest", COUNTER.initial, (itag("inc", rare, 0, 1),))
+        rest = PlanWorker("rest", COUNTER.initial, (itag("inc", rare, 0, 1),))
         own = (itag("read", KeySet.everything(), 1), itag("read", rare, 0))
-        root = Worker("root", COUNTER.initial, own, (root, rest))
+        root = PlanWorker("root", COUNTER.initial, own, (root, rest))
     streams = [
         StreamShape(tag, parts, TagSet.all_of([COUNTER.tags[tag]])) for tag, parts in (("inc", 2), ("read", levels - 1))
     ]
@@ -64,10 +64,10 @@ class Flight:
         self.workers = workers(plan, COUNTER, options)
         root = plan.root.id
         at = [] if snapshot is None else [Point(snapshot, 9, 0)]
-        self.coordinator = Coordinator({root: COUNTER.init()}, at)
+        self.tree_root = TreeRoot({root: COUNTER.init()}, at)
         self.posted: deque[tuple[Address, Address, Message]] = deque()
         self.messages = self.outputs = 0
-        self.perform(COORDINATOR, self.coordinator.begin())
+        self.perform(TREE_ROOT, self.tree_root.begin())
         self.deliver()
         self.reads = self.answered = 0
         self.read(keys)
@@ -84,8 +84,8 @@ class Flight:
         while self.posted:
             sender, receiver, message = self.posted.popleft()
             self.messages += 1
-            if receiver == COORDINATOR:
-                self.perform(COORDINATOR, self.coordinator.handle(sender, message))
+            if receiver == TREE_ROOT:
+                self.perform(TREE_ROOT, self.tree_root.handle(sender, message))
                 continue
             assert isinstance(receiver, str)
             worker = self.workers[receiver]

@@ -31,7 +31,7 @@ from flumina import local
 from flumina.apps import Outliers
 from flumina.apps.outliers import COLUMNS, LABEL, read
 from flumina.apps.text import LINE
-from flumina.order import Ints
+from flumina.model.order import Ints
 
 NORMAL = "normal."
 
@@ -63,7 +63,7 @@ def flagged(table: pa.Table, every: int, workers: int) -> tuple[npt.NDArray[np.b
             fl.Stream("connections", Outliers.connection, fl.Parquet(folder)),
             fl.Stream("queries", Outliers.query, {"ts": np.arange(every - 1, count, every)}),
         ]
-        result = local.run(Outliers, streams, workers=workers, optimiser="greedy", progress=False)
+        result = local.run(Outliers, streams, workers=workers, optimizer="greedy", progress=False)
     found = np.zeros(count, bool)
     found[result.outputs["outlier"].column("event_ts").to_numpy()] = True
     return found, result.stats.seconds

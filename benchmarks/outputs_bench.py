@@ -24,13 +24,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flumina.apps.page_views import PageViews
-from flumina.batch import Batch
-from flumina.emit import Chunk
-from flumina.engine.location import Location
-from flumina.engine.outputs import Manifest, Outputs
-from flumina.engine.publish import publish
-from flumina.engine.sink import Sink
-from flumina.program import define
+from flumina.model.batch import Batch
+from flumina.model.emit import Chunk
+from flumina.output.commit import commit_outputs
+from flumina.output.outputs import Manifest, Outputs
+from flumina.output.writer import OutputWriter
+from flumina.program.base import define
+from flumina.storage.output_directory import Location
 
 TASKS, ROWS, CHUNK, TABLE = 2, 20_000_000, 10_000, 100
 STREAMS = ("views", "changes")
@@ -55,7 +55,7 @@ def chunks(task: int, rows: int) -> list[Chunk]:
 
 def through_sink(outputs: Outputs, task: int, made: list[Chunk]) -> Manifest:
     """As a task does it: one small list after the other."""
-    sink = Sink(outputs, task, "first")
+    sink = OutputWriter(outputs, task, "first")
     for chunk in made:
         sink.write([chunk])
     return sink.close()
@@ -119,7 +119,7 @@ def measure(folder: Path, kind: str, options: dict[str, object], pipes: list, st
     begin = time.perf_counter()
     manifests = [pipe.recv() for pipe in pipes]
     if kind == "sink":
-        publish(outputs, manifests)
+        commit_outputs(outputs, manifests)
     spent = time.perf_counter() - begin
     size = sum(file.stat().st_size for file in folder.rglob("*.parquet"))
     outputs.discard()

@@ -16,51 +16,53 @@ import time
 from collections.abc import Callable
 
 from flumina.apps import KeyCounter, ValueBarrier
-from flumina.plan import Source, make_plan
-from flumina.program import Program
+from flumina.plan import StreamRates, make_plan
+from flumina.program.base import Program
 
 SIZES = (100, 1_000, 10_000)
 LIMIT_SECONDS = 2.0
 LIMIT_GROWTH = 2.0
 
 
-def by_key(count: int) -> list[Source]:
+def by_key(count: int) -> list[StreamRates]:
     """Hot keys: two itags each, which depend on each other."""
     rng = random.Random(count)
     keys = range(count // 2 - 1)
     hot = {key: rng.paretovariate(1.2) for key in keys}
     total = sum(hot.values())
     return [
-        Source("increments", {"inc": 2 * total}, hot={"inc": hot}),
-        Source("reads", {"read": 1.0}, hot={"read": dict.fromkeys(keys, 0.5 / count)}),
+        StreamRates("increments", {"inc": 2 * total}, hot={"inc": hot}),
+        StreamRates("reads", {"read": 1.0}, hot={"read": dict.fromkeys(keys, 0.5 / count)}),
     ]
 
 
-def by_part(count: int) -> list[Source]:
+def by_part(count: int) -> list[StreamRates]:
     """Many parts that one rare event holds together."""
-    return [Source("values", {"value": 1e6}, parts=count - 1), Source("barriers", {"barrier": 1.0})]
+    return [StreamRates("values", {"value": 1e6}, parts=count - 1), StreamRates("barriers", {"barrier": 1.0})]
 
 
-def by_stream(count: int) -> list[Source]:
+def by_stream(count: int) -> list[StreamRates]:
     """The same with a stream for each part."""
-    values = [Source(f"values{number}", {"value": 1e6 / count}) for number in range(count - 1)]
-    return [*values, Source("barriers", {"barrier": 1.0})]
+    values = [StreamRates(f"values{number}", {"value": 1e6 / count}) for number in range(count - 1)]
+    return [*values, StreamRates("barriers", {"barrier": 1.0})]
 
 
-CASES: dict[str, tuple[type[Program], Callable[[int], list[Source]]]] = {
+CASES: dict[str, tuple[type[Program], Callable[[int], list[StreamRates]]]] = {
     "keys": (KeyCounter, by_key),
     "parts": (ValueBarrier, by_part),
     "streams": (ValueBarrier, by_stream),
 }
 
 
-def seconds(program: type[Program], sources: list[Source], optimiser: str, slots: int | None, repeat: int) -> float:
+def seconds(
+    program: type[Program], sources: list[StreamRates], optimizer: str, slots: int | None, repeat: int
+) -> float:
     """The best of several times of the processor, so that others on the machine count as little as possible."""
     best = math.inf
     for _ in range(repeat):
         gc.collect()
         start = time.process_time()
-        make_plan(program, sources, slots=slots, optimiser=optimiser)
+        make_plan(program, sources, slots=slots, optimizer=optimizer)
         best = min(best, time.process_time() - start)
     return best
 
@@ -72,17 +74,17 @@ def main() -> int:
     parser.add_argument("--repeat", type=int, default=3)
     args = parser.parse_args()
     failed = False
-    print(f"{'optimiser':>10} {'input':>7} {'workers':>8} {'itags':>7} {'seconds':>9} {'us / (n log2 n)':>16}")
-    for optimiser, slots in (("greedy", 64), ("greedy", None), ("cost", 64)):
+    print(f"{'optimizer':>10} {'input':>7} {'workers':>8} {'itags':>7} {'seconds':>9} {'us / (n log2 n)':>16}")
+    for optimizer, slots in (("greedy", 64), ("greedy", None), ("cost", 64)):
         for case, (program, make) in CASES.items():
             per_unit = []
             for size in SIZES:
-                took = seconds(program, make(size), optimiser, slots, args.repeat)
+                took = seconds(program, make(size), optimizer, slots, args.repeat)
                 per_unit.append(took / (size * math.log2(size)) * 1e6)
                 workers = "any" if slots is None else slots
-                print(f"{optimiser:>10} {case:>7} {workers:>8} {size:>7,} {took:>9.3f} {per_unit[-1]:>16.2f}")
-            failed |= optimiser == "greedy" and took >= LIMIT_SECONDS
-            failed |= optimiser == "greedy" and per_unit[-1] > LIMIT_GROWTH * per_unit[-2]
+                print(f"{optimizer:>10} {case:>7} {workers:>8} {size:>7,} {took:>9.3f} {per_unit[-1]:>16.2f}")
+            failed |= optimizer == "greedy" and took >= LIMIT_SECONDS
+            failed |= optimizer == "greedy" and per_unit[-1] > LIMIT_GROWTH * per_unit[-2]
     return int(failed and args.check)
 
 

@@ -13,9 +13,9 @@ import time
 from random import Random
 
 from flumina.sim.case import Case
+from flumina.sim.conditions import Conditions
 from flumina.sim.scheduler import Simulation, judge
 from flumina.sim.trial import Setting, trial
-from flumina.sim.weather import Weather
 
 CASES, SEEDS, REPEATS, WORKERS, EVENTS = 40, 3, 8, 3, 60
 
@@ -43,15 +43,15 @@ def bare_loop() -> float:
     return time.process_time() - start
 
 
-def measured(made: list[Case], weather: Weather) -> str:
-    """One line: how fast runs under this weather are."""
+def measured(made: list[Case], conditions: Conditions) -> str:
+    """One line: how fast runs under this conditions are."""
     steps, total, quiet = 0, 0.0, 0.0
     for seed in range(SEEDS):
         for number, case in enumerate(made):
             times = []
             for _ in range(REPEATS):
                 start = time.perf_counter()
-                outcome = Simulation(case, Random(seed * CASES + number), weather=weather).run()
+                outcome = Simulation(case, Random(seed * CASES + number), conditions=conditions).run()
                 judge(case, outcome)
                 times.append(time.perf_counter() - start)
             steps, total, quiet = steps + outcome.steps, total + sum(times), quiet + min(times)
@@ -65,7 +65,7 @@ def main() -> int:
     print(f"{WORKERS} workers, {EVENTS} events; 1000 turns of a bare loop take {bare_loop() / 2000 * 1e6:.1f} us")
     print("schedules/s:        all   quiet   steps   us/step")
     for most in (4, 12, 30):
-        print(f"sends up to {most:>2} {measured(made, Weather(most_events=most))}")
+        print(f"sends up to {most:>2} {measured(made, Conditions(most_events=most))}")
     return 0
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import flumina as fl
 from flumina import local
 from flumina.apps import ValueBarrier
-from flumina.engine.checkpoint import Checkpoints
+from flumina.checkpoint import Checkpoints
 
 WINDOW = 10_000
 SIZES = (("1 KB", 10, 100), ("1 MB", 1000, 1000), ("10 MB", 1000, 10_000), ("100 MB", 1000, 100_000))
@@ -123,7 +123,7 @@ def shares(count: int, rounds: int) -> None:
         for turn in range(rounds + 1):
             with tempfile.TemporaryDirectory() as folder:
                 at = Path(folder)
-                options: dict[str, Any] = {"workers": workers, "optimiser": "greedy", "settings": settings}
+                options: dict[str, Any] = {"workers": workers, "optimizer": "greedy", "settings": settings}
                 plain = local.run(Memory, streams, out=fl.NOWHERE, progress=False, **options)
                 once = fl.Checkpoint(at, when=lambda since: since.snapshots == 0 and since.events >= count)
                 kept = local.run(Memory, streams, out=fl.NOWHERE, checkpoint=once, progress=False, **options)

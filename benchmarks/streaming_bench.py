@@ -117,7 +117,7 @@ def ours(spark: Any, folder: Path, size: int, tasks: int = 1) -> tuple[list[floa
             place / "checkpoint",
             trigger={"availableNow": True},
             workers=tasks,
-            optimiser="greedy",
+            optimizer="greedy",
         )
         query.awaitTermination()
         assert query.plan is not None

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import flumina
-from flumina import cli
+from flumina.cli import main as cli
 
 ROOT = Path(__file__).parents[1]
 MODULES = ["flumina", *(m.name for m in pkgutil.walk_packages(flumina.__path__, "flumina."))]

@@ -7,7 +7,7 @@ import pytest
 
 import flumina as fl
 from flumina.apps import Fraud, KeyCounter, PageViews, ValueBarrier
-from flumina.order import END, START, Point, heartbeat
+from flumina.model.order import END, START, Point, heartbeat
 
 VIEWS = {"ts": [1, 2, 4, 5], "page": ["a", "a", "b", "a"], "user": [1, 2, 3, 4]}
 CHANGES = {"ts": [2, 3, 4], "page": ["a", "b", "a"], "info": ["A", "B", "AA"]}

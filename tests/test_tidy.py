@@ -40,13 +40,17 @@ APART = (
     {"local", "streaming"},
     {"report", "streaming"},
 )
-"""Neighbours in a layer that know nothing of each other."""
+"""Neighbors in a layer that know nothing of each other."""
 
-ENTRY_POINTS = {"flumina", "flumina.__main__", "flumina.cli", "flumina.testing"}
-ENTRY_POINTS |= {"flumina.sim.clock", "flumina.sim.calibrate", "flumina.sim.kept"}  # called by people, not by modules
-ENTRY_POINTS |= {"flumina.engine", "flumina.engine.arrivals"}  # called by the tasks of the engines
+ENTRY_POINTS = {"flumina", "flumina.__main__", "flumina.cli.main", "flumina.testing"}
+ENTRY_POINTS |= {
+    "flumina.sim.clock",
+    "flumina.sim.calibrate",
+    "flumina.sim.regressions",
+}  # called by people, not by modules
+ENTRY_POINTS |= {"flumina.engine", "flumina.engine.event_stream"}  # called by the tasks of the engines
 ENTRY_POINTS |= {"flumina.apps.lines"}  # called by people
-ENTRY_POINTS |= {"flumina.spark.starting"}  # imported by name, where Spark is there
+ENTRY_POINTS |= {"flumina.spark.session_factory"}  # imported by name, where Spark is there
 TESTED_TOGETHER = {"plan", "runtime", "sim", "engine", "streaming", "local", "spark"}
 """Areas whose small modules are tested through those that use them."""
 LONGEST = 450
@@ -224,7 +228,7 @@ def test_tests_that_use_spark_run_in_one_process_of_their_group() -> None:
         if re.search(r"\b(spark|spark_home|cluster): (SparkSession|None|Cluster)\b", path.read_text(encoding="utf-8")):
             assert path.stem in listed, f"{path.name} starts Spark: list it in tests/conftest.py"
             assert group(f"{path.relative_to(ROOT)}::test_x[1]") in TOGETHER
-    assert group("tests/test_order.py::test_x") == "tests/test_order.py::test_x"
+    assert group("tests/model/test_order.py::test_x") == "tests/model/test_order.py::test_x"
 
 
 def test_every_wait_is_listed_with_what_ends_it() -> None:

@@ -9,10 +9,10 @@ import pytest
 
 import flumina as fl
 from flumina import apps
-from flumina.definition import Definition
-from flumina.program import AnyProgram, define
-from flumina.state import same
-from flumina.tagsets import UNKEYED, KeySet, TagSet
+from flumina.model.tag_set import UNKEYED, KeySet, TagSet
+from flumina.program.base import AnyProgram, define
+from flumina.program.definition import Definition
+from flumina.state.compare import same
 from tests.system.programs import TwoCounters
 from tests.wires import (
     Diagram,
@@ -176,7 +176,7 @@ def run(definition: Definition, diagram: Diagram) -> Meaning:
     return interpret(diagram, Wire(definition, definition.initial, definition.everything, definition.init()))
 
 
-def specified(definition: Definition, inputs: tuple[fl.Event, ...]) -> fl.Result:
+def specified(definition: Definition, inputs: tuple[fl.Event, ...]) -> fl.SpecResult:
     """The oracle on the same events in the same order: the position is the timestamp."""
     streams = []
     for tag in definition.tags.values():

@@ -22,10 +22,10 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 import flumina as fl
-from flumina.definition import Definition, Fork, Join
-from flumina.emit import Emit, Row, rows
-from flumina.state import copied
-from flumina.tagsets import UNKEYED, KeySet, TagSet
+from flumina.model.emit import Emit, Row, rows
+from flumina.model.tag_set import UNKEYED, KeySet, TagSet
+from flumina.program.definition import Definition, Fork, Join
+from flumina.state.compare import copied
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@
 | fraud | all cores, two passes | one key: one core | a second for every rule |
 
 *Batch* needs the whole input before it begins: rare events are collected first, and everything else is joined with
-them. *Streaming* takes one slice of time after the other. *Manual* is the synchronisation plan by hand: each task
+them. *Streaming* takes one slice of time after the other. *Manual* is the synchronization plan by hand: each task
 reads the part that has its number, and a task that comes to a rare event waits for the others.
 
 Every function takes a session and a folder of :mod:`benchmarks.baselines.inputs`, and gives DataFrames by output. Rare

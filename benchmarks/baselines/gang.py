@@ -1,4 +1,4 @@
-"""Synchronising tasks by hand: a barrier stage whose tasks read their own parts and exchange messages.
+"""Synchronizing tasks by hand: a barrier stage whose tasks read their own parts and exchange messages.
 
 This is what Spark offers for it, ``BarrierTaskContext.allGather``. The program has to know how many tasks there are,
 and that task n has part n; and every exchange takes about a second, however small: Spark polls once a second.

@@ -14,7 +14,7 @@ from flumina.apps.app import App
 from flumina.apps.page_views import Visits
 from flumina.apps.registry import APPS
 from flumina.apps.workload import Workload
-from flumina.plan.sources import Source
+from flumina.plan.sources import StreamRates
 
 PROGRAMS = ("value-barrier", "page-views", "fraud")
 """The three of the paper's section 4."""
@@ -22,12 +22,12 @@ PROGRAMS = ("value-barrier", "page-views", "fraud")
 RARE = {"value-barrier": "barrier", "page-views": "change", "fraud": "rule", "outliers": "query"}
 OFTEN = {"value-barrier": "value", "page-views": "view", "fraud": "transaction", "outliers": "connection"}
 RATIO = 10_000
-"""Events on each part for one that synchronises, as in the paper."""
+"""Events on each part for one that synchronizes, as in the paper."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A program with so many parts of input, and so many events on each part for one that synchronises."""
+    """A program with so many parts of input, and so many events on each part for one that synchronizes."""
 
     name: str
     parts: int
@@ -48,12 +48,12 @@ class Case:
             events=events * self.parts, parts=self.parts, rate=round(self.rate * self.parts), **ratios
         )
 
-    def sources(self) -> list[Source]:
-        """The input as the optimisers and the simulator know it, in events a second."""
+    def sources(self) -> list[StreamRates]:
+        """The input as the optimizers and the simulator know it, in events a second."""
         workload = self.workload(self.ratio)
         pages = [str(page) for page in range(workload.hot)] if isinstance(workload, Visits) else []
         return [
-            Source(
+            StreamRates(
                 flow.name,
                 {flow.tag.name: flow.rate},
                 flow.parts,

@@ -24,7 +24,7 @@ from benchmarks.evaluation.case import RATIO, Case
 from benchmarks.evaluation.effort import Effort
 from benchmarks.evaluation.engine import run, session
 from benchmarks.evaluation.record import Record
-from flumina.plan.optimise import make_plan
+from flumina.plan.optimize import make_plan
 from flumina.plan.sources import bind
 from flumina.sim.clock import Clock
 
@@ -52,7 +52,7 @@ def _of_flumina(effort: Effort, name: str) -> Iterator[Record]:
     for rate in RATES[effort.quick]:
         case = Case(name, WORKERS, rate=rate / WORKERS)
         streams = case.workload(round(case.rate * seconds)).streams(paced=True, heartbeats=HEARTBEATS)
-        stats = run(case.app.program, streams, workers=WORKERS, optimiser="greedy").stats
+        stats = run(case.app.program, streams, workers=WORKERS, optimizer="greedy").stats
         reached = stats.events / max(stats.seconds, seconds)
         p10, p50, p90 = (stats.latency.percentile(p) for p in (10, 50, 90))
         effort.say(f"{name}, Flumina at {rate:,.0f}/s: reached {reached:,.0f}/s, latency {1e3 * p50:.1f} ms")
@@ -66,7 +66,7 @@ def _in_virtual_time(name: str, data: Path) -> Iterator[Record]:
     model = prices.load(data / "prices" / "prices.json", name)
     for workers in (WORKERS, MORE):
         most = Case(name, workers)
-        plan = make_plan(most.app.program, most.sources(), workers=workers, optimiser="greedy")
+        plan = make_plan(most.app.program, most.sources(), workers=workers, optimizer="greedy")
         limit = prices.in_virtual_time(most, plan, model).throughput
         for share in (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 1.0, 1.2):
             case = Case(name, workers, rate=limit * share / workers)

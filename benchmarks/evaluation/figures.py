@@ -73,7 +73,7 @@ FIGURES = (
         "Speed-up of Flumina up to 20 workers",
         WORKERS,
         Axis("multiple of one worker"),
-        "The paper's figure for its own prototype; input grows with the workers, one synchronising event for 10,000 "
+        "The paper's figure for its own prototype; input grows with the workers, one synchronizing event for 10,000 "
         "events on each part.",
         speed_ups,
     ),

@@ -10,8 +10,8 @@ from benchmarks.evaluation.case import Case
 from benchmarks.evaluation.effort import Effort
 from benchmarks.evaluation.engine import run, session
 from benchmarks.evaluation.record import Record
-from flumina.plan.costs import CostModel
-from flumina.plan.optimise import make_plan
+from flumina.plan.cost_model import CostModel
+from flumina.plan.optimize import make_plan
 from flumina.plan.sources import bind
 from flumina.sim.clock import Clock
 
@@ -47,14 +47,14 @@ def _measured(effort: Effort, figure: str, x: float, case: Case, beats: float) -
     """How late the outputs of barriers were; the run is as long as five of the rarest barriers need."""
     seconds = max(effort.of(5.0, 1.5), effort.of(5, 2) * case.ratio / case.rate)
     streams = case.workload(round(case.rate * seconds)).streams(paced=True, heartbeats=beats)
-    latency = run(case.app.program, streams, workers=case.parts, optimiser="greedy").stats.latency
+    latency = run(case.app.program, streams, workers=case.parts, optimizer="greedy").stats.latency
     p10, p50, p90 = (latency.percentile(p) for p in (10, 50, 90))
     effort.say(f"{figure} {x:g}, {case.parts} workers, ratio {case.ratio}: {1e3 * p50:.1f} ms")
     return Record(figure, f"ratio {case.ratio}", x, p50, "measured", p10, p90)
 
 
 def _simulated(figure: str, x: float, case: Case, beats: float, model: CostModel) -> Record:
-    plan = make_plan(case.app.program, case.sources(), workers=case.parts, optimiser="greedy")
+    plan = make_plan(case.app.program, case.sources(), workers=case.parts, optimizer="greedy")
     inputs = bind(case.app.program, case.sources())
     seconds = min(20 * case.ratio / case.rate, 5.0)
     timing = Clock(plan, inputs, model).run(seconds, paced=True, beats=1 / beats)

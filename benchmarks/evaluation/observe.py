@@ -10,12 +10,12 @@ from benchmarks.evaluation.engine import run
 from benchmarks.evaluation.prices import Observed
 
 
-def observe(case: Case, events: int, rounds: int, optimiser: str = "cost") -> tuple[Observed, list[float]]:
+def observe(case: Case, events: int, rounds: int, optimizer: str = "cost") -> tuple[Observed, list[float]]:
     """A case with so many events on each part, and the events a second of every round; one before them warms up."""
     with scratch() as folder:
         workload = case.workload(events)
         streams = Folder.write(workload, folder).streams(workload)
-        plan = run(case.app.program, streams, workers=case.parts, optimiser=optimiser).plan
+        plan = run(case.app.program, streams, workers=case.parts, optimizer=optimizer).plan
         rates = []
         for _ in range(rounds):
             stats = run(case.app.program, streams, plan=plan).stats

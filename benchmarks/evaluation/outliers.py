@@ -11,9 +11,9 @@ from benchmarks.evaluation.engine import session
 from benchmarks.evaluation.observe import observe
 from benchmarks.evaluation.prices import fit, in_virtual_time
 from benchmarks.evaluation.record import Record
-from flumina.plan.costs import CostModel
+from flumina.plan.cost_model import CostModel
 from flumina.plan.measure import measure
-from flumina.plan.optimise import make_plan
+from flumina.plan.optimize import make_plan
 
 WINDOW = 40_000
 """Connections between two queries, on all workers together."""
@@ -44,7 +44,7 @@ def records(effort: Effort, data: Path) -> Iterator[Record]:  # noqa: ARG001 -- 
     alone = None
     for workers in range(1, MOST + 1):
         case = Case("outliers", workers, WINDOW // workers, rate=1e6 / workers)
-        plan = make_plan(case.app.program, case.sources(), workers=workers, optimiser="greedy")
+        plan = make_plan(case.app.program, case.sources(), workers=workers, optimizer="greedy")
         throughput = in_virtual_time(case, plan, model).throughput
         alone = alone or throughput
         yield Record("outliers", "speed-up", workers, throughput / alone, "simulated")

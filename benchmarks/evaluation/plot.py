@@ -14,8 +14,8 @@ WIDTH, HEIGHT = 560, 340
 LEFT, RIGHT, TOP, BOTTOM = 66, 14, 14, 46
 ROW = 17
 """Height of a line of the legend, which stands below the chart."""
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#444444")
-"""Told apart by people who do not see all colours."""
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#444444")
+"""Told apart by people who do not see all colors."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ class Dot:
 
 @dataclass(frozen=True)
 class Line:
-    """Points that belong together; lines with the same colour number have the same colour."""
+    """Points that belong together; lines with the same color number have the same color."""
 
     name: str
     dots: Sequence[Dot]
-    colour: int
+    color: int
     hollow: bool = False
     joined: bool = True
     """Whether there is a line between the points."""
@@ -148,34 +148,34 @@ def _grid(across: _Scale, up: _Scale) -> list[str]:
 
 
 def _drawn(line: Line, across: _Scale, up: _Scale) -> list[str]:
-    colour = COLOURS[line.colour % len(COLOURS)]
+    color = COLORS[line.color % len(COLORS)]
     places = [(across.at(dot.x), up.at(dot.y)) for dot in line.dots]
     found = []
     if line.joined and len(places) > 1:
         path = "L".join(f"{a:.1f} {b:.1f}" for a, b in places)
         dash = ' stroke-dasharray="5 4"' if line.hollow else ""
-        found.append(f'<path d="M{path}" fill="none" stroke="{colour}" stroke-width="1.6"{dash}/>')
+        found.append(f'<path d="M{path}" fill="none" stroke="{color}" stroke-width="1.6"{dash}/>')
     for dot, (a, b) in zip(line.dots, places, strict=True):
         if dot.low is not None and dot.high is not None and dot.high > dot.low:
             found.append(
-                f'<path d="M{a:.1f} {up.at(dot.low):.1f}V{up.at(dot.high):.1f}" stroke="{colour}" opacity=".55"/>'
+                f'<path d="M{a:.1f} {up.at(dot.low):.1f}V{up.at(dot.high):.1f}" stroke="{color}" opacity=".55"/>'
             )
-        fill = "#fff" if line.hollow else colour
+        fill = "#fff" if line.hollow else color
         label = f"{line.name}: {short(dot.x, across.axis.unit)}, {short(dot.y, up.axis.unit)}"
         found.append(
-            f'<circle cx="{a:.1f}" cy="{b:.1f}" r="{3 if line.hollow else 4}" fill="{fill}" stroke="{colour}">'
+            f'<circle cx="{a:.1f}" cy="{b:.1f}" r="{3 if line.hollow else 4}" fill="{fill}" stroke="{color}">'
             f"<title>{escape(label)}</title></circle>"
         )
     return found
 
 
 def _legend(line: Line, y: float) -> list[str]:
-    colour = COLOURS[line.colour % len(COLOURS)]
+    color = COLORS[line.color % len(COLORS)]
     dash = ' stroke-dasharray="5 4"' if line.hollow else ""
-    stroke = f'<path d="M{LEFT} {y + 6}H{LEFT + 26}" stroke="{colour}" stroke-width="1.6"{dash}/>'
-    fill = "#fff" if line.hollow else colour
+    stroke = f'<path d="M{LEFT} {y + 6}H{LEFT + 26}" stroke="{color}" stroke-width="1.6"{dash}/>'
+    fill = "#fff" if line.hollow else color
     return [
         stroke if line.joined else "",
-        f'<circle cx="{LEFT + 13}" cy="{y + 6}" r="3.5" fill="{fill}" stroke="{colour}"/>',
+        f'<circle cx="{LEFT + 13}" cy="{y + 6}" r="3.5" fill="{fill}" stroke="{color}"/>',
         f'<text x="{LEFT + 34}" y="{y + 10}">{escape(line.name)}</text>',
     ]

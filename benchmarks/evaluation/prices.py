@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from benchmarks.evaluation.case import Case
 from flumina.apps.registry import APPS
-from flumina.plan.costs import CostModel
+from flumina.plan.cost_model import CostModel
 from flumina.plan.sources import bind
 from flumina.plan.tree import Plan
 from flumina.sim.clock import Clock, Timing

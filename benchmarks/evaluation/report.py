@@ -27,7 +27,7 @@ class Part:
 PARTS = (
     Part(
         "Flumina and plain PySpark",
-        "The paper asks of Flink and Timely what we ask of Spark: can programs that need synchronisation be parallel "
+        "The paper asks of Flink and Timely what we ask of Spark: can programs that need synchronization be parallel "
         "without giving up that they are independent of the number of workers (PIP1), of how input is divided (PIP2), "
         "and within what the API promises (PIP3)? Three programs are written in plain PySpark in three ways (see "
         "`benchmarks/baselines`), all with the outputs of the sequential program, and once with Flumina.",

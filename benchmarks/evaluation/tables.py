@@ -83,7 +83,7 @@ def _trade_offs(systems: Results, scaling: Results | None) -> Table:
         "input divided in another way, and within what the API promises? "
         f"A stream has no work for more cores than keys, but for the JVM beside them; by hand, the {NODES} tasks that "
         "were measured sleep most of the time. Batch is free of all this, but it begins when the input has ended. By "
-        "hand, every synchronising event costs a second of `allGather`, and the program has to know how many tasks "
+        "hand, every synchronizing event costs a second of `allGather`, and the program has to know how many tasks "
         "there are and which part each one reads.",
         origin(systems, systems.records),
     )

@@ -13,9 +13,9 @@ from benchmarks.evaluation.observe import observe
 from benchmarks.evaluation.prices import Observed, fit, in_virtual_time
 from benchmarks.evaluation.record import Record
 from flumina.apps.registry import APPS
-from flumina.plan.costs import CostModel
+from flumina.plan.cost_model import CostModel
 from flumina.plan.measure import measure
-from flumina.plan.optimise import make_plan
+from flumina.plan.optimize import make_plan
 
 FITTED = (2_000, 50_000)
 """The ratios at which prices are fitted; those at ``RATIO`` are predicted."""
@@ -62,8 +62,8 @@ def _predicted(effort: Effort, name: str, model: CostModel) -> Iterator[Record]:
     """The same on more machines than there are: parts and workers grow together, as in the paper."""
     for workers in (*FEW, *effort.of(MANY, MANY[1:2])):
         case = Case(name, workers)
-        optimiser = "cost" if workers <= FEW[-1] else "greedy"  # the search takes minutes for hundreds of workers
-        plan = make_plan(case.app.program, case.sources(), workers=workers, optimiser=optimiser)
+        optimizer = "cost" if workers <= FEW[-1] else "greedy"  # the search takes minutes for hundreds of workers
+        plan = make_plan(case.app.program, case.sources(), workers=workers, optimizer=optimizer)
         timing = in_virtual_time(case, plan, model, windows=effort.of(12, 6) if workers <= 100 else 5)
         effort.say(f"{name}, {workers} workers in virtual time: {timing.throughput / 1e6:.0f} M events/s")
         yield Record(f"throughput {name}", f"ratio {RATIO}", workers, timing.throughput, "simulated")

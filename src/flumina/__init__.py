@@ -3,13 +3,9 @@
 Write a sequential program, say which events depend on which, declare the state; see the README.
 """
 
-from flumina.batch import Batch, repeat, total
 from flumina.check import check
-from flumina.depends import Atom, depends
-from flumina.emit import Emit
+from flumina.checkpoint.policy import Checkpoint, Since
 from flumina.engine.job import Settings
-from flumina.engine.outputs import NOWHERE
-from flumina.engine.policy import Checkpoint, Since
 from flumina.errors import (
     CalledOffError,
     CheckpointError,
@@ -33,19 +29,23 @@ from flumina.errors import (
     UsageError,
     UserCodeError,
 )
-from flumina.events import Event, Tag
-from flumina.fields import Count, Field, Max, Min, PerKey, Replicated, Set, Sum, Tuple, greatest, least
-from flumina.files import Parquet
-from flumina.keyed import KeyedProgram
-from flumina.marks import StateType, fork, join, update, update_batch
-from flumina.order import Point
-from flumina.program import Program, define
-from flumina.sources import Generated
-from flumina.spec import Result, spec
-from flumina.state import Record as State
-from flumina.streaming.frontier import BoundedDelay, ClosedBatches, Heartbeats, InOrder
-from flumina.streams import Stream
-from flumina.tagsets import KeySet, TagSet
+from flumina.input.files import Parquet
+from flumina.input.sources import Generated
+from flumina.input.stream import Stream
+from flumina.input.watermarks import BoundedDelay, ClosedBatches, Heartbeats, InOrder
+from flumina.model.batch import Batch, repeat, total
+from flumina.model.depends import Atom, depends
+from flumina.model.emit import Emit
+from flumina.model.order import Point
+from flumina.model.tag import Event, Tag
+from flumina.model.tag_set import KeySet, TagSet
+from flumina.output.outputs import NOWHERE
+from flumina.program.base import Program, define
+from flumina.program.decorators import StateType, fork, join, update, update_batch
+from flumina.program.keyed import KeyedProgram
+from flumina.spec import SpecResult, spec
+from flumina.state.compare import Record as State
+from flumina.state.fields import Count, Field, Max, Min, PerKey, Replicated, Set, Sum, Tuple, greatest, least
 
 __version__ = "0.1.0"
 
@@ -87,11 +87,11 @@ __all__ = [
     "Point",
     "Program",
     "Replicated",
-    "Result",
     "SchemaError",
     "Set",
     "Settings",
     "Since",
+    "SpecResult",
     "State",
     "StateType",
     "Stream",

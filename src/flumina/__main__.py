@@ -6,7 +6,7 @@ import sys
 def main() -> int:
     """Run the command; who interrupts it before it can tell that by itself sees no traceback, either."""
     try:
-        from flumina.cli import main as command  # noqa: PLC0415 -- takes a while
+        from flumina.cli.main import main as command  # noqa: PLC0415 -- takes a while
 
         return command()
     except KeyboardInterrupt:

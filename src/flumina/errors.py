@@ -35,7 +35,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from flumina.words import size
+from flumina.formatting import size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -12,24 +12,24 @@ from typing import Any
 
 import pyarrow as pa
 
-from flumina import emit as emitting
-from flumina.batch import Batch
-from flumina.decode import Aside, Part, decode
-from flumina.definition import Definition, fold, initial_state
-from flumina.describe import one_ts_type
-from flumina.emit import ONLY_OUTPUT, Emit, Row
 from flumina.errors import UsageError
-from flumina.letters import ERROR, SCHEMA, Refused, puts_aside
-from flumina.order import END, Point
-from flumina.program import AnyProgram, define
-from flumina.streams import Stream
-from flumina.ties import check_ties
+from flumina.input.dead_letters import ERROR, SCHEMA, RejectedRows, makes_dead_letters
+from flumina.input.decode import OnBadRows, Part, decode
+from flumina.input.stream import Stream
+from flumina.input.stream_info import one_ts_type
+from flumina.model import emit as emitting
+from flumina.model.batch import Batch
+from flumina.model.emit import ONLY_OUTPUT, Emit, Row
+from flumina.model.order import END, Point
+from flumina.program.base import AnyProgram, define
+from flumina.program.definition import Definition, fold, initial_state
+from flumina.program.ties import check_ties
 
 _POINT = "for example fl.Point(ts, rank, seq)"
 
 
 @dataclass(frozen=True)
-class Result:
+class SpecResult:
     """What a program did with its input.
 
     ``outputs`` holds one Arrow table for each declared output, in O: the declared columns, then ``event_ts`` and
@@ -51,7 +51,7 @@ class Result:
         return self.outputs[ONLY_OUTPUT]
 
 
-def spec(program: AnyProgram, streams: Sequence[Stream], *, until: Point = END, bad_rows: str = ERROR) -> Result:
+def spec(program: AnyProgram, streams: Sequence[Stream], *, until: Point = END, bad_rows: str = ERROR) -> SpecResult:
     """Run the sequential program: all events up to the point ``until``, in the order O.
 
     ``bad_rows`` is what becomes of rows that do not fit their declaration: "error", or "dead-letter" to put them aside.
@@ -59,8 +59,8 @@ def spec(program: AnyProgram, streams: Sequence[Stream], *, until: Point = END, 
     definition = define(program)
     if not isinstance(until, Point):
         raise UsageError("UNTIL", f"until= is a point in the order of events, got {until!r}", hint=_POINT)
-    refused: list[Refused] = []
-    parts = read(definition, streams, refused.append if puts_aside(bad_rows) else None)
+    refused: list[RejectedRows] = []
+    parts = read(definition, streams, refused.append if makes_dead_letters(bad_rows) else None)
     check_ties(definition, parts)
     batches = [part.batch for part in parts if len(part.batch)]
     emit = Emit(definition.outputs)
@@ -71,10 +71,10 @@ def spec(program: AnyProgram, streams: Sequence[Stream], *, until: Point = END, 
         state = fold(definition.kinds[definition.initial], state, merged.slice(0, count), emit)
     rows = emitting.rows(emit.drain())
     letters = pa.concat_tables([SCHEMA.empty_table(), *(some.letters() for some in refused)])
-    return Result(tables(definition, rows, ts_type_of(parts)), rows, state, count, letters)
+    return SpecResult(tables(definition, rows, ts_type_of(parts)), rows, state, count, letters)
 
 
-def read(definition: Definition, streams: Sequence[Stream], aside: Aside | None = None) -> list[Part]:
+def read(definition: Definition, streams: Sequence[Stream], aside: OnBadRows | None = None) -> list[Part]:
     """All parts of all streams as checked events; what can't be read goes aside, or is an error."""
     check_streams(definition, streams)
     names = [stream.name for stream in streams]

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from flumina.check import check
 from flumina.errors import LawError
-from flumina.multisets import difference
-from flumina.program import AnyProgram
+from flumina.program.base import AnyProgram
+from flumina.state.multiset import difference
 
 Tables: TypeAlias = pa.Table | Mapping[str, pa.Table]
 """One output, or several by name."""

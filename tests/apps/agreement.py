@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 
 import flumina as fl
-from flumina.batch import Batch
-from flumina.definition import fold, fold_batch
-from flumina.emit import Emit, rows
-from flumina.program import define
+from flumina.model.batch import Batch
+from flumina.model.emit import Emit, rows
+from flumina.program.base import define
+from flumina.program.definition import fold, fold_batch
 from flumina.spec import read
 
 Given = dict[str, dict[str, list[Any]]]

@@ -23,16 +23,16 @@ every = pytest.mark.parametrize("name", SMALL)
 
 @every
 @pytest.mark.parametrize("workers", [2, 3])
-@pytest.mark.parametrize("optimiser", ["greedy", "cost"])
-def test_several_workers_give_what_the_oracle_gives(name: str, workers: int, optimiser: str) -> None:
+@pytest.mark.parametrize("optimizer", ["greedy", "cost"])
+def test_several_workers_give_what_the_oracle_gives(name: str, workers: int, optimizer: str) -> None:
     app = APPS[name]
     streams = app.generate(**SMALL[name], parts=workers).streams()
     expected = fl.spec(app.program, streams)
-    result = local.run(app.program, streams, workers=workers, optimiser=optimiser, progress=False)
+    result = local.run(app.program, streams, workers=workers, optimizer=optimizer, progress=False)
     assert result.stats.events == expected.events
     assert_same_outputs(result.outputs, expected.outputs)
     assert all(table.num_rows for table in expected.outputs.values()), "an output that is empty shows nothing"
-    if optimiser == "greedy":
+    if optimizer == "greedy":
         assert len(result.plan.leaves) >= 2
 
 
@@ -44,7 +44,7 @@ def test_the_program_by_hand_gives_the_same(name: str, tmp_path: Path) -> None:
     made = app.generate(**SMALL[name])
     tags = fl.define(app.by_hand).tags
     streams = [fl.Stream(s.name, tags[s.tag.name], s.data) for s in made.streams() if isinstance(s.tag, fl.Tag)]
-    result = local.run(app.by_hand, streams, workers=2, optimiser="greedy", progress=False)
+    result = local.run(app.by_hand, streams, workers=2, optimizer="greedy", progress=False)
     assert len(result.plan.leaves) >= 2
     assert_same_outputs(result.outputs, fl.spec(app.program, made.streams()).outputs)
 

@@ -1,7 +1,7 @@
 import pytest
 
 from flumina.apps.fraud import MODULO, Account, Fraud, FraudByHand
-from flumina.tagsets import UNKEYED, TagSet
+from flumina.model.tag_set import UNKEYED, TagSet
 from tests.apps.agreement import (
     SEEDS,
     Given,

@@ -1,7 +1,7 @@
 import pytest
 
 from flumina.apps.key_counter import KeyCounter, KeyCounterByHand, KeyCounterMap
-from flumina.tagsets import KeySet, TagSet
+from flumina.model.tag_set import KeySet, TagSet
 from tests.apps.agreement import (
     SEEDS,
     assert_batches_agree,

@@ -9,13 +9,13 @@ import pytest
 import flumina as fl
 from flumina.apps.outliers import APP, CATEGORIES, COLUMNS, RATES, SIZES, Connections, Knowledge, Outliers
 from flumina.apps.reloaded import THRESHOLD, Model, Summary
-from flumina.batch import Batch
-from flumina.definition import fold, fold_batch
-from flumina.emit import Emit, rows
-from flumina.program import define
+from flumina.model.batch import Batch
+from flumina.model.emit import Emit, rows
+from flumina.model.tag_set import UNKEYED, TagSet
+from flumina.program.base import define
+from flumina.program.definition import fold, fold_batch
 from flumina.spec import read
-from flumina.state import same
-from flumina.tagsets import UNKEYED, TagSet
+from flumina.state.compare import same
 from tests.apps.agreement import assert_empty_batches_do_nothing
 
 WORKLOAD = Connections(events=1_500, ratio=100, unusual=0.03)

@@ -5,8 +5,8 @@ import pytest
 
 import flumina as fl
 from flumina.apps.page_views import PageViews, PageViewsByHand, Visits
-from flumina.program import define
-from flumina.tagsets import KeySet, TagSet
+from flumina.model.tag_set import KeySet, TagSet
+from flumina.program.base import define
 from tests.apps.agreement import (
     SEEDS,
     assert_batches_agree,

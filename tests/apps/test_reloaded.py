@@ -17,7 +17,7 @@ from flumina.apps.reloaded import (
     logarithmic,
     percentages,
 )
-from flumina.state import same
+from flumina.state.compare import same
 
 
 def records(seed: int, count: int, width: int = 5) -> list[tuple[tuple[str, ...], list[int]]]:

@@ -10,8 +10,8 @@ import pytest
 import flumina as fl
 from flumina.apps import text
 from flumina.apps.smart_home import APP, Homes, House, SmartHome, SmartHomeByHand
-from flumina.program import define
-from flumina.tagsets import KeySet, TagSet
+from flumina.model.tag_set import KeySet, TagSet
+from flumina.program.base import define
 from tests.apps.agreement import SEEDS, Given, assert_batches_agree, assert_empty_batches_do_nothing, outputs
 
 

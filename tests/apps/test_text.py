@@ -9,7 +9,7 @@ import pytest
 import flumina as fl
 from flumina.apps import text
 from flumina.apps.text import LINE, TextFile, beginning
-from flumina.cli import in_options
+from flumina.cli.main import in_options
 
 COLUMNS = {"ts": pa.int64(), "v": pa.float64(), "name": pa.string()}
 

@@ -1,7 +1,7 @@
 import pytest
 
 from flumina.apps.value_barrier import ValueBarrier, ValueBarrierByHand
-from flumina.tagsets import UNKEYED, TagSet
+from flumina.model.tag_set import UNKEYED, TagSet
 from tests.apps.agreement import (
     SEEDS,
     assert_batches_agree,

@@ -12,7 +12,7 @@ import flumina as fl
 from flumina.apps.registry import APPS
 from flumina.apps.value_barrier import ValueBarrier, Values
 from flumina.apps.workload import Workload, arguments, below, noise, parameter, share
-from flumina.sources import CHUNK_ROWS
+from flumina.input.sources import CHUNK_ROWS
 
 SMALL: dict[str, dict[str, Any]] = {
     "key-counter": {"events": 2_400, "ratio": 50},

@@ -23,8 +23,8 @@ from benchmarks.evaluation.prices import Observed, fit, in_virtual_time, load, s
 from benchmarks.evaluation.record import SECTIONS, Record, Results, load_all
 from benchmarks.evaluation.report import PARTS, write
 from benchmarks.evaluation.tables import tables
-from flumina.plan.costs import CostModel
-from flumina.plan.optimise import make_plan
+from flumina.plan.cost_model import CostModel
+from flumina.plan.optimize import make_plan
 from flumina.plan.sources import bind
 from tests.benchmarks import made_up
 

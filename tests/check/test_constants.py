@@ -4,12 +4,12 @@ from typing import Any
 import flumina as fl
 from flumina.apps import Fraud
 from flumina.check.constants import constants
-from flumina.program import define
+from flumina.program.base import define
 from tests.check.broken import ChangesItsMindAtAWord
 from tests.check.lawful import Houses
 
 
-def test_constants_and_their_neighbours_are_found_but_no_docstrings() -> None:
+def test_constants_and_their_neighbors_are_found_but_no_docstrings() -> None:
     found = constants(define(ChangesItsMindAtAWord))
     assert found[str] == ["refund"]
     assert constants(define(Fraud))[int] == [-1, 0, 1, 999, 1000, 1001]

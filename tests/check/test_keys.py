@@ -8,7 +8,7 @@ from flumina.check.constants import constants
 from flumina.check.keys import AT_ONCE, keys_of, pools
 from flumina.check.scenario import Universe
 from flumina.check.values import KEYS
-from flumina.program import define
+from flumina.program.base import define
 from tests.check.broken import OneKeyForAll
 from tests.check.lawful import RegionalDependence
 

@@ -1,4 +1,4 @@
-from flumina.check.report import Counterexample, Report, Verdict
+from flumina.check.report import CheckReport, Counterexample, LawResult
 
 FOUND = Counterexample(
     law="C2",
@@ -40,9 +40,9 @@ def test_long_sides_stand_side_by_side_in_columns() -> None:
 
 
 def test_a_report_is_ok_only_if_no_law_is_broken() -> None:
-    good, bad = Verdict("C1", 10), Verdict("C2", 3, FOUND)
-    assert Report("P", [good]).ok
-    report = Report("P", [good, bad])
+    good, bad = LawResult("C1", 10), LawResult("C2", 3, FOUND)
+    assert CheckReport("P", [good]).ok
+    report = CheckReport("P", [good, bad])
     assert not report.ok
     assert report.broken == ("C2",)
     assert "P: breaks C2" in str(report)

@@ -6,7 +6,7 @@ import pytest
 from flumina import apps
 from flumina.check.choices import BLOCK, Choices
 from flumina.check.scenario import REST, SCENARIO_BLOCKS, Nested, Scenario, Universe, Wire
-from flumina.program import define
+from flumina.program.base import define
 from tests.check.broken import EveryMinute
 from tests.check.lawful import LAWFUL, TwoStateTypes
 

@@ -8,8 +8,8 @@ import pytest
 from flumina.check.choices import Choices
 from flumina.check.values import KEYS, value
 from flumina.errors import UsageError
-from flumina.events import KEY_TYPES
-from flumina.schema import Schema
+from flumina.model.schema import Schema
+from flumina.model.tag import KEY_TYPES
 
 EVERY_TYPE = (
     "a boolean, b byte, c short, d int, e long, f float, g double, h string, i binary, j date, k timestamp, "

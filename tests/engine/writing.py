@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 import flumina as fl
-from flumina.batch import Batch
-from flumina.emit import ONLY_OUTPUT, Chunk, Emit, Row, rows
-from flumina.engine.location import Location
-from flumina.engine.outputs import Manifest, Outputs
-from flumina.engine.sink import Sink
-from flumina.schema import Schema
+from flumina.model.batch import Batch
+from flumina.model.emit import ONLY_OUTPUT, Chunk, Emit, Row, rows
+from flumina.model.schema import Schema
+from flumina.output.outputs import Manifest, Outputs
+from flumina.output.writer import OutputWriter
+from flumina.storage.output_directory import Location
 
 STREAMS = ("left", "right")
 ONE = {ONLY_OUTPUT: Schema.parse("name string, n long")}
@@ -83,7 +83,7 @@ def run_task(
     """One attempt that succeeds, fed with small lists; description and manifest travel pickled."""
     if pickled:
         outputs = pickle.loads(pickle.dumps(outputs))  # noqa: S301
-    sink = Sink(outputs, task, attempt)
+    sink = OutputWriter(outputs, task, attempt)
     for start in range(0, len(items), 3):
         sink.write(items[start : start + 3])
     assert sink.rows == sum(len(item.at) if isinstance(item, Chunk) else 1 for item in items)

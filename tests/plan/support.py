@@ -10,12 +10,12 @@ from itertools import chain, combinations, product
 from typing import Any
 
 import flumina as fl
-from flumina.definition import Definition
-from flumina.hashing import BUCKETS, bucket_of
-from flumina.plan import Itag, Plan, StreamShape, Worker
-from flumina.plan.matching import match
+from flumina.model.hashing import BUCKETS, bucket_of
+from flumina.model.tag_set import UNKEYED, Key, KeySet, TagSet
+from flumina.plan import Itag, Plan, PlanWorker, StreamShape
+from flumina.plan.state_types import assign_state_types
 from flumina.plan.tree import merged
-from flumina.tagsets import UNKEYED, Key, KeySet, TagSet
+from flumina.program.definition import Definition
 
 BLOCKS = 4
 """Random key sets consist of named keys and of whole blocks of buckets, so that one key can stand for a block."""
@@ -193,11 +193,11 @@ def pieces(definition: Definition, shapes: Iterable[StreamShape]) -> list[Itag]:
 
 
 def random_valid_plan(definition: Definition, shapes: list[StreamShape], rng: random.Random) -> Plan:
-    root = match(_random_tree(definition, pieces(definition, shapes), rng), definition)
+    root = assign_state_types(_random_tree(definition, pieces(definition, shapes), rng), definition)
     return Plan.of(definition, shapes, root)
 
 
-def _random_tree(definition: Definition, left: list[Itag], rng: random.Random) -> Worker:
+def _random_tree(definition: Definition, left: list[Itag], rng: random.Random) -> PlanWorker:
     for _ in range(4):
         tags = sorted({tag for itag in left for tag in itag.tags.tags})
         above = {tag for tag in tags if rng.random() < 0.4}
@@ -209,8 +209,8 @@ def _random_tree(definition: Definition, left: list[Itag], rng: random.Random) -
             cut = rng.randint(1, len(groups) - 1)
             sides = (list(chain(*groups[:cut])), list(chain(*groups[cut:])))
             children = tuple(_random_tree(definition, side, rng) for side in sides)
-            return Worker("", "", tuple(own) if rng.random() < 0.3 else merged(own), children)
-    return Worker("", "", tuple(left) if rng.random() < 0.3 else merged(left))
+            return PlanWorker("", "", tuple(own) if rng.random() < 0.3 else merged(own), children)
+    return PlanWorker("", "", tuple(left) if rng.random() < 0.3 else merged(left))
 
 
 def _components(definition: Definition, itags: list[Itag]) -> list[list[Itag]]:
@@ -262,7 +262,7 @@ def _listed(keys: KeySet) -> list[Key]:
     return [None] if keys == UNKEYED else [key for key in (STRANGER, *NAMED, 3, *STAND_INS) if key in keys]
 
 
-def _claims(worker: Worker) -> set[tuple[str, int, str, Key]]:
+def _claims(worker: PlanWorker) -> set[tuple[str, int, str, Key]]:
     return {
         (itag.stream, part, tag, key)
         for itag in worker.itags
@@ -291,7 +291,7 @@ def _ancestors(plan: Plan, number: int) -> list[int]:
     return found
 
 
-def _kinds(worker: Worker, events: set[tuple[str, Key]], definition: Definition, *, root: bool) -> Verdict:
+def _kinds(worker: PlanWorker, events: set[tuple[str, Key]], definition: Definition, *, root: bool) -> Verdict:
     found: Verdict = set()
     if root and worker.kind != definition.initial:
         found.add(("ROOT_KIND", worker.id))
@@ -359,7 +359,7 @@ def perturbed(plan: Plan, definition: Definition, rng: random.Random) -> Plan:
     if choice == 7:
         return replace(plan, root=_edited(plan.root, victim, replace(victim, id=rng.choice(workers).id)))
     if choice == 8 and victim.children:  # a side is gone, or there twice
-        children = rng.choice([victim.children[:1], (*victim.children, Worker("extra", victim.kind))])
+        children = rng.choice([victim.children[:1], (*victim.children, PlanWorker("extra", victim.kind))])
         return replace(plan, root=_edited(plan.root, victim, replace(victim, children=children)))
     if choice == 9 and victim.children:  # sides change places
         return replace(plan, root=_edited(plan.root, victim, replace(victim, children=victim.children[::-1])))
@@ -384,12 +384,12 @@ def _minus(itags: tuple[Itag, ...], piece: Itag) -> tuple[Itag, ...]:
     return tuple(found)
 
 
-def _changed(worker: Worker, itags: Mapping[int, tuple[Itag, ...]]) -> Worker:
+def _changed(worker: PlanWorker, itags: Mapping[int, tuple[Itag, ...]]) -> PlanWorker:
     children = tuple(_changed(child, itags) for child in worker.children)
     return replace(worker, itags=itags.get(id(worker), worker.itags), children=children)
 
 
-def _edited(worker: Worker, victim: Worker, new: Worker) -> Worker:
+def _edited(worker: PlanWorker, victim: PlanWorker, new: PlanWorker) -> PlanWorker:
     if worker is victim:
         return new
     return replace(worker, children=tuple(_edited(child, victim, new) for child in worker.children))

@@ -3,9 +3,9 @@ import math
 import pytest
 
 from flumina.apps import KeyCounter
-from flumina.plan import Source, bind
+from flumina.model.tag_set import UNKEYED, KeySet, TagSet
+from flumina.plan import StreamRates, bind
 from flumina.plan.atoms import MAX_DIVIDED, Graph, affordable, atoms
-from flumina.tagsets import UNKEYED, KeySet, TagSet
 from tests.plan.support import Finite, Global
 
 ALL = KeySet.everything()
@@ -14,8 +14,8 @@ ALL = KeySet.everything()
 def test_atoms_divide_the_input_exactly() -> None:
     half = KeySet.from_buckets(range(2048))
     sources = [
-        Source("s", {"put": 100, "flush": 1}, parts=2, keys=[half, ALL - half], hot={"put": {7: 20}}),
-        Source("t", {"get": 50}, parts=3),
+        StreamRates("s", {"put": 100, "flush": 1}, parts=2, keys=[half, ALL - half], hot={"put": {7: 20}}),
+        StreamRates("t", {"get": 50}, parts=3),
     ]
     inputs = bind(Global, sources)
     for buckets in (1, 8):
@@ -36,9 +36,9 @@ def test_atoms_divide_the_input_exactly() -> None:
 
 def test_the_graph_is_the_dependence_of_the_atoms() -> None:
     for program, sources in (
-        (Global, [Source("s", {"put": 1, "get": 1, "flush": 1}, parts=2, hot={"put": {1: 0.5, 2: 0.2}})]),
-        (Finite, [Source("s", {"a": 1, "b": 1}, parts=2)]),
-        (KeyCounter, [Source("s", {"inc": 1, "read": 1}, parts=2, keys=[[1, 2], None])]),
+        (Global, [StreamRates("s", {"put": 1, "get": 1, "flush": 1}, parts=2, hot={"put": {1: 0.5, 2: 0.2}})]),
+        (Finite, [StreamRates("s", {"a": 1, "b": 1}, parts=2)]),
+        (KeyCounter, [StreamRates("s", {"inc": 1, "read": 1}, parts=2, keys=[[1, 2], None])]),
     ):
         inputs = bind(program, sources)
         for buckets in (1, 6):
@@ -53,14 +53,14 @@ def test_the_graph_is_the_dependence_of_the_atoms() -> None:
 
 
 def test_many_streams_of_any_key_are_divided_by_key_no_further_than_can_be_planned() -> None:
-    few = bind(KeyCounter, [Source("i", {"inc": 1.0}), Source("r", {"read": 1.0})])
-    many = bind(KeyCounter, [Source(f"i{number}", {"inc": 1.0}) for number in range(5_000)])
+    few = bind(KeyCounter, [StreamRates("i", {"inc": 1.0}), StreamRates("r", {"read": 1.0})])
+    many = bind(KeyCounter, [StreamRates(f"i{number}", {"inc": 1.0}) for number in range(5_000)])
     assert affordable(few, 256) == 256
     assert affordable(many, 256) == MAX_DIVIDED // 5_000
 
 
 def test_streams_with_keys_of_their_own_meet_the_others_key_by_key() -> None:
-    own = [Source(f"i{key}", {"inc": 1.0}, keys=[[key]]) for key in range(3)]
-    found = atoms(bind(KeyCounter, [*own, Source("r", {"read": 1.0})]))
+    own = [StreamRates(f"i{key}", {"inc": 1.0}, keys=[[key]]) for key in range(3)]
+    found = atoms(bind(KeyCounter, [*own, StreamRates("r", {"read": 1.0})]))
     for key in range(3):
         assert {atom.stream for atom in found if key in atom.keys} == {f"i{key}", "r"}

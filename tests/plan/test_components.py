@@ -3,8 +3,8 @@ from itertools import combinations
 
 import flumina as fl
 from flumina.apps import KeyCounter, ValueBarrier
+from flumina.model.tag_set import KeySet, TagSet
 from flumina.plan import Itag, components
-from flumina.tagsets import KeySet, TagSet
 from tests.plan.support import PROGRAMS, pieces, random_streams
 
 ALL = KeySet.everything()

@@ -3,7 +3,7 @@ import pytest
 import flumina as fl
 from flumina.apps import Fraud, KeyCounter, ValueBarrier
 from flumina.errors import UsageError
-from flumina.plan import CostModel, Source, make_plan, measure, with_model
+from flumina.plan import CostModel, StreamRates, make_plan, measure, with_model
 
 
 def test_costs_of_a_program_come_from_its_own_functions() -> None:
@@ -18,7 +18,9 @@ def test_costs_of_a_program_come_from_its_own_functions() -> None:
     assert 0 < model.join < 1e-3
     assert model.hop == 7.0
     assert model.event_bytes == pytest.approx(24)
-    plan = make_plan(Fraud, [Source("t", {"transaction": 10}), Source("r", {"rule": 1})], optimiser=with_model(model))
+    plan = make_plan(
+        Fraud, [StreamRates("t", {"transaction": 10}), StreamRates("r", {"rule": 1})], optimizer=with_model(model)
+    )
     assert len(plan) == 1
 
 

@@ -7,12 +7,12 @@ import pytest
 
 import flumina as fl
 from flumina.apps import KeyCounter, PageViews, ValueBarrier
-from flumina.batch import Batch
 from flumina.errors import InputError, UsageError
-from flumina.plan import Itag, Plan, Router, Source, StreamShape, Worker, make_plan
+from flumina.model.batch import Batch
+from flumina.model.tag_set import KeySet, TagSet
+from flumina.plan import Itag, Plan, PlanWorker, Router, StreamRates, StreamShape, make_plan
 from flumina.plan.routing import NOBODY, route
-from flumina.program import define
-from flumina.tagsets import KeySet, TagSet
+from flumina.program.base import define
 from tests.plan.support import Keyed, random_streams, random_valid_plan
 
 ALL = KeySet.everything()
@@ -61,9 +61,9 @@ def test_every_event_finds_its_only_worker_alone_and_in_columns() -> None:
 def test_a_part_with_one_worker_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = make_plan(
         PageViews,
-        [Source("views", {"view": 1000}, parts=2), Source("changes", {"change": 1})],
+        [StreamRates("views", {"view": 1000}, parts=2), StreamRates("changes", {"change": 1})],
         workers=2,
-        optimiser="greedy",
+        optimizer="greedy",
     )
     router = Router(plan, PageViews)
 
@@ -81,10 +81,12 @@ def test_a_part_with_one_worker_costs_nothing(monkeypatch: pytest.MonkeyPatch) -
 def test_strings_and_mixed_batches() -> None:
     hot = KeySet.of("home")
     sides = (
-        Worker("w2", "States", (Itag("s", frozenset({0}), TagSet({"view": hot, "change": hot})),)),
-        Worker("w3", "States", (Itag("s", frozenset({0}), TagSet({"view": ALL - hot, "change": ALL - hot})),)),
+        PlanWorker("w2", "States", (Itag("s", frozenset({0}), TagSet({"view": hot, "change": hot})),)),
+        PlanWorker("w3", "States", (Itag("s", frozenset({0}), TagSet({"view": ALL - hot, "change": ALL - hot})),)),
     )
-    plan = Plan.of(PageViews, [StreamShape("s", 1, fl.define(PageViews).everything)], Worker("w1", "States", (), sides))
+    plan = Plan.of(
+        PageViews, [StreamShape("s", 1, fl.define(PageViews).everything)], PlanWorker("w1", "States", (), sides)
+    )
     events = [
         PageViews.view.event(ts=0, stream="s", seq=0, page="home", user=1),
         PageViews.change.event(ts=1, stream="s", seq=1, page="other", info="x"),
@@ -101,9 +103,9 @@ def test_strings_and_mixed_batches() -> None:
 def test_unkeyed_events() -> None:
     plan = make_plan(
         ValueBarrier,
-        [Source("v", {"value": 1e6}, parts=2), Source("b", {"barrier": 1})],
+        [StreamRates("v", {"value": 1e6}, parts=2), StreamRates("b", {"barrier": 1})],
         workers=2,
-        optimiser="greedy",
+        optimizer="greedy",
     )
     router = Router(plan, ValueBarrier)
     assert [router.route("value", None, "v", part) for part in (0, 1)] == ["w2", "w3"]
@@ -115,9 +117,9 @@ def test_unkeyed_events() -> None:
 def test_who_receives_a_part_and_who_waits_for_it() -> None:
     plan = make_plan(
         KeyCounter,
-        [Source("r", {"read": 1}), Source("i", {"inc": 100}, parts=2)],
+        [StreamRates("r", {"read": 1}), StreamRates("i", {"inc": 100}, parts=2)],
         workers=2,
-        optimiser="greedy",
+        optimizer="greedy",
     )
     router = Router(plan, KeyCounter)
     assert router.receivers("r", 0) == (0,)
@@ -127,8 +129,8 @@ def test_who_receives_a_part_and_who_waits_for_it() -> None:
 
 
 def test_events_that_the_plan_does_not_expect_are_refused() -> None:
-    sources = [Source("s", {"inc": 10, "read": 1}, parts=2, keys=[[1, 2], [3]])]
-    plan = make_plan(KeyCounter, sources, workers=2, optimiser="greedy")
+    sources = [StreamRates("s", {"inc": 10, "read": 1}, parts=2, keys=[[1, 2], [3]])]
+    plan = make_plan(KeyCounter, sources, workers=2, optimizer="greedy")
     router = Router(plan, KeyCounter)
     with pytest.raises(InputError, match=r"UNROUTED.*stream 's', part 0: .*'inc' with key 3"):
         router.route("inc", 3, "s", 0)
@@ -143,7 +145,7 @@ def test_events_that_the_plan_does_not_expect_are_refused() -> None:
 
 
 def test_routing_a_million_events_is_a_column_operation() -> None:
-    plan = make_plan(KeyCounter, [Source("s", {"inc": 1e6, "read": 1}, hot={"inc": {7: 5e5}})], workers=8)
+    plan = make_plan(KeyCounter, [StreamRates("s", {"inc": 1e6, "read": 1}, hot={"inc": {7: 5e5}})], workers=8)
     keys = pa.array(np.random.default_rng(0).integers(0, 10**6, 1_000_000))
     table = pa.record_batch([keys], schema=KeyCounter.inc.schema)
     places = np.arange(len(keys))
@@ -171,11 +173,11 @@ def test_a_key_is_not_taken_for_one_of_another_type() -> None:
     named = KeySet.of("7", 2**40, "x")
     rest = KeySet.everything() - named
     sides = [
-        Worker(f"w{n}", definition.initial, (Itag("s", frozenset({0}), TagSet({"a": keys, "b": keys})),))
+        PlanWorker(f"w{n}", definition.initial, (Itag("s", frozenset({0}), TagSet({"a": keys, "b": keys})),))
         for n, keys in enumerate((named, rest))
     ]
     plan = Plan.of(
-        TwoKinds, [StreamShape("s", 1, definition.everything)], Worker("top", definition.initial, (), tuple(sides))
+        TwoKinds, [StreamShape("s", 1, definition.everything)], PlanWorker("top", definition.initial, (), tuple(sides))
     )
     router = Router(plan, TwoKinds)
     for tag, column in ((TwoKinds.a, pa.array(["7", "x", "y"])), (TwoKinds.b, pa.array([7, 8], pa.int32()))):

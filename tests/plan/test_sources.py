@@ -5,16 +5,16 @@ import pytest
 import flumina as fl
 from flumina.apps import KeyCounter, PageViews, ValueBarrier
 from flumina.errors import UsageError
-from flumina.plan import Itag, Source, bind
+from flumina.model.tag_set import KeySet, TagSet
+from flumina.plan import Itag, StreamRates, bind
 from flumina.plan.sources import Profile
-from flumina.tagsets import KeySet, TagSet
 
 ALL = KeySet.everything()
 
 
 def test_rates_are_spread_over_parts_and_hot_keys_to_the_parts_that_hold_them() -> None:
     rates: dict[fl.Tag | str, list[float] | float] = {"inc": [30, 10], KeyCounter.read: 4}
-    source = Source("s", rates, parts=2, hot={"inc": {1: 20}}, keys=[[1, 2], None])
+    source = StreamRates("s", rates, parts=2, hot={"inc": {1: 20}}, keys=[[1, 2], None])
     inputs = bind(KeyCounter, [source])
     assert [(load.part, load.tag, load.rate) for load in inputs.loads] == [
         (0, "inc", 30.0),
@@ -49,30 +49,30 @@ def test_shares_of_any_division_of_keys_add_up_to_one() -> None:
 @pytest.mark.parametrize(
     ("source", "condition"),
     [
-        (Source("", {"inc": 1}), "STREAM_NAME"),
-        (Source("s", {}), "STREAM_TAGS"),
-        (Source("s", {"write": 1}), "UNKNOWN_TAG"),
-        (Source("s", {"inc": -1}), "BAD_RATE"),
-        (Source("s", {"inc": math.nan}), "BAD_RATE"),
-        (Source("s", {"inc": math.inf}), "BAD_RATE"),
-        (Source("s", {"inc": True}), "BAD_RATE"),
-        (Source("s", {"inc": "many"}), "BAD_RATE"),
-        (Source("s", {"inc": [1, 2]}, parts=3), "BAD_RATE"),
-        (Source("s", {"inc": [1, -2]}, parts=2), "BAD_RATE"),
-        (Source("s", {"inc": 1}, parts=0), "STREAM_PARTS"),
-        (Source("s", {"inc": 1}, parts=True), "STREAM_PARTS"),
-        (Source("s", {"inc": 1}, parts=2, hosts=["a"]), "STREAM_HOSTS"),
-        (Source("s", {"inc": 1}, parts=2, keys=[[1]]), "STREAM_KEYS"),
-        (Source("s", {"inc": 1}, parts=2, keys=[[1], []]), "STREAM_KEYS"),
-        (Source("s", {"inc": 1}, hot={"inc": {1: 2}}), "HOT_KEYS"),
-        (Source("s", {"inc": 1}, hot={"inc": {1: 0.6, 2: 0.6}}), "HOT_KEYS"),
-        (Source("s", {"inc": 1}, hot={"inc": {1: -1}}), "BAD_RATE"),
-        (Source("s", {"inc": 1}, hot={"read": {1: 1}}), "HOT_KEYS"),
-        (Source("s", {"inc": 1}, keys=[[2]], hot={"inc": {1: 1}}), "HOT_KEYS"),
-        (Source("s", ["inc"], hot={"inc": {1: 1}}), "MISSING_RATE"),
+        (StreamRates("", {"inc": 1}), "STREAM_NAME"),
+        (StreamRates("s", {}), "STREAM_TAGS"),
+        (StreamRates("s", {"write": 1}), "UNKNOWN_TAG"),
+        (StreamRates("s", {"inc": -1}), "BAD_RATE"),
+        (StreamRates("s", {"inc": math.nan}), "BAD_RATE"),
+        (StreamRates("s", {"inc": math.inf}), "BAD_RATE"),
+        (StreamRates("s", {"inc": True}), "BAD_RATE"),
+        (StreamRates("s", {"inc": "many"}), "BAD_RATE"),
+        (StreamRates("s", {"inc": [1, 2]}, parts=3), "BAD_RATE"),
+        (StreamRates("s", {"inc": [1, -2]}, parts=2), "BAD_RATE"),
+        (StreamRates("s", {"inc": 1}, parts=0), "STREAM_PARTS"),
+        (StreamRates("s", {"inc": 1}, parts=True), "STREAM_PARTS"),
+        (StreamRates("s", {"inc": 1}, parts=2, hosts=["a"]), "STREAM_HOSTS"),
+        (StreamRates("s", {"inc": 1}, parts=2, keys=[[1]]), "STREAM_KEYS"),
+        (StreamRates("s", {"inc": 1}, parts=2, keys=[[1], []]), "STREAM_KEYS"),
+        (StreamRates("s", {"inc": 1}, hot={"inc": {1: 2}}), "HOT_KEYS"),
+        (StreamRates("s", {"inc": 1}, hot={"inc": {1: 0.6, 2: 0.6}}), "HOT_KEYS"),
+        (StreamRates("s", {"inc": 1}, hot={"inc": {1: -1}}), "BAD_RATE"),
+        (StreamRates("s", {"inc": 1}, hot={"read": {1: 1}}), "HOT_KEYS"),
+        (StreamRates("s", {"inc": 1}, keys=[[2]], hot={"inc": {1: 1}}), "HOT_KEYS"),
+        (StreamRates("s", ["inc"], hot={"inc": {1: 1}}), "MISSING_RATE"),
     ],
 )
-def test_bad_sources_are_refused_by_name(source: Source, condition: str) -> None:
+def test_bad_sources_are_refused_by_name(source: StreamRates, condition: str) -> None:
     with pytest.raises(UsageError) as caught:
         bind(KeyCounter, [source])
     assert caught.value.condition == condition
@@ -83,19 +83,19 @@ def test_no_streams_and_two_of_the_same_name() -> None:
     with pytest.raises(UsageError, match="NO_STREAMS"):
         bind(KeyCounter, [])
     with pytest.raises(UsageError, match="DUPLICATE_STREAM"):
-        bind(KeyCounter, [Source("s", {"inc": 1}), Source("s", {"read": 1})])
+        bind(KeyCounter, [StreamRates("s", {"inc": 1}), StreamRates("s", {"read": 1})])
     with pytest.raises(UsageError, match="HOT_KEYS"):
-        bind(ValueBarrier, [Source("s", {"value": 1}, hot={"value": {1: 1}})])
+        bind(ValueBarrier, [StreamRates("s", {"value": 1}, hot={"value": {1: 1}})])
 
 
 def test_missing_rates_are_all_named() -> None:
-    inputs = bind(PageViews, [Source("v", "view"), Source("c", PageViews.change)])
+    inputs = bind(PageViews, [StreamRates("v", "view"), StreamRates("c", PageViews.change)])
     with pytest.raises(UsageError, match="'view' on stream 'v', 'change' on stream 'c'"):
         inputs.require_rates("greedy")
 
 
 def test_ten_thousand_streams_are_planned_like_ten_thousand_parts() -> None:
-    sources = [Source(f"v{number}", {"value": 1.0}) for number in range(10_000)]
+    sources = [StreamRates(f"v{number}", {"value": 1.0}) for number in range(10_000)]
     inputs = bind(ValueBarrier, sources)
     assert len(inputs.shapes) == 10_000
 
@@ -103,12 +103,12 @@ def test_ten_thousand_streams_are_planned_like_ten_thousand_parts() -> None:
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        (Source("v", "value", parts=1_000_001), "at most 1000000"),
-        (Source("v", [["value"]]), "is no tag"),  # type: ignore[list-item]
-        (Source("v", 5), "tags= is 5"),  # type: ignore[arg-type]
-        (Source("v", ["value", "value"]), "given twice"),
+        (StreamRates("v", "value", parts=1_000_001), "at most 1000000"),
+        (StreamRates("v", [["value"]]), "is no tag"),  # type: ignore[list-item]
+        (StreamRates("v", 5), "tags= is 5"),  # type: ignore[arg-type]
+        (StreamRates("v", ["value", "value"]), "given twice"),
     ],
 )
-def test_tags_and_parts_that_cannot_be_meant(source: Source, said: str) -> None:
+def test_tags_and_parts_that_cannot_be_meant(source: StreamRates, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         bind(ValueBarrier, [source])

@@ -4,9 +4,9 @@ import pytest
 
 from flumina.apps import KeyCounter
 from flumina.errors import UsageError
-from flumina.plan import Itag, Plan, StreamShape, Worker
+from flumina.model.tag_set import KeySet, TagSet
+from flumina.plan import Itag, Plan, PlanWorker, StreamShape
 from flumina.plan.tree import MAX_DEPTH, MAX_PARTS, merged, ranges, union
-from flumina.tagsets import KeySet, TagSet
 from tests.plan.support import Keyed
 
 ALL = KeySet.everything()
@@ -20,11 +20,11 @@ def itag(stream: str, parts: set[int], **tags: KeySet) -> Itag:
 def plan() -> Plan:
     """The paper's figure: key 1 in a leaf, key 2 read above two leaves."""
     one, two = KeySet.of(1), KeySet.of(2)
-    w4, w5 = (Worker(f"w{n}", "States", (itag("i", {n - 4}, inc=two),), (), f"E{n - 2}") for n in (4, 5))
-    w3 = Worker("w3", "States", (itag("r", {0}, read=two),), (w4, w5), "E0")
-    w2 = Worker("w2", "States", (itag("i", {2}, inc=one), itag("r", {0}, read=one)), (), "E1")
+    w4, w5 = (PlanWorker(f"w{n}", "States", (itag("i", {n - 4}, inc=two),), (), f"E{n - 2}") for n in (4, 5))
+    w3 = PlanWorker("w3", "States", (itag("r", {0}, read=two),), (w4, w5), "E0")
+    w2 = PlanWorker("w2", "States", (itag("i", {2}, inc=one), itag("r", {0}, read=one)), (), "E1")
     shapes = [StreamShape("r", 1, TagSet({"read": one | two})), StreamShape("i", 3, TagSet({"inc": one | two}))]
-    return Plan.of(KeyCounter, shapes, Worker("w1", "States", (), (w2, w3), "E0"))
+    return Plan.of(KeyCounter, shapes, PlanWorker("w1", "States", (), (w2, w3), "E0"))
 
 
 def test_queries(plan: Plan) -> None:
@@ -44,15 +44,15 @@ def test_queries(plan: Plan) -> None:
 
 
 def test_deep_chains_have_parents_too() -> None:
-    worker = Worker("w0", "State")
+    worker = PlanWorker("w0", "State")
     for number in range(1, MAX_DEPTH + 1):
-        worker = Worker(f"w{number}", "State", (), (Worker(f"v{number}", "State"), worker))
+        worker = PlanWorker(f"w{number}", "State", (), (PlanWorker(f"v{number}", "State"), worker))
     plan = Plan.of(Keyed, [StreamShape("s", 1, TagSet())], worker)
     assert plan.depth == MAX_DEPTH
     assert [above.id for above in plan.ancestors("w0")] == [f"w{n}" for n in range(1, MAX_DEPTH + 1)]
     assert pickle.loads(pickle.dumps(plan)) == plan  # noqa: S301
     with pytest.raises(UsageError, match="TOO_DEEP"):
-        Plan.of(Keyed, [], Worker("top", "State", (), (worker, Worker("other", "State"))))
+        Plan.of(Keyed, [], PlanWorker("top", "State", (), (worker, PlanWorker("other", "State"))))
 
 
 def test_plans_are_values(plan: Plan) -> None:

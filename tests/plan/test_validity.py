@@ -7,9 +7,9 @@ import pytest
 
 import flumina as fl
 from flumina.errors import PlanError
-from flumina.plan import Itag, Plan, StreamShape, Violation, Worker, check_valid, validate
+from flumina.model.tag_set import KeySet, TagSet
+from flumina.plan import Itag, Plan, PlanWorker, StreamShape, Violation, check_valid, validate
 from flumina.plan.validity import RULES
-from flumina.tagsets import KeySet, TagSet
 from tests.plan.support import (
     PROGRAMS,
     Keyed,
@@ -65,21 +65,21 @@ def itag(stream: str, parts: set[int], **tags: KeySet) -> Itag:
     return Itag(stream, frozenset(parts), TagSet(tags))
 
 
-def leaf(name: str, *itags: Itag) -> Worker:
-    return Worker(name, "State", itags)
+def leaf(name: str, *itags: Itag) -> PlanWorker:
+    return PlanWorker(name, "State", itags)
 
 
-def keyed_plan(root: Worker, parts: int = 2) -> Plan:
+def keyed_plan(root: PlanWorker, parts: int = 2) -> Plan:
     return Plan.of(Keyed, [StreamShape("s", parts, fl.define(Keyed).everything)], root)
 
 
 def test_a_plan_cut_by_part_is_valid_and_its_mirror_is_not() -> None:
     reads = itag("s", {0, 1}, read=ALL)
     halves = (leaf("w2", itag("s", {0}, inc=ALL)), leaf("w3", itag("s", {1}, inc=ALL)))
-    assert validate(keyed_plan(Worker("w1", "State", (reads,), halves)), Keyed) == []
+    assert validate(keyed_plan(PlanWorker("w1", "State", (reads,), halves)), Keyed) == []
     incs = itag("s", {0, 1}, inc=ALL)
     halves = (leaf("w2", itag("s", {0}, read=ALL)), leaf("w3", itag("s", {1}, read=ALL)))
-    (violation,) = validate(keyed_plan(Worker("w1", "State", (incs,), halves)), Keyed)
+    (violation,) = validate(keyed_plan(PlanWorker("w1", "State", (incs,), halves)), Keyed)
     assert violation.rule == "DEPENDENT"
     assert violation.workers == ("w2", "w3")
     assert violation.tags == TagSet({"read": ALL})
@@ -90,13 +90,13 @@ def test_unbounded_keys_are_told_apart_exactly() -> None:
     moved = next(key for key in range(100) if key in low)
     one, other = low - KeySet.of(moved), (ALL - low) | KeySet.of(moved)
     sides = (leaf("w2", itag("s", {0, 1}, inc=one, read=one)), leaf("w3", itag("s", {0, 1}, inc=other, read=other)))
-    assert validate(keyed_plan(Worker("w1", "State", (), sides)), Keyed) == []
+    assert validate(keyed_plan(PlanWorker("w1", "State", (), sides)), Keyed) == []
 
 
 def test_one_key_in_two_places_is_named() -> None:
     one, other = KeySet.of(1, 2), ALL - KeySet.of(1)
     sides = (leaf("w2", itag("s", {0, 1}, inc=one, read=one)), leaf("w3", itag("s", {0, 1}, inc=other, read=other)))
-    problems = validate(keyed_plan(Worker("w1", "State", (), sides)), Keyed)
+    problems = validate(keyed_plan(PlanWorker("w1", "State", (), sides)), Keyed)
     assert {p.rule for p in problems} == {"DEPENDENT", "HANDLED_TWICE"}
     for problem in problems:
         assert problem.workers == ("w2", "w3")
@@ -106,7 +106,7 @@ def test_one_key_in_two_places_is_named() -> None:
 
 def test_handled_twice_along_a_chain_is_a_violation() -> None:
     sides = (leaf("w2", itag("s", {0}, inc=ALL)), leaf("w3", itag("s", {1}, inc=ALL)))
-    root = Worker("w1", "State", (itag("s", {0, 1}, read=ALL), itag("s", {0}, inc=KeySet.of(4))), sides)
+    root = PlanWorker("w1", "State", (itag("s", {0, 1}, read=ALL), itag("s", {0}, inc=KeySet.of(4))), sides)
     (problem,) = validate(keyed_plan(root), Keyed)
     assert (problem.rule, problem.workers, problem.tags) == (
         "HANDLED_TWICE",
@@ -162,7 +162,7 @@ def test_a_plan_for_another_program_or_other_streams_is_refused() -> None:
 
 
 def test_check_valid_lists_every_violation_and_travels() -> None:
-    plan = keyed_plan(Worker("w1", "Other", (), (leaf("w2"), leaf("w2", itag("s", {0, 9}, inc=ALL)))))
+    plan = keyed_plan(PlanWorker("w1", "Other", (), (leaf("w2"), leaf("w2", itag("s", {0, 9}, inc=ALL)))))
     with pytest.raises(PlanError) as caught:
         check_valid(plan, Keyed)
     error = caught.value

@@ -11,8 +11,8 @@ from flumina import local
 from flumina.apps import PageViews, ValueBarrier
 from flumina.apps.registry import find_app
 from flumina.engine.results import RunResult, RunStats
-from flumina.plan import Source, make_plan
-from flumina.report import Comparison, Report
+from flumina.plan import StreamRates, make_plan
+from flumina.report import Comparison, RunReport
 from flumina.report.page import MOST_WORKERS
 from flumina.runtime.stats import WorkerStats
 
@@ -21,7 +21,11 @@ from flumina.runtime.stats import WorkerStats
 def result() -> RunResult:
     """A real run of two workers."""
     streams = find_app("page-views").generate(events=4_000, gets=500, changes=500).streams()
-    known = [Source("views", {"view": 1e6}, 2), Source("gets", {"get": 9.0}), Source("changes", {"change": 1.0})]
+    known = [
+        StreamRates("views", {"view": 1e6}, 2),
+        StreamRates("gets", {"get": 9.0}),
+        StreamRates("changes", {"change": 1.0}),
+    ]
     return local.run(PageViews, streams, plan=make_plan(PageViews, known, workers=2), progress=False)
 
 
@@ -54,7 +58,9 @@ class Checked(HTMLParser):
 def test_the_page_tells_what_the_run_did(result: RunResult) -> None:
     sample = result.published["output"].dataset().head(3)
     settings = {"workers": 2, "set": "events=4000"}
-    html = Report(result, "this machine", "flumina run page-views", settings, {"output": sample}, verified=True).html()
+    html = RunReport(
+        result, "this machine", "flumina run page-views", settings, {"output": sample}, verified=True
+    ).html()
     text = Checked(html).text
     assert "PageViews on this machine" in text
     assert "the same outputs as the sequential program" in text
@@ -78,7 +84,7 @@ def test_the_page_tells_what_the_run_did(result: RunResult) -> None:
 def test_waits_are_bars_by_cause(result: RunResult) -> None:
     waits = WorkerStats(events=1, waited_for_children=0.5, waited_for_state=0.25, waited_for_parent=0.25)
     stats = replace(result.stats, workers={**result.stats.workers, "w1": waits})
-    html = Report(replace(result, stats=stats)).html()
+    html = RunReport(replace(result, stats=stats)).html()
     row = html[html.index("<td>w1</td>") :]
     bar = row[: row.index("</tr>")]
     assert re.findall(r'<i class="(\w+)" style="width:([\d.]+)%"', bar) == [
@@ -89,12 +95,12 @@ def test_waits_are_bars_by_cause(result: RunResult) -> None:
 
 
 def test_the_verdict_is_told_whatever_it_is(result: RunResult) -> None:
-    assert "not compared with" in Report(result).html()
-    assert "other outputs than the sequential program" in Report(result, verified=False).html()
+    assert "not compared with" in RunReport(result).html()
+    assert "other outputs than the sequential program" in RunReport(result, verified=False).html()
 
 
 def test_a_comparison_is_shown_with_all_measurements(result: RunResult) -> None:
-    html = Report(result, comparison=Comparison(2, (3.0, 4.0, 3.2), (2.0, 1.6, 1.7))).html()
+    html = RunReport(result, comparison=Comparison(2, (3.0, 4.0, 3.2), (2.0, 1.6, 1.7))).html()
     text = Checked(html).text
     assert "1.88×" in text  # noqa: RUF001
     assert "3.0 s, 4.0 s, 3.2 s" in text
@@ -107,7 +113,7 @@ def test_a_comparison_is_shown_with_all_measurements(result: RunResult) -> None:
 def test_paced_runs_show_their_latency() -> None:
     streams = find_app("value-barrier").generate(events=2_000, rate=20_000, ratio=100).streams(paced=True)
     ran = local.run(ValueBarrier, streams, workers=1, progress=False)
-    text = Checked(Report(ran).html()).text
+    text = Checked(RunReport(ran).html()).text
     assert "10 outputs, from when their events were due: half within" in text
     assert "latency, 99 %" in text
 
@@ -115,28 +121,28 @@ def test_paced_runs_show_their_latency() -> None:
 def test_what_comes_from_users_is_escaped(result: RunResult) -> None:
     nasty = "<script>alert('x')</script>"
     sample = pa.table({nasty: [nasty, None]})
-    html = Report(result, nasty, nasty, {nasty: nasty}, {nasty: sample}).html()
+    html = RunReport(result, nasty, nasty, {nasty: nasty}, {nasty: sample}).html()
     Checked(html)
     assert "alert" in html
 
 
 def test_of_many_workers_those_that_waited_longest_are_listed(result: RunResult) -> None:
-    known = [Source("values", {"value": 1e6}, 80), Source("barriers", {"barrier": 1})]
-    plan = make_plan(ValueBarrier, known, workers=80, optimiser="greedy")
+    known = [StreamRates("values", {"value": 1e6}, 80), StreamRates("barriers", {"barrier": 1})]
+    plan = make_plan(ValueBarrier, known, workers=80, optimizer="greedy")
     workers = {one.id: WorkerStats(waited_for_state=float(n)) for n, one in enumerate(plan.workers)}
-    html = Report(replace(result, plan=plan, stats=RunStats(workers, result.stats.tasks))).html()
+    html = RunReport(replace(result, plan=plan, stats=RunStats(workers, result.stats.tasks))).html()
     assert f"{len(plan) - MOST_WORKERS:,} more are not shown" in html
     listed = re.findall(r'<td>(w\d+)</td><td class="number">', html)
     assert listed == [one.id for one in reversed(plan.workers)][:MOST_WORKERS]
 
 
 def test_a_run_that_had_nothing_left_to_do(result: RunResult) -> None:
-    text = Checked(Report(replace(result, stats=RunStats({}, {}))).html()).text
+    text = Checked(RunReport(replace(result, stats=RunStats({}, {}))).html()).text
     assert "Nothing was left to do" in text
 
 
 def test_saving_makes_folders_and_says_if_it_cannot(result: RunResult, tmp_path: Path) -> None:
-    page = Report(result).save(tmp_path / "a" / "b" / "report.html")
+    page = RunReport(result).save(tmp_path / "a" / "b" / "report.html")
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
     with pytest.raises(fl.UsageError, match="can't be written"):
-        Report(result).save(tmp_path)
+        RunReport(result).save(tmp_path)

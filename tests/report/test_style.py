@@ -4,10 +4,10 @@ from flumina.report.style import STYLE
 from flumina.runtime.stats import Wait
 
 
-def test_every_kind_of_bar_has_its_own_colour() -> None:
-    colours = dict(re.findall(r"i\.(\w+)\{background:(#\w+)\}", STYLE))
-    assert {wait.name.lower() for wait in Wait} | {"working", "idle"} == colours.keys()
-    assert len(set(colours.values())) == len(colours)
+def test_every_kind_of_bar_has_its_own_color() -> None:
+    colors = dict(re.findall(r"i\.(\w+)\{background:(#\w+)\}", STYLE))
+    assert {wait.name.lower() for wait in Wait} | {"working", "idle"} == colors.keys()
+    assert len(set(colors.values())) == len(colors)
 
 
 def test_nothing_is_loaded() -> None:

@@ -9,18 +9,18 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from flumina.batch import Batch
-from flumina.definition import Definition
-from flumina.emit import Chunk, Row
-from flumina.events import Tag
-from flumina.order import END, START, Point
-from flumina.plan.crown import Crown
+from flumina.model.batch import Batch
+from flumina.model.emit import Chunk, Row
+from flumina.model.order import END, START, Point
+from flumina.model.tag import Tag
+from flumina.plan.forest import Forest
 from flumina.plan.tree import Plan
+from flumina.program.definition import Definition
 from flumina.runtime.build import workers
-from flumina.runtime.coordinator import Coordinator
 from flumina.runtime.messages import Credit, Data, Message, PartId
 from flumina.runtime.run import EMPTY, Run
-from flumina.runtime.topology import COORDINATOR, Options
+from flumina.runtime.topology import TREE_ROOT, Options
+from flumina.runtime.tree_root import TreeRoot
 from flumina.runtime.worker import Address, Effects
 
 
@@ -70,12 +70,12 @@ class Bulk:
         options: Options | None = None,
     ) -> None:
         self.workers = workers(plan, definition, options)
-        self.coordinator = Coordinator(Crown.of(plan.root).divide(definition, definition.init()))
+        self.tree_root = TreeRoot(Forest.of(plan.root).divide(definition, definition.init()))
         self.feeds = {part: Feed(batch, receiver, credits_) for part, (batch, receiver) in parts.items()}
         self.sent: deque[tuple[Address, Address, Message]] = deque()
         self.outputs: list[Row | Chunk] = []
         self.messages = 0
-        self.perform(COORDINATOR, self.coordinator.begin())
+        self.perform(TREE_ROOT, self.tree_root.begin())
 
     def perform(self, sender: Address, effects: Effects) -> None:
         self.outputs += effects.outputs
@@ -89,15 +89,15 @@ class Bulk:
         while self.sent:
             sender, receiver, message = self.sent.popleft()
             self.messages += 1
-            if receiver == COORDINATOR:
-                self.perform(COORDINATOR, self.coordinator.handle(sender, message))
+            if receiver == TREE_ROOT:
+                self.perform(TREE_ROOT, self.tree_root.handle(sender, message))
             else:
                 assert isinstance(receiver, str)
                 self.perform(receiver, self.workers[receiver].handle(sender, message))
 
     def run(self) -> None:
         self.drain()
-        while not self.coordinator.finished:
+        while not self.tree_root.finished:
             moved = False
             for part, feed in self.feeds.items():
                 news = feed.next()
@@ -105,4 +105,4 @@ class Bulk:
                     moved = True
                     self.sent.append((part, feed.receiver, Data(part, *news)))
                     self.drain()
-            assert moved or self.coordinator.finished, [str(worker.stall()) for worker in self.workers.values()]
+            assert moved or self.tree_root.finished, [str(worker.stall()) for worker in self.workers.values()]

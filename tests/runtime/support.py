@@ -8,21 +8,21 @@ from random import Random
 from typing import Any
 
 import flumina as fl
-from flumina.batch import Batch
-from flumina.definition import Definition
-from flumina.order import END, Point, heartbeat
-from flumina.plan.tree import Itag, Plan, StreamShape, Worker
+from flumina.model.batch import Batch
+from flumina.model.order import END, Point, heartbeat
+from flumina.model.tag_set import TagSet
+from flumina.plan.tree import Itag, Plan, PlanWorker, StreamShape
 from flumina.plan.validity import check_valid
-from flumina.program import AnyProgram, define
+from flumina.program.base import AnyProgram, define
+from flumina.program.definition import Definition
 from flumina.runtime.messages import Data, PartId
 from flumina.runtime.run import Run
 from flumina.runtime.topology import Options
 from flumina.sim.case import Case, Entry
-from flumina.sim.network import Cut, Source
-from flumina.sim.scheduler import Simulation, Weather
-from flumina.tagsets import TagSet
+from flumina.sim.network import Delivery, PartSource
+from flumina.sim.scheduler import Conditions, Simulation
 
-CALM = Weather(heartbeats=1.0)
+CALM = Conditions(heartbeats=1.0)
 
 
 class Chain(fl.Program):
@@ -54,8 +54,8 @@ class Chain(fl.Program):
             state.zs = 0
 
 
-def leaf(name: str, definition: Definition, *itags: Itag) -> Worker:
-    return Worker(name, definition.initial, itags)
+def leaf(name: str, definition: Definition, *itags: Itag) -> PlanWorker:
+    return PlanWorker(name, definition.initial, itags)
 
 
 def itag(definition: Definition, stream: str, *tags: str, parts: Sequence[int] = (0,)) -> Itag:
@@ -63,7 +63,7 @@ def itag(definition: Definition, stream: str, *tags: str, parts: Sequence[int] =
     return Itag(stream, frozenset(parts), TagSet.all_of(definition.tags[tag] for tag in tags))
 
 
-def plan_of(program: AnyProgram, shapes: Sequence[StreamShape], root: Worker) -> Plan:
+def plan_of(program: AnyProgram, shapes: Sequence[StreamShape], root: PlanWorker) -> Plan:
     """A plan that is valid."""
     plan = Plan.of(program, shapes, root)
     check_valid(plan, program)
@@ -86,8 +86,8 @@ def chain_plan() -> Plan:
     """``a`` above ``c`` and ``y``; ``c`` above ``x`` and ``z``; a stream for each."""
     definition = define(Chain)
     below = [leaf(f"leaf {tag}", definition, itag(definition, tag, tag)) for tag in "xyz"]
-    middle = Worker("middle", definition.initial, (itag(definition, "c", "c"),), (below[0], below[2]))
-    root = Worker("root", definition.initial, (itag(definition, "a", "a"),), (middle, below[1]))
+    middle = PlanWorker("middle", definition.initial, (itag(definition, "c", "c"),), (below[0], below[2]))
+    root = PlanWorker("root", definition.initial, (itag(definition, "a", "a"),), (middle, below[1]))
     return plan_of(Chain, streams(Chain, a=1, c=1, x=1, y=1, z=1), root)
 
 
@@ -107,7 +107,7 @@ class Scripted(Simulation):
         """Let a source send its next events and perhaps a heartbeat; deliver all that follows from it."""
         if isinstance(beat, int):
             beat = heartbeat(beat, [shape.name for shape in self.case.plan.streams].index(part[0]))
-        self.post(part, Cut(events, beat))
+        self.post(part, Delivery(events, beat))
         self.drain()
         self.check_prompt()
 
@@ -117,21 +117,21 @@ class Scripted(Simulation):
             self.send(part, len(source.entries) - source.next, END)
 
 
-class ColumnSource(Source):
+class ColumnSource(PartSource):
     """Sends the same events in columns."""
 
     names: Sequence[str] = ()
 
-    def advance(self, cut: Cut) -> list[tuple[str, Data]]:
+    def advance(self, cut: Delivery) -> list[tuple[str, Data]]:
         return [(to, replace(data, run=in_columns(data.run, self.names))) for to, data in super().advance(cut)]
 
 
 class ColumnSimulation(Simulation):
     """A run whose sources send columns."""
 
-    def _source(self, part: PartId) -> Source:
+    def _source(self, part: PartId) -> PartSource:
         plain = super()._source(part)
-        source = ColumnSource(part, plain.entries, plain.routes, plain.receivers, self.weather.credits)
+        source = ColumnSource(part, plain.entries, plain.routes, plain.receivers, self.conditions.credits)
         source.names = [shape.name for shape in self.case.plan.streams]
         return source
 
@@ -139,7 +139,7 @@ class ColumnSimulation(Simulation):
 class MixedSimulation(ColumnSimulation):
     """A run in which some parts send lists and others columns, so that both meet."""
 
-    def _source(self, part: PartId) -> Source:
+    def _source(self, part: PartId) -> PartSource:
         return Simulation._source(self, part) if part[1] % 2 else super()._source(part)
 
 

@@ -10,11 +10,11 @@ from unittest import mock
 import pytest
 
 from flumina.apps.value_barrier import ValueBarrier
-from flumina.batch import Batch
-from flumina.emit import rows
-from flumina.order import Point
-from flumina.plan.tree import Plan, Worker
-from flumina.program import define
+from flumina.model.batch import Batch
+from flumina.model.emit import rows
+from flumina.model.order import Point
+from flumina.plan.tree import Plan, PlanWorker
+from flumina.program.base import define
 from flumina.runtime.inner import Inner
 from flumina.runtime.leaf import Leaf
 from flumina.runtime.mailbox import Queue
@@ -32,7 +32,7 @@ SWITCHES = [Options(), Options(hand_over=False), PLAIN]
 
 def two_leaves() -> Plan:
     leaves = tuple(leaf(f"leaf {n}", PROGRAM, itag(PROGRAM, "value", "value", parts=[n])) for n in range(2))
-    root = Worker("root", PROGRAM.initial, (itag(PROGRAM, "barrier", "barrier"),), leaves)
+    root = PlanWorker("root", PROGRAM.initial, (itag(PROGRAM, "barrier", "barrier"),), leaves)
     return plan_of(ValueBarrier, streams(ValueBarrier, value=2, barrier=1), root)
 
 
@@ -79,7 +79,7 @@ def test_one_value_after_many_barriers(options: Options) -> None:
     run = bulk((2_001, 2_001), (1, 2_000), 100, options)
     run.run()
     assert [row.values for row in rows(run.outputs)] == [(0,)] * 2_000
-    assert run.coordinator.final["root"].total == 2
+    assert run.tree_root.final["root"].total == 2
     assert max(worker.stats.buffered for worker in run.workers.values()) <= 100
 
 

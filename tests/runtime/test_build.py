@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from flumina.program import define
+from flumina.program.base import define
 from flumina.runtime.build import workers
 from flumina.runtime.inner import Inner
 from flumina.runtime.leaf import Leaf
@@ -18,7 +18,7 @@ def test_workers_are_built_in_the_order_of_the_plan_but_for_its_crown() -> None:
         random = Random(seed)
         case = random_case(random, define(random_program(random)), 0)
         made = workers(case.plan, case.definition)
-        trees = {tree.id for tree in case.crown.trees}
+        trees = {tree.id for tree in case.forest.trees}
         needed = [w for w in case.plan.workers if trees & {w.id, *(above.id for above in case.plan.ancestors(w.id))}]
         assert list(made) == [worker.id for worker in needed]
         assert all(isinstance(made[w.id], Inner if w.children else Leaf) for w in needed)

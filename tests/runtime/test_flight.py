@@ -124,7 +124,7 @@ def test_a_snapshot_that_waits_for_many_keys_costs_nothing_more(options: Options
     for flight in (few, many):
         flight.land()
         flight.end()
-        assert flight.coordinator.finished
-        (snapshot,) = flight.coordinator.snapshots.values()
+        assert flight.tree_root.finished
+        (snapshot,) = flight.tree_root.snapshots.values()
         assert snapshot, "it has been taken"
         assert flight.outputs == flight.reads

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from flumina.order import END, START, Point, heartbeat
-from flumina.program import define
+from flumina.model.order import END, START, Point, heartbeat
+from flumina.program.base import define
 from flumina.runtime.build import workers
 from flumina.runtime.inner import Inner
-from flumina.runtime.messages import EVERYTHING, Cause, Credit, Data, Handback, Item, Message, Request, Response, Stop
+from flumina.runtime.messages import EVERYTHING, Cause, Credit, Data, ForkState, Item, Message, Request, Response, Stop
 from flumina.runtime.run import EMPTY, Run
-from flumina.runtime.topology import COORDINATOR, Options
+from flumina.runtime.topology import TREE_ROOT, Options
 from flumina.runtime.worker import Address
 from tests.runtime.support import COALESCED, PLAIN, Chain, chain_plan, one_event
 
@@ -26,7 +26,7 @@ def middle(options: Options = KEPT, *, started: bool = True) -> Inner:
     made = workers(PLAN, DEFINITION, options)["middle"]
     assert isinstance(made, Inner)
     if started:
-        made.handle("root", Handback(DEFINITION.init(), START))
+        made.handle("root", ForkState(DEFINITION.init(), START))
         made.handle("root", Request((), START, END))
     return made
 
@@ -88,7 +88,7 @@ def test_a_join_serves_and_gives_back() -> None:
     own(made, 1, frontier=2)
     assert answer(made, "leaf x", at(1), 1, xs=2) == []
     effects = answer(made, "leaf z", at(1), 1, zs=3)
-    backs = [(to, message.state.xs, message.served) for to, message in effects if isinstance(message, Handback)]
+    backs = [(to, message.state.xs, message.served) for to, message in effects if isinstance(message, ForkState)]
     assert sorted(backs) == [("leaf x", 2, at(1)), ("leaf z", 0, at(1))]
     assert of(effects, Credit) == [Credit(("c", 0), 1)]
     assert (made.stats.joins, made.stats.forks, made.stats.events, made.stats.coalesced) == (1, 2, 1, 0)
@@ -100,7 +100,7 @@ def test_what_is_clear_is_served_without_giving_back() -> None:
     own(made, 1, 2, 3, 4, frontier=9)
     answer(made, "leaf x", at(1), 9)
     sends = answer(made, "leaf z", at(1), 3)
-    assert [message.served for message in of(sends, Handback) if isinstance(message, Handback)] == [at(3)] * 2
+    assert [message.served for message in of(sends, ForkState) if isinstance(message, ForkState)] == [at(3)] * 2
     assert of(sends, Credit) == [Credit(("c", 0), 3)]
     assert (made.stats.joins, made.stats.coalesced, made.waiting) == (1, 2, 1)
 
@@ -164,8 +164,10 @@ def test_requests_that_the_parent_has_settled_are_dropped() -> None:
     word(made, 9, Item(Point(2, 0, 0), A), Item(Point(3, 0, 0), A), Item(Point(5, 0, 0), A))
     answer(made, "leaf x", Point(2, 0, 0), 4)
     answer(made, "leaf z", Point(2, 0, 0), 4)
-    sends = made.handle("root", Handback(DEFINITION.init(), Point(3, 0, 0))).sends
-    assert [message.served for message in of(sends, Handback) if isinstance(message, Handback)] == [Point(3, 0, 0)] * 2
+    sends = made.handle("root", ForkState(DEFINITION.init(), Point(3, 0, 0))).sends
+    assert [message.served for message in of(sends, ForkState) if isinstance(message, ForkState)] == [
+        Point(3, 0, 0)
+    ] * 2
     assert [item.point for item, _ in made.sequence] == [Point(5, 0, 0)]
 
 
@@ -189,9 +191,9 @@ def test_a_child_that_hands_over_is_given_no_state_back() -> None:
     answer(made, "leaf x", at(3), 3, xs=1)
     assert made.children[0].state.xs == 2, "what belongs to a later point waits"
     sends = answer(made, "leaf z", at(1), 1, zs=5)
-    assert of(sends, Handback) == []
+    assert of(sends, ForkState) == []
     assert made.children[0].state.xs == 3
-    assert of(answer(made, "leaf z", at(3), 3), Handback) == []
+    assert of(answer(made, "leaf z", at(3), 3), ForkState) == []
     assert [child.state.xs for child in made.children] == [3, 0]
     assert len(made.holdings()) == 2
 
@@ -210,7 +212,7 @@ def test_an_answer_for_another_point_is_refused() -> None:
 def test_a_state_is_not_given_twice() -> None:
     made = middle()
     with pytest.raises(AssertionError, match="while it has one"):
-        made.handle("root", Handback(DEFINITION.init(), START))
+        made.handle("root", ForkState(DEFINITION.init(), START))
 
 
 def test_stalls_name_what_blocks() -> None:
@@ -250,7 +252,7 @@ def test_the_end_is_passed_on_and_late_answers_of_children_that_hand_over_are_ta
 
 def test_late_answers_of_a_child_that_waits_are_refused() -> None:
     made = workers(PLAN, DEFINITION)["root"]
-    made.handle(COORDINATOR, Stop())
+    made.handle(TREE_ROOT, Stop())
     assert made.handle("leaf y", Response(END, None, {})).sends == []
     with pytest.raises(AssertionError, match="was stopped"):
         made.handle("middle", Response(END, None, {}))
@@ -260,7 +262,7 @@ def test_late_answers_of_a_child_that_waits_are_refused() -> None:
 
 def test_the_root_of_a_plan_has_only_the_coordinator_above() -> None:
     made = workers(PLAN, DEFINITION)["root"]
-    assert made.shape.parent == COORDINATOR
+    assert made.shape.parent == TREE_ROOT
 
 
 @pytest.mark.parametrize("pipeline", [True, False])
@@ -269,7 +271,7 @@ def test_what_is_behind_a_cut_is_forgotten_and_own_events_are_given_back(pipelin
     own(made, 1, 5, 6, 8, frontier=9)
     word(made, 7, *(Item(Point(ts, 0, 0), A) for ts in (3, 7, 9)))
     assert made.waiting == 4
-    effects, [found] = made.curtail(5)
+    effects, [found] = made.truncate(5)
     assert (found.part, [point.ts for point, _ in found.run], found.frontier) == (("c", 0), [6, 8], heartbeat(9, 1))
     assert [(item.point.ts, event is None) for item, event in made.sequence] == [(1, False), (3, True), (5, False)]
     assert made.known == END
@@ -281,8 +283,8 @@ def test_what_is_behind_a_cut_is_forgotten_and_own_events_are_given_back(pipelin
         if ts == 3:
             [response] = of(sends, Response)
             assert isinstance(response, Response)
-            sends = made.handle("root", Handback(response.state, point)).sends
-        assert len(of(sends, Handback)) == 2
+            sends = made.handle("root", ForkState(response.state, point)).sends
+        assert len(of(sends, ForkState)) == 2
     assert (made.waiting, made.first_waiting, made.stats.events) == (0, None, 2)
     assert not effects.outputs
 
@@ -302,7 +304,7 @@ def test_who_is_cut_off_tells_at_once_how_far_the_children_may_go() -> None:
         assert told(word(made, 20)) == [heartbeat(7, 1)] * 2
         if stopped:
             made.handle("root", Stop())
-        effects, found = made.curtail(5)
+        effects, found = made.truncate(5)
         assert told(effects.sends) == ([] if stopped else [heartbeat(20, 0)] * 2)
         assert [message.frontier for message in found] == [heartbeat(7, 1)]
 
@@ -311,4 +313,4 @@ def test_who_was_asked_for_everything_is_not_cut_off() -> None:
     made = middle()
     word(made, 3, Item(Point(7, 0, 0), EVERYTHING))
     with pytest.raises(AssertionError, match="middle was asked for everything"):
-        made.curtail(5)
+        made.truncate(5)

@@ -11,23 +11,23 @@ from typing import Any
 import pytest
 
 from flumina.apps import KeyCounter, PageViews
-from flumina.emit import Row
-from flumina.keymap import KeyMap
-from flumina.order import END, START, Point
-from flumina.plan.tree import Itag, Worker
-from flumina.program import define
+from flumina.model.emit import Row
+from flumina.model.order import END, START, Point
+from flumina.model.tag_set import KeySet, TagSet
+from flumina.plan.tree import Itag, PlanWorker
+from flumina.program.base import define
 from flumina.runtime.build import workers
 from flumina.runtime.keyed_inner import KeyedInner
 from flumina.runtime.mailbox import before
-from flumina.runtime.messages import EVERYTHING, Data, Handback, Item, Message, Request, Response, Stop, one_by_one
+from flumina.runtime.messages import EVERYTHING, Data, ForkState, Item, Message, Request, Response, Stop, one_by_one
 from flumina.runtime.run import Run
 from flumina.runtime.topology import Options
 from flumina.runtime.worker import Address, Effects
 from flumina.sim.case import Case
 from flumina.sim.plans import random_case
-from flumina.sim.scheduler import Simulation, Weather, judge
-from flumina.state import Record
-from flumina.tagsets import KeySet, TagSet
+from flumina.sim.scheduler import Conditions, Simulation, judge
+from flumina.state.compare import Record
+from flumina.state.keyed_map import KeyedMap
 from tests.runtime.support import ColumnSimulation, Scripted, itag, leaf, one_event, plan_of, streams
 
 PAGES = define(PageViews)
@@ -59,7 +59,7 @@ def hot_and_cold() -> Case:
     of_b = [some("view", 1, "view", "b"), some("change", 0, "change", "b")]
     left = leaf("left", PAGES, some("view", 0, "view", "a", "b"), *of_b)
     right = leaf("right", PAGES, some("view", 1, "view", "a"))
-    root = Worker("root", PAGES.initial, tuple(own), (left, right))
+    root = PlanWorker("root", PAGES.initial, tuple(own), (left, right))
     plan = plan_of(PageViews, streams(PageViews, change=1, view=2), root)
     pages = {0: "aabbcab", 1: "abcacab"}
     parts: dict[Any, Any] = {
@@ -79,18 +79,18 @@ def test_a_change_of_a_hot_page_moves_that_page_only() -> None:
     case = hot_and_cold()
     run = Watched(case, options=Options(coalesce=False))
     run.finish()
-    assert run.coordinator.finished
+    assert run.tree_root.finished
     asked = Counter(
         (to, i.key) for _, to, m in run.seen if isinstance(m, Request) for i in m.items if i.key is not None
     )
     assert asked == {("left", "a"): 2, ("right", "a"): 2}, "b is the left leaf's own, and c the root's"
-    moved = [m.state for _, _, m in run.seen if isinstance(m, Response | Handback) and m.key is not None]
+    moved = [m.state for _, _, m in run.seen if isinstance(m, Response | ForkState) and m.key is not None]
     assert moved
-    assert not any(isinstance(state, KeyMap) for state in moved), "never a map"
+    assert not any(isinstance(state, KeyedMap) for state in moved), "never a map"
     stats = run.workers["root"].stats
     assert (stats.events, stats.joins, stats.forks) == (6, 2, 2), "two changes of a, and four events of c"
     assert stats.coalesced == 3, "c is here, and its events are served one after the other"
-    whole = [m for _, _, m in run.seen if isinstance(m, Handback) and m.key is None]
+    whole = [m for _, _, m in run.seen if isinstance(m, ForkState) and m.key is None]
     assert len(whole) == 3, "each worker gets all its states once, at the start"
 
 
@@ -105,7 +105,7 @@ def test_a_key_of_nobody_below_is_kept_here() -> None:
     assert root.local.pruned().keys() == {"c"}
     assert not root.busy
     run.finish()
-    assert run.coordinator.final["root"].pruned().keys() == {"a", "b", "c"}
+    assert run.tree_root.final["root"].pruned().keys() == {"a", "b", "c"}
 
 
 def three_levels() -> dict[str, Any]:
@@ -117,8 +117,8 @@ def three_levels() -> dict[str, Any]:
     pages = KeySet.everything() - KeySet.of("a")
     rest = [Itag(tag, frozenset({0, 1}), TagSet({tag: pages})) for tag in ("view", "change")]
     left, right = (leaf(f"l{n}", PAGES, some("view", n, "a")) for n in (0, 1))
-    inner = Worker("inner", PAGES.initial, (some("change", 1, "a"),), (left, right))
-    root = Worker("root", PAGES.initial, (some("change", 0, "a"),), (inner, leaf("rest", PAGES, *rest)))
+    inner = PlanWorker("inner", PAGES.initial, (some("change", 1, "a"),), (left, right))
+    root = PlanWorker("root", PAGES.initial, (some("change", 0, "a"),), (inner, leaf("rest", PAGES, *rest)))
     plan = plan_of(PageViews, streams(PageViews, change=2, view=2), root)
     return dict(workers(plan, PAGES, Options(hand_over=False)))
 
@@ -135,7 +135,7 @@ def wanted(*times: int) -> tuple[Item, ...]:
     return tuple(Item(Point(ts, 0, 0), ("root", "change"), "a") for ts in times)
 
 
-def travelled(name: str) -> str:
+def traveled(name: str) -> str:
     """As it comes from another process: equal, but another object."""
     return name.encode().decode()
 
@@ -157,7 +157,7 @@ def test_what_an_inner_worker_waits_for_is_named() -> None:
     inner.handle("root", Request(wanted(5), Point(5, 0, 0), END))
     assert str(inner.stall()).startswith("inner waits for all states from root before what is at (5, 0, 0)")
     assert inner.holdings() == []
-    inner.handle("root", Handback(PAGES.init(), START))
+    inner.handle("root", ForkState(PAGES.init(), START))
     assert len(inner.holdings()) == 3
     assert "inner waits for change[1]" in str(inner.stall())
     inner.handle(("change", 1), own(Point(6, 0, 9), change(3), change(6)))
@@ -166,7 +166,7 @@ def test_what_an_inner_worker_waits_for_is_named() -> None:
     answer(inner, 3, Point(9, 9, 9))
     assert (inner.waiting, inner.first_waiting) == (1, Point(6, 0, 0))
     assert "inner waits for the state of 'a' from root before what is at (6, 0, 0)" in str(inner.stall())
-    inner.handle("root", Handback(Record({"info": "new"}), Point(5, 0, 0), "a"))
+    inner.handle("root", ForkState(Record({"info": "new"}), Point(5, 0, 0), "a"))
     assert "word from root, which is at (5, 0, 0), before what is at (6, 0, 0)" in str(inner.stall())
     inner.handle("root", Request((Item(Point(5, 5, 0), EVERYTHING),), Point(5, 8, 0), END))
     assert "before what is at (5, 5, 0)" in str(inner.stall())
@@ -175,13 +175,13 @@ def test_what_an_inner_worker_waits_for_is_named() -> None:
 def test_an_inner_worker_coalesces_up_to_what_its_children_say() -> None:
     for clear, answers in ((Point(5, 0, 0), 1), (Point(5, 0, -1), 0)):
         inner = three_levels()["inner"]
-        inner.handle("root", Handback(PAGES.init(), START))
+        inner.handle("root", ForkState(PAGES.init(), START))
         inner.handle("root", Request(wanted(5), Point(9, 0, 0), END))
         inner.handle(("change", 1), own(Point(7, 0, 0), change(3)))
         effects = answer(inner, 3, clear)
         assert len(sent(effects, Response)) == answers == inner.stats.coalesced
-        assert len(sent(effects, Handback)) == 2 - 2 * answers
-        assert [m.served for _, m in sent(effects, Handback)] == [Point(3, 0, 0)] * (2 - 2 * answers)
+        assert len(sent(effects, ForkState)) == 2 - 2 * answers
+        assert [m.served for _, m in sent(effects, ForkState)] == [Point(3, 0, 0)] * (2 - 2 * answers)
         assert (inner.stats.joins, inner.stats.forks, inner.stats.events) == (1, 1 - answers, 1)
 
 
@@ -195,7 +195,7 @@ def test_how_far_a_key_is_clear() -> None:
         (own(far, change(20)), far, Point(20, 0, -1)),
     ):
         inner = three_levels()["inner"]
-        inner.handle("root", Handback(PAGES.init(), START))
+        inner.handle("root", ForkState(PAGES.init(), START))
         inner.handle("root", Request(wanted(5), Point(9, 0, 0), END))
         inner.handle(("change", 1), data)
         ((to, response),) = sent(answer(inner, 5, children), Response)
@@ -205,12 +205,12 @@ def test_how_far_a_key_is_clear() -> None:
 @pytest.mark.parametrize("settled", [(6,), (5, 6), (3, 4, 6)])
 def test_requests_that_were_settled_without_the_inner_worker_are_dropped(settled: tuple[int, ...]) -> None:
     inner = three_levels()["inner"]
-    inner.handle("root", Handback(PAGES.init(), START))
+    inner.handle("root", ForkState(PAGES.init(), START))
     inner.handle("root", Request(wanted(2, *settled, 7), Point(9, 0, 0), END))
     inner.handle(("change", 1), own(Point(9, 0, 0), change(8)))
     assert len(sent(answer(inner, 2, Point(2, 0, 0)), Response)) == 1
-    effects = inner.handle("root", Handback(Record({"info": "new"}), Point(6, 0, 0), "a"))
-    assert [(to, m.served) for to, m in sent(effects, Handback)] == [("l0", Point(6, 0, 0)), ("l1", Point(6, 0, 0))]
+    effects = inner.handle("root", ForkState(Record({"info": "new"}), Point(6, 0, 0), "a"))
+    assert [(to, m.served) for to, m in sent(effects, ForkState)] == [("l0", Point(6, 0, 0)), ("l1", Point(6, 0, 0))]
     assert [m.point.ts for _, m in sent(answer(inner, 7, Point(9, 0, 0)), Response)] == [7]
     assert inner.waiting == 1, "its own event is still to be served"
 
@@ -218,23 +218,23 @@ def test_requests_that_were_settled_without_the_inner_worker_are_dropped(settled
 def test_an_inner_worker_that_must_not_coalesce_does_not() -> None:
     inner = three_levels()["inner"]
     inner.options = Options(coalesce=False, hand_over=False)
-    inner.handle("root", Handback(PAGES.init(), START))
+    inner.handle("root", ForkState(PAGES.init(), START))
     inner.handle("root", Request(wanted(5), Point(9, 0, 0), END))
     inner.handle(("change", 1), own(Point(7, 0, 0), change(3)))
     effects = answer(inner, 3, Point(9, 0, 0))
-    assert [to for to, _ in sent(effects, Handback)] == ["l0", "l1"]
+    assert [to for to, _ in sent(effects, ForkState)] == ["l0", "l1"]
     assert (inner.stats.coalesced, inner.stats.forks) == (0, 1)
 
 
 def test_a_state_that_is_here_is_not_given_again() -> None:
     inner = three_levels()["inner"]
-    inner.handle("root", Handback(PAGES.init(), START))
+    inner.handle("root", ForkState(PAGES.init(), START))
     with pytest.raises(AssertionError, match="inner was given all states while it has them"):
-        inner.handle("root", Handback(PAGES.init(), START))
+        inner.handle("root", ForkState(PAGES.init(), START))
     inner.handle("root", Request(wanted(5), Point(9, 0, 0), END))
     inner.handle(("change", 1), own(Point(9, 0, 0)))
     with pytest.raises(AssertionError, match="inner was given the state of 'a' while it has it"):
-        inner.handle("root", Handback(Record({"info": "a"}), Point(5, 0, 0), "a"))
+        inner.handle("root", ForkState(Record({"info": "a"}), Point(5, 0, 0), "a"))
 
 
 @pytest.mark.parametrize(("adds", "reads"), [("left", "right"), ("right", "left")])
@@ -249,11 +249,11 @@ def test_after_the_stop_only_a_child_that_hands_over_may_answer(adds: str, reads
         leaf(adds, counter, some("inc", others, 0)),
         leaf(reads, counter, some("inc", one, 0, 1), some("read", one, 0)),
     )
-    root = Worker("root", counter.initial, (some("inc", others, 1), some("read", others, 0)), leaves)
+    root = PlanWorker("root", counter.initial, (some("inc", others, 1), some("read", others, 0)), leaves)
     made = workers(plan_of(KeyCounter, streams(KeyCounter, inc=2, read=1), root), counter)["root"]
     assert [to for to, _ in made.handle("^", Stop()).sends] == [adds, reads]
     late = Response(Point(5, 0, 0), counter.init(), {EVERYTHING: START}, 2)
-    assert made.handle(travelled(adds), late) == Effects()
+    assert made.handle(traveled(adds), late) == Effects()
     with pytest.raises(AssertionError, match="root was stopped and got Response"):
         made.handle(reads, late)
     with pytest.raises(AssertionError, match="root was stopped and got Request"):
@@ -271,10 +271,10 @@ def counting_root(options: Options | None = None, own: Own = TWO_AT_ONCE, *wante
     counter = define(KeyCounter)
     below = tuple(leaf(f"l{n}", counter, itag(counter, "inc", "inc", parts=[n])) for n in (2, 3))
     own_itags = (itag(counter, "inc", "inc", parts=[0, 1]), itag(counter, "read", "read"))
-    root = Worker("root", counter.initial, own_itags, below)
+    root = PlanWorker("root", counter.initial, own_itags, below)
     plan = plan_of(KeyCounter, streams(KeyCounter, inc=4, read=1), root)
     made = workers(plan, counter, options)["root"]
-    made.handle("^", Handback(counter.init(), START))
+    made.handle("^", ForkState(counter.init(), START))
     made.handle("^", Request(wanted, before(END), before(END)))
     for part, times in own.items():
         entries = [one_event(counter, plan, part[0], ts, seq, k=7) for seq, ts in enumerate(times)]
@@ -342,7 +342,7 @@ def test_contributions_that_come_while_the_state_is_away_are_not_lost() -> None:
     ((_, response),) = sent(contribute(made, point, 10), Response)
     assert response.state.count == 1 + 10 + 10
     contribute(made, point, 100)
-    made.handle("^", Handback(response.state, point, 7))
+    made.handle("^", ForkState(response.state, point, 7))
     assert all_counted(made) == 21 + 100 + 100
 
 
@@ -360,7 +360,7 @@ def test_late_contributions_are_in_the_answer_for_everything() -> None:
 def test_frontiers_are_told_once_and_never_past_what_was_not_asked_for(pipeline: bool) -> None:  # noqa: FBT001
     inner = three_levels()["inner"]
     inner.options = Options(pipeline=pipeline, hand_over=False)
-    inner.handle("root", Handback(PAGES.init(), START))
+    inner.handle("root", ForkState(PAGES.init(), START))
     assert sent(inner.handle("root", Request(wanted(5, 7), Point(9, 0, 0), Point(30, 0, 0))), Request)
     effects = inner.handle(("change", 1), own(Point(8, 0, 0)))
     told = [(to, [i.point.ts for i in m.items], m.frontier, m.calm) for to, m in sent(effects, Request)]
@@ -386,7 +386,7 @@ def asked(effects: Effects, child: str = "l0") -> list[tuple[int, str | None]]:
 
 def test_a_request_for_everything_comes_behind_the_others_of_its_point() -> None:
     inner = three_levels()["inner"]
-    inner.handle("root", Handback(PAGES.init(), START))
+    inner.handle("root", ForkState(PAGES.init(), START))
     inner.handle("root", Request((everything(5),), Point(4, 0, 0), END))
     inner.handle("root", Request(wanted(5), Point(9, 0, 0), END))
     assert asked(inner.handle(("change", 1), own(Point(9, 0, 0)))) == [(5, "a"), (5, None)]
@@ -394,7 +394,7 @@ def test_a_request_for_everything_comes_behind_the_others_of_its_point() -> None
 
 def test_what_is_behind_a_request_for_everything_holds_back_frontier_and_calm() -> None:
     inner = three_levels()["inner"]
-    inner.handle("root", Handback(PAGES.init(), START))
+    inner.handle("root", ForkState(PAGES.init(), START))
     inner.handle("root", Request((everything(5), *wanted(8), everything(12), *wanted(14)), Point(20, 0, 0), END))
     effects = inner.handle(("change", 1), own(Point(16, 0, 0), change(6), change(9)))
     assert asked(effects) == [(5, None)]
@@ -403,7 +403,7 @@ def test_what_is_behind_a_request_for_everything_holds_back_frontier_and_calm() 
     assert [point.ts for point in inner.wanted()] == [6, 5]
     assert inner.waiting == 2
     inner = three_levels()["inner"]
-    inner.handle("root", Handback(PAGES.init(), START))
+    inner.handle("root", ForkState(PAGES.init(), START))
     effects = inner.handle("root", Request((*wanted(8), everything(12), *wanted(14)), Point(20, 0, 0), END))
     assert [m.calm for _, m in sent(effects, Request)] == [Point(12, 0, -1)] * 2, "also before own events are known"
 
@@ -413,17 +413,17 @@ def test_an_answer_belongs_to_the_child_that_gave_it_whatever_their_names() -> N
         counter = define(KeyCounter)
         below = tuple(leaf(name, counter, itag(counter, "inc", "inc", parts=[n])) for n, name in enumerate("xy"))
         below = (replace(below[0], id=first), replace(below[1], id=second))
-        root = Worker("root", counter.initial, (itag(counter, "read", "read"),), below)
+        root = PlanWorker("root", counter.initial, (itag(counter, "read", "read"),), below)
         plan = plan_of(KeyCounter, streams(KeyCounter, inc=2, read=1), root)
         made = workers(plan, counter)["root"]
-        made.handle("^", Handback(counter.init(), START))
+        made.handle("^", ForkState(counter.init(), START))
         made.handle("^", Request((), END, END))
         point, event = one_event(counter, plan, "read", 5, k=7)
         made.handle(("read", 0), Data(("read", 0), Run([point], [event]), Point(9, 9, 0)))
         for name, count in ((second, 100), (first, 10)):
             state = counter.lifted.one.init()  # type: ignore[union-attr]
             state.count = count
-            effects = made.handle(travelled(name), Response(Point(*point), state, {EVERYTHING: point}, 7))
+            effects = made.handle(traveled(name), Response(Point(*point), state, {EVERYTHING: point}, 7))
         (row,) = effects.outputs
         assert isinstance(row, Row)
         assert row.values == (7, 110)
@@ -435,7 +435,7 @@ def test_children_are_asked_once_for_everything_that_is_served(ahead: int, pipel
     """Some events are always to be served; the frontier is told up to the first that was not asked for."""
     inner = three_levels()["inner"]
     inner.options = Options(coalesce=False, pipeline=pipeline, hand_over=False)
-    inner.handle("root", Handback(PAGES.init(), START))
+    inner.handle("root", ForkState(PAGES.init(), START))
     inner.handle("root", Request((), Point(90, 0, 0), END))
     effects = inner.handle(("change", 1), own(Point(ahead, 0, 9), *(change(ts) for ts in range(1, ahead + 1))))
     all_asked = asked(effects)
@@ -452,12 +452,12 @@ def test_children_are_asked_once_for_everything_that_is_served(ahead: int, pipel
 def test_what_was_settled_above_is_not_asked_for_again(settled: int, pipeline: bool) -> None:  # noqa: FBT001
     inner = three_levels()["inner"]
     inner.options = Options(coalesce=False, pipeline=pipeline, hand_over=False)
-    inner.handle("root", Handback(PAGES.init(), START))
+    inner.handle("root", ForkState(PAGES.init(), START))
     inner.handle(("change", 1), own(Point(90, 0, 0)))
     times = list(range(1, settled + 3))
     all_asked = asked(inner.handle("root", Request(wanted(*times), Point(20, 0, 0), END)))
     answer(inner, 1, START)
-    effects = inner.handle("root", Handback(Record({"info": "new"}), Point(1 + settled, 0, 0), "a"))
+    effects = inner.handle("root", ForkState(Record({"info": "new"}), Point(1 + settled, 0, 0), "a"))
     all_asked += asked(effects)
     all_asked += asked(inner.handle("root", Request(wanted(30, 40), Point(50, 0, 0), END)))
     last = times[-1]
@@ -469,32 +469,32 @@ def test_what_was_settled_above_is_not_asked_for_again(settled: int, pipeline: b
 def test_what_is_behind_a_cut_is_forgotten_and_own_events_are_given_back(pipeline: bool) -> None:  # noqa: FBT001
     inner = three_levels()["inner"]
     inner.options = Options(coalesce=False, pipeline=pipeline, hand_over=False)
-    inner.handle("root", Handback(PAGES.init(), START))
+    inner.handle("root", ForkState(PAGES.init(), START))
     inner.handle("root", Request(wanted(5, 7, 9), Point(8, 0, 0), END))
     inner.handle(("change", 1), own(Point(20, 0, 0), change(3), change(6), change(8), change(12)))
     assert inner.waiting == 4
-    effects, [found] = inner.curtail(6)
+    effects, [found] = inner.truncate(6)
     assert (found.part, [point.ts for point, _ in found.run]) == (("change", 1), [8, 12])
     assert found.frontier == Point(20, 0, 0)
     assert (inner.waiting, inner.known) == (2, END)
     assert [entry.item.point.ts for entry in inner.busy["a"].entries] == [3, 5, 6]
     assert [point.ts for point in inner.wanted()] == [3]
     assert not sent(effects, Response)
-    assert [to for to, _ in sent(answer(inner, 3, START), Handback)] == ["l0", "l1"]
+    assert [to for to, _ in sent(answer(inner, 3, START), ForkState)] == ["l0", "l1"]
     [(_, response)] = sent(answer(inner, 5, START), Response)
-    inner.handle("root", Handback(response.state, Point(5, 0, 0), "a"))
-    assert [m.served for _, m in sent(answer(inner, 6, START), Handback)] == [Point(6, 0, 0)] * 2
+    inner.handle("root", ForkState(response.state, Point(5, 0, 0), "a"))
+    assert [m.served for _, m in sent(answer(inner, 6, START), ForkState)] == [Point(6, 0, 0)] * 2
     assert not inner.busy, "the key is as if nobody had ever asked for more"
     assert (inner.waiting, inner.first_waiting, inner.stall()) == (0, None, None)
 
 
 def test_who_was_asked_for_everything_is_not_cut_off() -> None:
     inner = three_levels()["inner"]
-    inner.handle("root", Handback(PAGES.init(), START))
+    inner.handle("root", ForkState(PAGES.init(), START))
     inner.handle(("change", 1), own(Point(20, 0, 0)))
     inner.handle("root", Request((Item(Point(9, 0, 0), EVERYTHING),), Point(9, 0, 0), END))
     with pytest.raises(AssertionError, match="inner was asked for everything"):
-        inner.curtail(5)
+        inner.truncate(5)
 
 
 @pytest.mark.parametrize("coalesce", [True, False])
@@ -517,9 +517,9 @@ def test_random_cases_with_ties_snapshots_and_all_switches(program: Any, simulat
         case = random_case(random, definition, 40)
         points = [point for point, _ in case.in_order]
         options = Options(*(random.random() < 0.7 for _ in range(3)))
-        weather = Weather(credits=random.choice((1, 3, 10**6)), heartbeats=random.choice((0.0, 0.5)))
+        conditions = Conditions(credits=random.choice((1, 3, 10**6)), heartbeats=random.choice((0.0, 0.5)))
         snapshots = sorted(set(random.sample(points, random.choice((0, 2)))))
-        outcome = simulation(case, random, options=options, weather=weather, snapshots=snapshots).run()
+        outcome = simulation(case, random, options=options, conditions=conditions, snapshots=snapshots).run()
         judge(case, outcome)
         joins += sum(stats.joins for stats in outcome.stats.values())
         moved += sum(stats.blocked + stats.handed for stats in outcome.stats.values())

@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 
 from flumina.apps import KeyCounter, PageViews
-from flumina.keymap import KeyMap
-from flumina.order import END, START, Point
-from flumina.plan.tree import Itag, Worker
-from flumina.program import define
+from flumina.model.order import END, START, Point
+from flumina.model.tag_set import KeySet, TagSet
+from flumina.plan.tree import Itag, PlanWorker
+from flumina.program.base import define
 from flumina.runtime.build import workers
 from flumina.runtime.keyed_leaf import KeyedLeaf
-from flumina.runtime.messages import EVERYTHING, Data, Handback, Item, KeyStates, Request, Response
+from flumina.runtime.messages import EVERYTHING, Data, ForkState, Item, KeyStates, Request, Response
 from flumina.runtime.run import Run
 from flumina.runtime.topology import Options
 from flumina.runtime.worker import Effects
 from flumina.sim.case import Case
-from flumina.state import Record
-from flumina.tagsets import KeySet, TagSet
+from flumina.state.compare import Record
+from flumina.state.keyed_map import KeyedMap
 from tests.runtime.support import Scripted, in_columns, itag, leaf, one_event, plan_of, streams
 
 PAGES = define(PageViews)
@@ -25,7 +25,7 @@ LEAVES = tuple(leaf(f"l{n}", PAGES, itag(PAGES, "view", "view", parts=[n])) for 
 PLAN = plan_of(
     PageViews,
     streams(PageViews, change=1, view=2),
-    Worker("root", PAGES.initial, (itag(PAGES, "change", "change"),), LEAVES),
+    PlanWorker("root", PAGES.initial, (itag(PAGES, "change", "change"),), LEAVES),
 )
 
 
@@ -43,7 +43,7 @@ def started() -> KeyedLeaf:
     assert isinstance(made, KeyedLeaf)
     state = PAGES.init()
     state["a"], state["b"] = Record({"info": "old a"}), Record({"info": "old b"})
-    made.handle("root", Handback(state, START))
+    made.handle("root", ForkState(state, START))
     return made
 
 
@@ -63,7 +63,7 @@ def test_only_the_state_of_the_wanted_key_is_given_away_and_other_keys_go_on() -
     assert made.waiting == 1
     effects = made.handle(("view", 0), Data(("view", 0), views((8, "b"), (9, "a")), Point(9, 1, 5)))
     assert seen(effects) == ["b:old b"], "b goes on while a is away"
-    effects = made.handle("root", Handback(Record({"info": "new a"}), Point(5, 0, 0), "a"))
+    effects = made.handle("root", ForkState(Record({"info": "new a"}), Point(5, 0, 0), "a"))
     assert seen(effects) == ["a:new a", "a:new a"]
     assert made.waiting == 0
     assert not made.hot, "a key that is settled costs nothing any more"
@@ -86,24 +86,24 @@ def test_everything_is_given_away_only_when_no_key_is_wanted_or_away() -> None:
     made.handle("root", Request((change(5, "a"), snapshot), Point(9, 0, 0), END))
     effects = made.handle(("view", 0), Data(("view", 0), views((6, "a"), (8, "b")), Point(8, 1, 5)))
     assert [m.key for _, m in effects.sends if isinstance(m, Response)] == ["a"]
-    effects = made.handle("root", Handback(Record({"info": "new a"}), Point(5, 0, 0), "a"))
+    effects = made.handle("root", ForkState(Record({"info": "new a"}), Point(5, 0, 0), "a"))
     assert seen(effects) == ["a:new a"]
     (response,) = [message for _, message in effects.sends if isinstance(message, Response)]
     assert response.key is None
-    assert isinstance(response.state, KeyMap)
+    assert isinstance(response.state, KeyedMap)
     assert response.state.pruned().keys() == {"a", "b"}
     assert made.waiting == 1, "the view behind the snapshot waits for the states"
-    assert seen(made.handle("root", Handback(response.state, snapshot.point))) == ["b:old b"]
+    assert seen(made.handle("root", ForkState(response.state, snapshot.point))) == ["b:old b"]
     assert (made.stats.blocked, made.stats.handed) == (2, 0), "for the key, and for everything"
 
 
 def test_a_leaf_that_only_adds_goes_on_from_nothing() -> None:
     counter = define(KeyCounter)
     below = tuple(leaf(f"l{n}", counter, itag(counter, "inc", "inc", parts=[n])) for n in range(2))
-    root = Worker("root", counter.initial, (itag(counter, "read", "read"),), below)
+    root = PlanWorker("root", counter.initial, (itag(counter, "read", "read"),), below)
     plan = plan_of(KeyCounter, streams(KeyCounter, inc=2, read=1), root)
     made = workers(plan, counter, Options())["l0"]
-    made.handle("root", Handback(counter.init(), START))
+    made.handle("root", ForkState(counter.init(), START))
     reads = tuple(Item(Point(ts, 1, 0), ("root", "read"), 7) for ts in (5, 9))
     made.handle("root", Request(reads, Point(9, 1, 0), END))
     entries = [one_event(counter, plan, "inc", ts, k=7) for ts in (1, 2, 6)]
@@ -130,10 +130,10 @@ def test_a_key_is_answered_when_all_components_that_have_it_have_come_so_far() -
         Itag("inc", frozenset({1}), TagSet({"inc": others})),
     )
     beside = leaf("beside", counter, Itag("inc", frozenset({1}), TagSet({"inc": one})))
-    root = Worker("root", counter.initial, (itag(counter, "read", "read"),), (leaf("l", counter, *own), beside))
+    root = PlanWorker("root", counter.initial, (itag(counter, "read", "read"),), (leaf("l", counter, *own), beside))
     plan = plan_of(KeyCounter, streams(KeyCounter, inc=2, read=1), root)
     made = workers(plan, counter, Options(hand_over=False))["l"]
-    made.handle("root", Handback(counter.init(), START))
+    made.handle("root", ForkState(counter.init(), START))
     items = tuple(Item(Point(5, 1, seq), ("root", "read"), key) for seq, key in enumerate((7, 1, 8)))
     made.handle("root", Request(items, Point(9, 1, 0), END))
     effects = made.handle(("inc", 0), Data(("inc", 0), Run(), Point(6, 0, 0)))
@@ -152,7 +152,7 @@ def test_of_many_keys_that_are_away_a_few_are_named() -> None:
     made.handle(("view", 0), Data(("view", 0), views(*((6, page) for page in pages)), Point(8, 1, 0)))
     assert "l0 waits for the state of 'a', 'b', 'c' and 2 more keys from root" in str(made.stall())
     assert (made.waiting, made.first_waiting) == (5, Point(6, 1, 0))
-    handed = [Handback(Record({"info": page}), Point(5, 0, seq), page) for seq, page in enumerate(pages)]
+    handed = [ForkState(Record({"info": page}), Point(5, 0, seq), page) for seq, page in enumerate(pages)]
     effects = made.handle("root", KeyStates(tuple(handed[:4])))
     assert seen(effects) == ["a:a", "b:b", "c:c", "d:d"]
     assert (made.waiting, made.first_waiting) == (1, Point(6, 1, 4))
@@ -190,7 +190,7 @@ def test_what_a_leaf_waits_for_is_named() -> None:
     assert made.waiting == 3
     assert made.wanted() == [], "both have been answered"
     for page, ts in (("a", 5), ("b", 6)):
-        made.handle("root", Handback(Record({"info": page}), Point(ts, 0, 0), page))
+        made.handle("root", ForkState(Record({"info": page}), Point(ts, 0, 0), page))
     assert "word from root, which is at (9, 0, 0), before what is at (20, 1, 2)" in str(made.stall())
     made.handle("root", Request((Item(Point(10, 5, 0), EVERYTHING),), Point(9, 0, 0), Point(9, 0, 0)))
     assert "before what is at (10, 5, 0)" in str(made.stall())
@@ -199,10 +199,10 @@ def test_what_a_leaf_waits_for_is_named() -> None:
 def test_a_state_that_is_here_is_not_given_again() -> None:
     made = started()
     with pytest.raises(AssertionError, match="l0 was given all states while it has them"):
-        made.handle("root", Handback(PAGES.init(), START))
+        made.handle("root", ForkState(PAGES.init(), START))
     made.handle("root", Request((change(5, "a"),), Point(9, 0, 0), END))
     with pytest.raises(AssertionError, match="l0 was given the state of 'a' while it has it"):
-        made.handle("root", Handback(Record({"info": "a"}), Point(5, 0, 0), "a"))
+        made.handle("root", ForkState(Record({"info": "a"}), Point(5, 0, 0), "a"))
 
 
 def test_requests_that_were_settled_without_the_leaf_are_dropped() -> None:
@@ -210,17 +210,17 @@ def test_requests_that_were_settled_without_the_leaf_are_dropped() -> None:
     made = started()
     made.handle("root", Request(tuple(change(ts, "a") for ts in (5, 6, 7)), Point(9, 0, 0), END))
     made.handle(("view", 0), Data(("view", 0), Run(), Point(8, 1, 0)))
-    effects = made.handle("root", Handback(Record({"info": "a"}), Point(6, 0, 0), "a"))
+    effects = made.handle("root", ForkState(Record({"info": "a"}), Point(6, 0, 0), "a"))
     assert [m.point.ts for _, m in effects.sends if isinstance(m, Response)] == [7]
 
 
 def test_an_event_at_the_very_point_of_a_request_is_in_the_answer() -> None:
     counter = define(KeyCounter)
     below = tuple(leaf(f"l{n}", counter, itag(counter, "inc", "inc", parts=[n])) for n in range(2))
-    root = Worker("root", counter.initial, (itag(counter, "read", "read"),), below)
+    root = PlanWorker("root", counter.initial, (itag(counter, "read", "read"),), below)
     plan = plan_of(KeyCounter, streams(KeyCounter, inc=2, read=1), root)
     made = workers(plan, counter, Options(hand_over=False))["l0"]
-    made.handle("root", Handback(counter.init(), START))
+    made.handle("root", ForkState(counter.init(), START))
     made.handle("root", Request((Item(Point(5, 0, 3), ("root", "read"), 7),), Point(9, 1, 0), END))
     entries = [one_event(counter, plan, "inc", 5, seq, k=7) for seq in (2, 3, 4)]
     run = Run([point for point, _ in entries], [event for _, event in entries])
@@ -237,7 +237,7 @@ def test_a_leaf_alone_stops_at_every_snapshot() -> None:
     case = Case(PAGES, plan, {("change", 0): changes, ("view", 0): [], ("view", 1): []})
     run = Scripted(case, snapshots=[Point(ts, 9, 0) for ts in (2, 4, 6)])
     run.finish()
-    assert [states["alone"]["a"].info for states in run.coordinator.snapshots.values()] == ["1", "3", "5"]
+    assert [states["alone"]["a"].info for states in run.tree_root.snapshots.values()] == ["1", "3", "5"]
 
 
 def test_what_is_behind_a_cut_is_forgotten_and_events_are_given_back() -> None:
@@ -247,13 +247,13 @@ def test_what_is_behind_a_cut_is_forgotten_and_events_are_given_back() -> None:
     made.handle(("view", 0), Data(("view", 0), run, Point(7, 1, 9)))
     assert made.waiting == 2, "they are lined up behind the first change of a"
     assert list(made.hot) == ["a", "b"]
-    effects, [found] = made.curtail(6)
+    effects, [found] = made.truncate(6)
     assert (found.part, [point.ts for point, _ in found.run]) == (("view", 0), [7])
     assert found.frontier == Point(7, 1, 9)
     assert not effects.outputs
     assert (made.waiting, made.first_waiting) == (1, Point(6, 1, 2))
     assert list(made.hot) == ["a"], "nothing is left of b"
-    effects = made.handle("root", Handback(Record({"info": "new a"}), Point(5, 0, 0), "a"))
+    effects = made.handle("root", ForkState(Record({"info": "new a"}), Point(5, 0, 0), "a"))
     assert seen(effects) == ["a:new a"]
     assert not any(isinstance(message, Response) for _, message in effects.sends), "nothing is wanted any more"
     assert not made.hot
@@ -263,4 +263,4 @@ def test_who_was_asked_for_everything_is_not_cut_off() -> None:
     made = started()
     made.handle("root", Request((Item(Point(9, 0, 0), EVERYTHING),), Point(9, 0, 0), END))
     with pytest.raises(AssertionError, match="l0 was asked for everything"):
-        made.curtail(5)
+        made.truncate(5)

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from flumina.batch import Batch
-from flumina.order import END, START, Point, heartbeat
-from flumina.plan.tree import Worker
-from flumina.program import define
+from flumina.model.batch import Batch
+from flumina.model.order import END, START, Point, heartbeat
+from flumina.plan.tree import PlanWorker
+from flumina.program.base import define
 from flumina.runtime.build import workers
 from flumina.runtime.leaf import Leaf
-from flumina.runtime.messages import EVERYTHING, Credit, Data, Handback, Item, Request, Response, Stop
+from flumina.runtime.messages import EVERYTHING, Credit, Data, ForkState, Item, Request, Response, Stop
 from flumina.runtime.run import EMPTY, Run
 from flumina.runtime.topology import Options
 from tests.runtime.support import Chain, itag, leaf, one_event, plan_of, streams
@@ -29,7 +29,7 @@ def below_a(*tags: str, options: Options = KEPT) -> Leaf:
         leaf("leaf", DEFINITION, *(itag(DEFINITION, tag, tag) for tag in tags)),
         leaf("rest", DEFINITION, itag(DEFINITION, rest, rest)),
     )
-    root = Worker("root", DEFINITION.initial, (itag(DEFINITION, "a", "a"),), sides)
+    root = PlanWorker("root", DEFINITION.initial, (itag(DEFINITION, "a", "a"),), sides)
     plan = plan_of(Chain, streams(Chain, a=1, **dict.fromkeys((*tags, rest), 1)), root)
     made = workers(plan, DEFINITION, options)["leaf"]
     assert isinstance(made, Leaf)
@@ -47,7 +47,7 @@ def data(made: Leaf, tag: str, *ts: int, frontier: int) -> list[tuple[Any, Any]]
 
 def started(*tags: str, options: Options = KEPT) -> Leaf:
     made = below_a(*tags, options=options)
-    made.handle("root", Handback(DEFINITION.init(), START))
+    made.handle("root", ForkState(DEFINITION.init(), START))
     made.handle("root", Request((), START, END))
     return made
 
@@ -93,7 +93,7 @@ def test_a_leaf_without_its_state_only_collects() -> None:
     assert answers(want(made, 5))
     assert data(made, "x", 6, 7, frontier=7) == []
     assert made.waiting == 2
-    assert made.handle("root", Handback(DEFINITION.init(), Point(5, 0, 0))).sends[0][1] == Credit(("x", 0), 2)
+    assert made.handle("root", ForkState(DEFINITION.init(), Point(5, 0, 0))).sends[0][1] == Credit(("x", 0), 2)
     assert made.stats.blocked == 1
 
 
@@ -103,14 +103,14 @@ def test_settled_requests_are_dropped() -> None:
     assert len(answers(want(made, 3))) == 1
     want(made, 4)
     want(made, 5)
-    sends = made.handle("root", Handback(DEFINITION.init(), Point(4, 0, 0))).sends
+    sends = made.handle("root", ForkState(DEFINITION.init(), Point(4, 0, 0))).sends
     assert [response.point for response in answers(sends)] == [Point(5, 0, 0)]
 
 
 def test_a_state_is_not_given_twice() -> None:
     made = started("x")
     with pytest.raises(AssertionError, match="while it has one"):
-        made.handle("root", Handback(DEFINITION.init(), START))
+        made.handle("root", ForkState(DEFINITION.init(), START))
 
 
 def test_hand_over_goes_on_from_the_identity() -> None:
@@ -145,11 +145,11 @@ def test_requests_behind_a_cut_are_forgotten_and_events_given_back() -> None:
     made = started("y", "x")
     made.handle("root", Request(tuple(Item(Point(ts, 0, 0), A) for ts in (3, 6)), Point(9, 0, 0), END))
     data(made, "y", 5, 7, frontier=8)
-    effects, found = made.curtail(5)
+    effects, found = made.truncate(5)
     assert [(entry.part, [point.ts for point, _ in entry.run]) for entry in found] == [(("y", 0), [7])]
     assert not answers(effects.sends), "x may still have something before the request"
     assert [message.point.ts for message in answers(data(made, "x", frontier=9))] == [3]
-    made.handle("root", Handback(DEFINITION.init(), Point(3, 0, 0)))
+    made.handle("root", ForkState(DEFINITION.init(), Point(3, 0, 0)))
     assert made.waiting == 0
     assert made.wanted() == []
     assert made.stats.events == 1
@@ -157,7 +157,7 @@ def test_requests_behind_a_cut_are_forgotten_and_events_given_back() -> None:
 
 def test_a_snapshot_to_come_holds_back_independent_tags_too() -> None:
     made = below_a("x")
-    made.handle("root", Handback(DEFINITION.init(), START))
+    made.handle("root", ForkState(DEFINITION.init(), START))
     made.handle("root", Request((), heartbeat(9, 0), heartbeat(3, 0)))
     data(made, "x", 2, 3, 4, frontier=9)
     assert (made.state.xs, made.waiting) == (1, 2)

@@ -6,9 +6,9 @@ from itertools import permutations
 from random import Random
 
 import flumina as fl
-from flumina.order import END
-from flumina.plan.tree import Plan, Worker
-from flumina.program import define
+from flumina.model.order import END
+from flumina.plan.tree import Plan, PlanWorker
+from flumina.program.base import define
 from flumina.runtime.topology import Options
 from flumina.sim.case import Case
 from flumina.sim.scheduler import Simulation, judge
@@ -60,7 +60,7 @@ def plan() -> Plan:
     definition = define(TwoResets)
     leaves = tuple(leaf(f"leaf {tag}", definition, itag(definition, tag, tag)) for tag in "xy")
     own = (itag(definition, "a", "a"), itag(definition, "b", "b"))
-    root = Worker("root", definition.initial, own, leaves)
+    root = PlanWorker("root", definition.initial, own, leaves)
     return plan_of(TwoResets, streams(TwoResets, a=1, b=1, x=1, y=1), root)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from random import Random
 
-from flumina.order import Point
+from flumina.model.order import Point
+from flumina.model.tag_set import Key
 from flumina.runtime.lowest import Lowest
-from flumina.tagsets import Key
 
 
 def at(ts: int) -> Point:

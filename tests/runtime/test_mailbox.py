@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import flumina as fl
-from flumina.order import END, START, Point
-from flumina.program import define
+from flumina.model.order import END, START, Point
+from flumina.model.tag_set import TagSet
+from flumina.program.base import define
 from flumina.runtime.mailbox import Component, Queue, before
 from flumina.runtime.messages import EVERYTHING, PartId
 from flumina.runtime.run import EMPTY, Run, merged
 from flumina.runtime.topology import ComponentShape
-from flumina.tagsets import TagSet
 
 
 class Two(fl.Program):

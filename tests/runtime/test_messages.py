@@ -9,9 +9,9 @@ import pytest
 
 from flumina.apps import KeyCounter, ValueBarrier
 from flumina.apps.fraud import Fraud
-from flumina.order import END, START, Point
-from flumina.program import AnyProgram, define
-from flumina.runtime.messages import EVERYTHING, Handback, Item, KeyStates, Message, Request, Response, Stop
+from flumina.model.order import END, START, Point
+from flumina.program.base import AnyProgram, define
+from flumina.runtime.messages import EVERYTHING, ForkState, Item, KeyStates, Message, Request, Response, Stop
 from flumina.runtime.topology import Options
 from flumina.runtime.worker import Address, Effects
 from flumina.sim.plans import random_case
@@ -22,8 +22,8 @@ from tests.runtime.support import PLAIN
 MESSAGES: list[Message] = [
     Request((Item(Point(1, 0, 0), ("w", "t")), Item(END, EVERYTHING)), START, END),
     Response(Point(1, 0, 0), {"a": [1]}, {EVERYTHING: END}),
-    Handback((1, "x"), Point(1, 2, 3)),
-    KeyStates((Handback((1, "x"), Point(1, 2, 3), "a"), Handback(None, Point(1, 2, 4), "b"))),
+    ForkState((1, "x"), Point(1, 2, 3)),
+    KeyStates((ForkState((1, "x"), Point(1, 2, 3), "a"), ForkState(None, Point(1, 2, 4), "b"))),
     KeyStates(tuple(Response(Point(ts, 0, 0), {"a": [ts]}, {EVERYTHING: END}, "a") for ts in (1, 2))),
     Stop(),
 ]

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from flumina.apps import KeyCounter
 from flumina.apps.fraud import Fraud
-from flumina.batch import Batch
-from flumina.emit import Emit, rows
-from flumina.events import Event
-from flumina.order import END, START, Point
-from flumina.program import define
+from flumina.model.batch import Batch
+from flumina.model.emit import Emit, rows
+from flumina.model.order import END, START, Point
+from flumina.model.tag import Event
+from flumina.model.tag_set import TagSet
+from flumina.program.base import define
 from flumina.runtime.run import EMPTY, Run, merged
-from flumina.tagsets import TagSet
 from tests.runtime.support import in_columns
 
 DEFINITION = define(Fraud)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from random import Random
 
-from flumina.program import define
+from flumina.program.base import define
 from flumina.runtime.stats import WorkerStats
 from flumina.runtime.topology import Options
 from flumina.sim.plans import random_case

@@ -6,7 +6,7 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from flumina.runtime.stats import Counting, WorkerStats
+from flumina.runtime.stats import StatsCounter, WorkerStats
 
 
 def test_they_are_frozen() -> None:
@@ -22,7 +22,7 @@ def test_counts_add_up_and_the_high_water_mark_is_the_larger() -> None:
 
 
 def test_frozen_numbers_are_those_of_the_moment() -> None:
-    counting = Counting()
+    counting = StatsCounter()
     counting.events = 2
     before = counting.freeze()
     counting.events += 1

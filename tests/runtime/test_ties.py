@@ -8,15 +8,15 @@ import pytest
 
 from flumina.apps import KeyCounter
 from flumina.apps.value_barrier import ValueBarrier
-from flumina.order import Point
-from flumina.plan.tree import Itag, Worker
-from flumina.program import define
+from flumina.model.order import Point
+from flumina.model.tag_set import KeySet, TagSet
+from flumina.plan.tree import Itag, PlanWorker
+from flumina.program.base import define
 from flumina.runtime.topology import Options
 from flumina.sim.case import Case
 from flumina.sim.plans import random_case
 from flumina.sim.programs import random_program
 from flumina.sim.scheduler import Simulation, judge
-from flumina.tagsets import KeySet, TagSet
 from tests.runtime.support import itag, leaf, one_event, plan_of, streams
 
 OPTIONS = [Options(), Options(coalesce=False), Options(pipeline=False), Options(hand_over=False)]
@@ -27,8 +27,8 @@ def test_requests_at_one_point_are_answered_together(options: Options) -> None:
     """A child that waits for its state and one that hands over, asked twice at one point."""
     counter = define(KeyCounter)
     below = [leaf(f"l{n}", counter, itag(counter, "inc", "inc", parts=[n])) for n in range(3)]
-    inner = Worker("inner", counter.initial, (), (below[1], below[2]))
-    root = Worker("root", counter.initial, (itag(counter, "read", "read", parts=[0, 1]),), (below[0], inner))
+    inner = PlanWorker("inner", counter.initial, (), (below[1], below[2]))
+    root = PlanWorker("root", counter.initial, (itag(counter, "read", "read", parts=[0, 1]),), (below[0], inner))
     plan = plan_of(KeyCounter, streams(KeyCounter, inc=3, read=2), root)
     parts = {("inc", n): [one_event(counter, plan, "inc", 1, k=1)] for n in range(3)}
     parts |= {("read", n): [one_event(counter, plan, "read", 2, k=n)] for n in range(2)}
@@ -45,7 +45,7 @@ def test_an_event_of_a_leaf_at_the_point_of_a_request(options: Options) -> None:
     for name, keys in (("left", KeySet.everything() - KeySet.of(3)), ("right", KeySet.of(3))):
         own = [Itag("inc", frozenset({0}), TagSet({"inc": keys})), Itag("read", frozenset({1}), TagSet({"read": keys}))]
         sides.append(leaf(name, counter, *own))
-    root = Worker("root", counter.initial, (itag(counter, "read", "read"),), tuple(sides))
+    root = PlanWorker("root", counter.initial, (itag(counter, "read", "read"),), tuple(sides))
     plan = plan_of(KeyCounter, streams(KeyCounter, inc=1, read=2), root)
     parts = {("inc", 0): [one_event(counter, plan, "inc", 1, k=2)]}
     parts |= {("read", n): [one_event(counter, plan, "read", 2, k=n + 1)] for n in range(2)}
@@ -58,7 +58,7 @@ def test_values_at_the_timestamp_of_the_barrier_are_all_counted() -> None:
     """The original loses one of two events of a stream that share the barrier's timestamp."""
     program = define(ValueBarrier)
     leaves = tuple(leaf(f"l{n}", program, itag(program, "value", "value", parts=[n])) for n in range(2))
-    root = Worker("root", program.initial, (itag(program, "barrier", "barrier"),), leaves)
+    root = PlanWorker("root", program.initial, (itag(program, "barrier", "barrier"),), leaves)
     for counts in ({"value": 2, "barrier": 1}, {"barrier": 1, "value": 2}):
         plan = plan_of(ValueBarrier, streams(ValueBarrier, **counts), root)
         values = [one_event(program, plan, "value", 5, seq, v=10**seq) for seq in range(3)]

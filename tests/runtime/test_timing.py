@@ -10,21 +10,21 @@ from typing import Any
 import pytest
 
 from flumina.apps import KeyCounter, ValueBarrier, ValueBarrierByHand
-from flumina.order import END, START, Point
-from flumina.plan.tree import Plan, Worker
-from flumina.program import AnyProgram, define
+from flumina.model.order import END, START, Point
+from flumina.plan.tree import Plan, PlanWorker
+from flumina.program.base import AnyProgram, define
 from flumina.runtime.build import workers
-from flumina.runtime.messages import EVERYTHING, Data, Handback, Item, Request
+from flumina.runtime.messages import EVERYTHING, Data, ForkState, Item, Request
 from flumina.runtime.run import EMPTY, Run
-from flumina.runtime.stats import Counting, Wait, WorkerStats
-from flumina.runtime.topology import COORDINATOR
+from flumina.runtime.stats import StatsCounter, Wait, WorkerStats
+from flumina.runtime.topology import TREE_ROOT
 from tests.runtime.support import itag, leaf, one_event, plan_of, streams
 
 
 def two_leaves(program: AnyProgram, above: str, below: str) -> Plan:
     definition = define(program)
     leaves = tuple(leaf(f"l{n}", definition, itag(definition, below, below, parts=[n])) for n in range(2))
-    root = Worker("root", definition.initial, (itag(definition, above, above),), leaves)
+    root = PlanWorker("root", definition.initial, (itag(definition, above, above),), leaves)
     return plan_of(program, streams(program, **{below: 2, above: 1}), root)
 
 
@@ -36,10 +36,10 @@ def test_a_leaf_tells_what_it_waited_for_and_how_long_events_waited() -> None:
     entries = [one_event(definition, plan, "value", ts, v=1) for ts in (1, 2)]
     run = Run([point for point, _ in entries], [event for _, event in entries])
     made.handle(("value", 0), Data(("value", 0), run, Point(2, 0, 0)), now=3.0)  # no state yet
-    made.handle("root", Handback(0, START), now=5.0)  # now the parent's word is missing
+    made.handle("root", ForkState(0, START), now=5.0)  # now the parent's word is missing
     barrier = Item(Point(1, 1, 0), ("root", "barrier"))
     made.handle("root", Request((barrier,), Point(3, 1, 0), END), now=8.0)  # value@1, answer: the state is away
-    made.handle("root", Handback(0, barrier.point), now=9.0)  # value@2
+    made.handle("root", ForkState(0, barrier.point), now=9.0)  # value@2
     stats = made.stats
     assert (stats.waited_for_state, stats.waited_for_parent) == (2.0 + 1.0, 3.0)
     assert stats.waited_for_children == stats.waited_for_events == 0
@@ -53,8 +53,8 @@ def test_an_inner_worker_waits_for_events_and_for_children() -> None:
     definition = define(ValueBarrierByHand)
     plan = two_leaves(ValueBarrierByHand, "barrier", "value")
     root = workers(plan, definition)["root"]
-    root.handle(COORDINATOR, Handback(0, START), now=0.0)
-    root.handle(COORDINATOR, Request((Item(END, EVERYTHING),), END, END), now=0.0)
+    root.handle(TREE_ROOT, ForkState(0, START), now=0.0)
+    root.handle(TREE_ROOT, Request((Item(END, EVERYTHING),), END, END), now=0.0)
     root.handle(("barrier", 0), Data(("barrier", 0), EMPTY, Point(4, 1, 0)), now=3.0)
     point, event = one_event(definition, plan, "barrier", 5)
     root.handle(("barrier", 0), Data(("barrier", 0), Run([point], [event]), point), now=7.0)
@@ -79,7 +79,7 @@ def test_the_time_changes_nothing_but_the_statistics(program: Any, above: str, b
         random = Random(1)
         sent = []
         messages: list[Any] = [
-            ("root", Handback(definition.init(), START)),
+            ("root", ForkState(definition.init(), START)),
             ("root", Request((Item(Point(3, 1, 0), ("root", above), keyed.get("k")),), Point(9, 1, 0), END)),
         ]
         for ts in (1, 2, 4, 5):
@@ -95,7 +95,7 @@ def test_the_time_changes_nothing_but_the_statistics(program: Any, above: str, b
 
 
 def test_all_numbers_add_up_and_freeze() -> None:
-    counting = Counting()
+    counting = StatsCounter()
     counting.events, counting.buffered = 3, 7
     counting.waited[Wait.STATE] += 2
     counting.delayed(0.5, 3)

@@ -9,15 +9,15 @@ import pytest
 from flumina.apps import KeyCounter, ValueBarrier
 from flumina.apps.fraud import Fraud
 from flumina.apps.value_barrier import ValueBarrierByHand
-from flumina.plan.tree import Itag, Worker
-from flumina.program import define
+from flumina.model.tag_set import KeySet, TagSet
+from flumina.plan.tree import Itag, PlanWorker
+from flumina.program.base import define
 from flumina.runtime.messages import EVERYTHING
-from flumina.runtime.topology import COORDINATOR, Options, topology
+from flumina.runtime.topology import TREE_ROOT, Options, topology
 from flumina.sim.case import Case
 from flumina.sim.plans import random_case
 from flumina.sim.programs import random_program
 from flumina.sim.scheduler import Simulation, judge
-from flumina.tagsets import KeySet, TagSet
 from tests.runtime.support import Chain, chain_plan, leaf, one_event, plan_of, streams
 
 A, C = ("root", "a"), ("middle", "c")
@@ -27,7 +27,7 @@ def test_a_chain() -> None:
     definition = define(Chain)
     shapes = topology(chain_plan(), definition, Options())
     assert list(shapes) == ["root", "middle", "leaf x", "leaf z", "leaf y"]
-    assert [shapes[name].parent for name in shapes] == [COORDINATOR, "root", "middle", "middle", "root"]
+    assert [shapes[name].parent for name in shapes] == [TREE_ROOT, "root", "middle", "middle", "root"]
     assert shapes["root"].causes == (EVERYTHING,)
     assert set(shapes["leaf x"].causes) == {A, C, EVERYTHING}
     assert shapes["middle"].components == ()
@@ -54,7 +54,7 @@ def test_only_leaves_that_only_add_hand_over() -> None:
             case = random_case(Random(seed), definition, 0)
             for shape in topology(case.plan, definition, Options()).values():
                 adds = case.plan[shape.id].is_leaf and definition.adding.issuperset(case.plan[shape.id].tags.tags)
-                assert shape.hands_over == (adds and shape.parent != COORDINATOR)
+                assert shape.hands_over == (adds and shape.parent != TREE_ROOT)
                 handing.add(shape.hands_over)
         found[program.__name__] = handing
     assert found == {"ValueBarrier": {True, False}, "ValueBarrierByHand": {False}, "Fraud": {False}}
@@ -77,8 +77,8 @@ def test_a_leaf_that_names_a_part_twice_with_different_keys_gets_its_events_once
     one, others = KeySet.of(1), KeySet.everything() - KeySet.of(1)
     own = [Itag(tag, frozenset({0}), TagSet({tag: keys})) for tag in ("inc", "read") for keys in (one, others)]
     counting = [Itag("inc", frozenset({1}), TagSet({"inc": keys})) for keys in (one, others)]
-    alone = Worker("root", counter.initial, (*own, *counting))
-    below = Worker(
+    alone = PlanWorker("root", counter.initial, (*own, *counting))
+    below = PlanWorker(
         "root", counter.initial, tuple(own[2:]), (leaf("a", counter, *own[:2]), leaf("b", counter, *counting))
     )
     for root in (alone, below):

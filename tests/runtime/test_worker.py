@@ -10,8 +10,8 @@ import pytest
 
 from flumina.apps import KeyCounter, PageViews, ValueBarrier
 from flumina.apps.fraud import Fraud, FraudByHand
-from flumina.order import END, START, Point, heartbeat
-from flumina.program import AnyProgram, define
+from flumina.model.order import END, START, Point, heartbeat
+from flumina.program.base import AnyProgram, define
 from flumina.runtime.build import workers
 from flumina.runtime.messages import Credit, Data, Message, Request, Stop
 from flumina.runtime.run import EMPTY
@@ -22,7 +22,7 @@ from flumina.sim.case import Case
 from flumina.sim.plans import random_case
 from flumina.sim.programs import random_program
 from flumina.sim.scheduler import Simulation, compare, judge, same_state
-from flumina.state import copied, same
+from flumina.state.compare import copied, same
 from tests.runtime.support import COALESCED, PIPELINED, PLAIN, ColumnSimulation, MixedSimulation
 
 ALL_OPTIONS = [PLAIN, COALESCED, PIPELINED, Options()]
@@ -105,7 +105,7 @@ def test_statistics_add_up() -> None:
         assert total.forks >= len(inner), "each is given its first state"
         assert total.buffered == max(stats.buffered for stats in outcome.stats.values())
         for worker in case.plan.workers:
-            stats = outcome.stats.get(worker.id, WorkerStats())  # those of the crown are not there
+            stats = outcome.stats.get(worker.id, WorkerStats())  # those of the forest are not there
             routed = sum(routes.count(worker.id) for routes in case.routes.values())
             assert stats.events == routed
             assert stats.runs <= stats.events
@@ -118,7 +118,7 @@ def test_some_events_are_counted_by_themselves_whatever_the_plan(simulation: typ
     for seed in range(40):
         random = Random(seed)
         case = random_case(random, define(APPS[seed % len(APPS)]), 40)
-        counted = case.definition.synchronising
+        counted = case.definition.synchronizing
         wanted = sum(counted.has(event.tag, event.key) for _, event in case.in_order)
         run = simulation(case, Random(seed), options=replace(ALL_OPTIONS[seed % 4], counted=counted))
         run.run()
@@ -160,10 +160,10 @@ def test_a_worker_is_not_cut_off_before_what_it_has_passed() -> None:
     for worker in workers(case.plan, case.definition).values():
         worker.pass_by(Point(500, 0, 0))
         with pytest.raises(AssertionError, match=f"{worker.id} is past 499"):
-            worker.curtail(499)
-        worker.curtail(500)
+            worker.truncate(499)
+        worker.truncate(500)
     for worker in workers(case.plan, case.definition).values():
-        worker.curtail(499)
+        worker.truncate(499)
 
 
 @pytest.mark.parametrize("program", APPS, ids=lambda p: p.__name__)
@@ -198,7 +198,7 @@ def test_only_who_was_cut_off_may_be_told_of_an_end_after_the_stop() -> None:
     case = a_case(0)
     ended = Data(next(iter(case.parts)), EMPTY, END)
     for worker in workers(case.plan, case.definition).values():
-        worker.curtail(5)
+        worker.truncate(5)
         worker.handle("?", Stop())
         assert worker.handle(ended.part, ended) == Effects()
     for worker in workers(case.plan, case.definition).values():

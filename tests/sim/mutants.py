@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.sim import mutants_above, mutants_below, mutants_cut, mutants_keyed
+from tests.sim import mutants_above, mutants_below, mutants_keyed, mutants_truncate
 from tests.sim.mutant import MUTANTS, Mutant
 
-__all__ = ["MUTANTS", "Mutant", "mutants_above", "mutants_below", "mutants_cut", "mutants_keyed"]
+__all__ = ["MUTANTS", "Mutant", "mutants_above", "mutants_below", "mutants_keyed", "mutants_truncate"]

@@ -1,28 +1,28 @@
-"""Deliberate bugs of inner workers, of the coordinator, of sources, and of what is worked out from the plan."""
+"""Deliberate bugs of inner workers, of the tree_root, of sources, and of what is worked out from the plan."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from flumina.definition import Definition, Join
-from flumina.order import END, START, Point
-from flumina.plan.tree import Worker as Place
-from flumina.runtime import coordinator as coordinator_module
+from flumina.model.order import END, START, Point
+from flumina.plan.tree import PlanWorker as Place
+from flumina.program.definition import Definition, Join
 from flumina.runtime import topology
+from flumina.runtime import tree_root as coordinator_module
 from flumina.runtime.inner import _NOTHING, Child, Inner
 from flumina.runtime.mailbox import before
-from flumina.runtime.messages import EVERYTHING, Cause, Data, Handback, PartId, Request
+from flumina.runtime.messages import EVERYTHING, Cause, Data, ForkState, PartId, Request
 from flumina.runtime.topology import Options
 from flumina.runtime.worker import Worker
-from flumina.sim.network import Cut, Source
+from flumina.sim.network import Delivery, PartSource
 from flumina.sim.scheduler import Simulation
-from flumina.state import copied
+from flumina.state.compare import copied
 from tests.sim.mutant import mutant
 
-ADMIT, SERVE, HAND_BACK, COLLECT = Inner.admit, Inner.serve, Inner.hand_back, Child.collect
+ADMIT, SERVE, HAND_BACK, COLLECT = Inner.admit, Inner.serve, Inner.send_fork_state, Child.collect
 ADVANCE, SOURCE, GIVE_CREDIT, CONTRIBUTION = (
-    Source.advance,
+    PartSource.advance,
     Simulation._source,
     Worker.give_credit,
     topology._contribution,
@@ -145,27 +145,27 @@ def stale_fork_state(self: Inner) -> None:
         self.state = old
 
 
-@mutant((Inner, "hand_back"))
+@mutant((Inner, "send_fork_state"))
 def hands_back_to_one_child(self: Inner) -> None:
     """The right child never gets its state back."""
     HAND_BACK(self)
-    states = [i for i, (_, message) in enumerate(self.effects.sends) if isinstance(message, Handback)]
+    states = [i for i, (_, message) in enumerate(self.effects.sends) if isinstance(message, ForkState)]
     if self.served > START:
         del self.effects.sends[states[-1]]
 
 
-@mutant((Inner, "hand_back"), seed=33)
+@mutant((Inner, "send_fork_state"), seed=33)
 def hands_back_the_wrong_halves(self: Inner) -> None:
     """Each child gets what is for the other."""
     HAND_BACK(self)
     sends = self.effects.sends
-    places = [n for n, (_, message) in enumerate(sends) if isinstance(message, Handback)]
+    places = [n for n, (_, message) in enumerate(sends) if isinstance(message, ForkState)]
     if len(places) == len(self.children):
         (one, to_one), (other, to_other) = (sends[n] for n in places)
         sends[places[0]], sends[places[1]] = (one, to_other), (other, to_one)
 
 
-@mutant((Inner, "hand_back"))
+@mutant((Inner, "send_fork_state"))
 def served_too_much(self: Inner) -> None:
     """Children are told that the next request is settled too."""
     if self.sequence and self.served > START:
@@ -173,14 +173,14 @@ def served_too_much(self: Inner) -> None:
     HAND_BACK(self)
 
 
-@mutant((Inner, "on_handback"), seed=33)
-def inner_without_served(self: Inner, message: Handback) -> None:
+@mutant((Inner, "on_fork_state"), seed=33)
+def inner_without_served(self: Inner, message: ForkState) -> None:
     """An inner worker keeps requests that were settled without it, and answers them."""
     self.away, self.state = False, message.state
     self.served = max(self.served, message.served)
 
 
-@mutant((Inner, "hand_back"), options=HANDING_OVER, seed=957)
+@mutant((Inner, "send_fork_state"), options=HANDING_OVER, seed=957)
 def keeps_nothing_for_the_child(self: Inner) -> None:
     """What the fork gives to a child that hands over is lost."""
     started = [child.shape.hands_over and child.started for child in self.children]
@@ -216,7 +216,7 @@ def stop_is_not_passed_on(self: Inner) -> None:
     """The last join may have been coalesced, so that leaves wait for a state that never comes."""
 
 
-# -- the coordinator, sources, and what follows from the plan ----------------------------------------------------------
+# -- the tree_root, sources, and what follows from the plan ----------------------------------------------------------
 
 
 @mutant((coordinator_module, "copied"), seed=33)
@@ -225,14 +225,14 @@ def snapshot_of_a_live_state(state: object) -> object:
     return state
 
 
-@mutant((Source, "advance"), seed=132)
-def frontier_with_events_only(self: Source, cut: Cut) -> list[tuple[str, Data]]:
+@mutant((PartSource, "advance"), seed=132)
+def frontier_with_events_only(self: PartSource, cut: Delivery) -> list[tuple[str, Data]]:
     """A worker for which a batch holds nothing is not told the frontier."""
     return [(to, data) for to, data in ADVANCE(self, cut) if data.run or data.frontier == END]
 
 
-@mutant((Source, "advance"))
-def frontier_ahead_of_events(self: Source, cut: Cut) -> list[tuple[str, Data]]:
+@mutant((PartSource, "advance"))
+def frontier_ahead_of_events(self: PartSource, cut: Delivery) -> list[tuple[str, Data]]:
     """A source promises the point of the next event, which it has not sent."""
     sends = ADVANCE(self, cut)
     if self.next < len(self.entries):
@@ -241,7 +241,7 @@ def frontier_ahead_of_events(self: Source, cut: Cut) -> list[tuple[str, Data]]:
 
 
 @mutant((Simulation, "_source"), seed=66)
-def shared_credits(self: Simulation, part: PartId) -> Source:
+def shared_credits(self: Simulation, part: PartId) -> PartSource:
     """The parts share the credits of a worker, so that one uses up those that another needs to go on."""
     source = SOURCE(self, part)
     pool = self.__dict__.setdefault("pool", {})

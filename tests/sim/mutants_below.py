@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from heapq import merge
 
-from flumina.order import END, Point
+from flumina.model.order import END, Point
 from flumina.runtime import leaf
 from flumina.runtime.leaf import Leaf
 from flumina.runtime.mailbox import Component, Queue, before
-from flumina.runtime.messages import Cause, Handback, Item, PartId, Response
+from flumina.runtime.messages import Cause, ForkState, Item, PartId, Response
 from flumina.runtime.run import EMPTY, Run, merged
 from flumina.runtime.topology import Options
-from flumina.state import copied
+from flumina.state.compare import copied
 from tests.sim.mutant import mutant
 
 # -- leaves: what they process, and when they answer ---------------------------------------------------------------
@@ -93,8 +93,8 @@ def clear_of_one_component(self: Leaf) -> dict[Cause, Point]:
     return {cause: max((b for causes, b in bounds if cause in causes), default=END) for cause in self.shape.causes}
 
 
-@mutant((Leaf, "on_handback"))
-def leaf_without_served(self: Leaf, message: Handback) -> None:
+@mutant((Leaf, "on_fork_state"))
+def leaf_without_served(self: Leaf, message: ForkState) -> None:
     """A leaf keeps requests that were settled without it, and answers them."""
     self.state = message.state
 

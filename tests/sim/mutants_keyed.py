@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from flumina.order import END, Point
+from flumina.model.order import END, Point
+from flumina.model.tag_set import Key
 from flumina.runtime import worker as worker_module
 from flumina.runtime.busy import Busy
 from flumina.runtime.keyed_inner import KeyedInner
 from flumina.runtime.keyed_leaf import HotKey, KeyedLeaf
 from flumina.runtime.mailbox import before
-from flumina.runtime.messages import EVERYTHING, Handback, KeyStates, Message, Request
+from flumina.runtime.messages import EVERYTHING, ForkState, KeyStates, Message, Request
 from flumina.runtime.run import Run
 from flumina.runtime.topology import Options
 from flumina.runtime.worker import Address
-from flumina.tagsets import Key
 from tests.sim.mutant import mutant
 
 HALVES, NOTE, TOGETHER = KeyedInner.halves, KeyedInner.note, worker_module.together
@@ -57,8 +57,8 @@ def everything_before_the_parent_is_known(self: KeyedLeaf, point: Point) -> bool
     )
 
 
-@mutant((KeyedLeaf, "on_handback"), seed=726)
-def keyed_leaf_without_served(self: KeyedLeaf, message: Handback) -> None:
+@mutant((KeyedLeaf, "on_fork_state"), seed=726)
+def keyed_leaf_without_served(self: KeyedLeaf, message: ForkState) -> None:
     """A leaf keeps requests for a key that were settled without it, and answers them."""
     if message.key is None:
         self.away, self.states = False, message.state

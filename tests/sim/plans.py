@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flumina.order import Point
-from flumina.plan.tree import Itag, Plan, StreamShape, Worker
-from flumina.program import AnyProgram, define
+from flumina.model.order import Point
+from flumina.model.tag_set import KeySet, TagSet
+from flumina.plan.tree import Itag, Plan, PlanWorker, StreamShape
+from flumina.program.base import AnyProgram, define
 from flumina.sim.case import Case, Entry
-from flumina.tagsets import KeySet, TagSet
 
 Row = tuple[int, str, Mapping[str, Any]]
 """Timestamp, tag and columns."""
@@ -30,9 +30,9 @@ def two_leaves(program: AnyProgram, value: str = "value", barrier: str = "barrie
     kind = define(program).initial
     streams = [shape(program, "values", 2, value), shape(program, "barriers", 1, barrier)]
     leaves = tuple(
-        Worker(name, kind, (itag(program, "values", value, part),)) for part, name in enumerate(("left", "right"))
+        PlanWorker(name, kind, (itag(program, "values", value, part),)) for part, name in enumerate(("left", "right"))
     )
-    return Plan.of(program, streams, Worker("root", kind, (itag(program, "barriers", barrier, 0),), leaves))
+    return Plan.of(program, streams, PlanWorker("root", kind, (itag(program, "barriers", barrier, 0),), leaves))
 
 
 def case(program: AnyProgram, plan: Plan, rows: Mapping[tuple[str, int], Sequence[Row]]) -> Case:

@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from flumina.plan.costs import CostModel
+from flumina.plan.cost_model import CostModel
 from flumina.sim.calibrate import Measured, calibrate
-from flumina.sim.meter import Counts
+from flumina.sim.cost_meter import Counts
 
 TRUE = CostModel(
     by_tag={"value": 35e-9, "barrier": 4e-6}, join=11e-6, fork=9e-6, message=22e-6, send=14e-9, receive=17e-9

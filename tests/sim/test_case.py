@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import flumina as fl
-from flumina.emit import Row
-from flumina.program import AnyProgram, define
+from flumina.model.emit import Row
+from flumina.program.base import AnyProgram, define
 from flumina.sim.case import Case, output_keys
-from flumina.sim.ledger import SimulationError
+from flumina.sim.invariants import SimulationError
 from flumina.sim.plans import random_case
 from flumina.sim.scheduler import compare
 from flumina.sim.trial import Setting, trial

@@ -1,4 +1,4 @@
-"""Virtual time: sensible, in the same order as the optimiser's model, and fast enough for a thousand workers."""
+"""Virtual time: sensible, in the same order as the optimizer's model, and fast enough for a thousand workers."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from itertools import permutations
 import pytest
 
 from flumina.apps import Fraud, ValueBarrier
-from flumina.plan.costs import CostModel, evaluate
-from flumina.plan.optimise import make_plan
-from flumina.plan.sources import Inputs, Source, bind
+from flumina.plan.cost_model import CostModel, evaluate
+from flumina.plan.optimize import make_plan
+from flumina.plan.sources import Inputs, StreamRates, bind
 from flumina.plan.tree import Plan
-from flumina.program import AnyProgram
+from flumina.program.base import AnyProgram
 from flumina.runtime.topology import Options
 from flumina.sim.clock import Clock, predict
 
 
-def streams(parts: int, *, rate: float = 1e6, barriers: float = 20.0, fraud: bool = False) -> list[Source]:
+def streams(parts: int, *, rate: float = 1e6, barriers: float = 20.0, fraud: bool = False) -> list[StreamRates]:
     value, barrier = ("transaction", "rule") if fraud else ("value", "barrier")
-    return [Source("values", {value: rate * parts}, parts=parts), Source("barriers", {barrier: barriers})]
+    return [StreamRates("values", {value: rate * parts}, parts=parts), StreamRates("barriers", {barrier: barriers})]
 
 
-def planned(program: AnyProgram, sources: list[Source], workers: int) -> tuple[Plan, Inputs]:
+def planned(program: AnyProgram, sources: list[StreamRates], workers: int) -> tuple[Plan, Inputs]:
     return make_plan(program, sources, workers=workers), bind(program, sources)
 
 
@@ -41,12 +41,12 @@ def test_more_workers_are_faster_but_not_for_free() -> None:
 
 
 @pytest.mark.parametrize("program", [ValueBarrier, Fraud])
-def test_plans_are_in_the_same_order_as_in_the_optimisers_model(program: AnyProgram) -> None:
+def test_plans_are_in_the_same_order_as_in_the_optimizers_model(program: AnyProgram) -> None:
     """Where that model sees a clear difference: messages that workers at one place send to others are not all in it."""
     for barriers in (10.0, 100.0, 2000.0):
         sources = streams(8, barriers=barriers, fraud=program is Fraud)
         inputs = bind(program, sources)
-        plans = [make_plan(program, sources, workers=n, optimiser="greedy") for n in (1, 2, 4, 8)]
+        plans = [make_plan(program, sources, workers=n, optimizer="greedy") for n in (1, 2, 4, 8)]
         assert len({len(plan) for plan in plans}) == 4
         both = [(evaluate(plan, inputs).load, Clock(plan, inputs).run(0.1).elapsed) for plan in plans]
         for (load, elapsed), (other_load, other_elapsed) in permutations(both, 2):
@@ -62,7 +62,7 @@ def test_one_processor_for_all_is_no_faster_than_one_worker() -> None:
 
 def test_hand_over_saves_waiting() -> None:
     sources = streams(4, barriers=2000)
-    plan, inputs = make_plan(ValueBarrier, sources, workers=4, optimiser="greedy"), bind(ValueBarrier, sources)
+    plan, inputs = make_plan(ValueBarrier, sources, workers=4, optimizer="greedy"), bind(ValueBarrier, sources)
     quick = Clock(plan, inputs).run(0.2).elapsed
     waiting = Clock(plan, inputs, options=Options(hand_over=False)).run(0.2).elapsed
     assert quick < waiting

@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 
 from flumina.apps import PageViews, ValueBarrier
-from flumina.hashing import BUCKETS
-from flumina.plan.tree import Itag, Plan, Worker
-from flumina.program import define
+from flumina.model.hashing import BUCKETS
+from flumina.model.tag_set import KeySet, TagSet
+from flumina.plan.tree import Itag, Plan, PlanWorker
+from flumina.program.base import define
 from flumina.runtime.stats import WorkerStats
 from flumina.sim.coverage import (
     BY_KEY,
@@ -25,7 +26,6 @@ from flumina.sim.coverage import (
     traits,
 )
 from flumina.sim.trial import Setting, trial
-from flumina.tagsets import KeySet, TagSet
 from tests.sim.plans import shape, two_leaves
 
 PAGES = define(PageViews)
@@ -99,8 +99,8 @@ def test_traits_of_keys() -> None:
     even, odd = (KeySet.from_buckets(range(n, BUCKETS, 2)) - KeySet.of("a") for n in (0, 1))
 
     def plan(*leaves: Sequence[Itag]) -> Plan:
-        below = tuple(Worker(f"w{n}", PAGES.initial, tuple(itags)) for n, itags in enumerate(leaves))
-        return Plan.of(PageViews, [shape(PageViews, "views", 2, "view")], Worker("root", PAGES.initial, (), below))
+        below = tuple(PlanWorker(f"w{n}", PAGES.initial, tuple(itags)) for n, itags in enumerate(leaves))
+        return Plan.of(PageViews, [shape(PageViews, "views", 2, "view")], PlanWorker("root", PAGES.initial, (), below))
 
     def views(part: int, keys: KeySet) -> Itag:
         return Itag("views", frozenset({part}), TagSet({"view": keys}))

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from flumina.apps import KeyCounter, KeyCounterByHand, ValueBarrier, ValueBarrierByHand
-from flumina.order import heartbeat
-from flumina.plan.tree import Plan, Worker
+from flumina.model.order import heartbeat
+from flumina.plan.tree import Plan, PlanWorker
 from flumina.plan.validity import check_valid
-from flumina.program import AnyProgram, define
+from flumina.program.base import AnyProgram, define
 from flumina.runtime.inner import Inner
 from flumina.runtime.leaf import Leaf
-from flumina.runtime.messages import Handback
+from flumina.runtime.messages import ForkState
 from flumina.runtime.topology import Options
 from flumina.sim.case import Case
 from flumina.sim.explore import explore
-from flumina.sim.ledger import SimulationError
+from flumina.sim.invariants import SimulationError
 from flumina.sim.network import UNLIMITED
 from tests.sim.plans import case, itag, shape, two_leaves
 
@@ -41,10 +41,10 @@ def three_levels() -> Case:
     program = KeyCounterByHand
     kind = define(program).initial
     streams = [shape(program, "incs", 3, "inc"), shape(program, "reads", 2, "read")]
-    ones = [Worker(f"one{n}", kind, (itag(program, "incs", "inc", n, keys=[1]),)) for n in (0, 1)]
-    others = Worker("others", kind, (itag(program, "incs", "inc", 2, keys=[2]),))
-    inner = Worker("inner", kind, (itag(program, "reads", "read", 0, keys=[1]),), tuple(ones))
-    root = Worker("root", kind, (itag(program, "reads", "read", 1, keys=[2]),), (inner, others))
+    ones = [PlanWorker(f"one{n}", kind, (itag(program, "incs", "inc", n, keys=[1]),)) for n in (0, 1)]
+    others = PlanWorker("others", kind, (itag(program, "incs", "inc", 2, keys=[2]),))
+    inner = PlanWorker("inner", kind, (itag(program, "reads", "read", 0, keys=[1]),), tuple(ones))
+    root = PlanWorker("root", kind, (itag(program, "reads", "read", 1, keys=[2]),), (inner, others))
     rows = {("incs", 0): [(1, "inc", {"k": 1})], ("reads", 0): [(3, "read", {"k": 1})]}
     return case(program, Plan.of(program, streams, root), rows)
 
@@ -53,10 +53,10 @@ def forest(program: AnyProgram) -> Case:
     """A root without tags above a tree for one key and a leaf for another."""
     kind = define(program).initial
     streams = [shape(program, "incs", 3, "inc"), shape(program, "reads", 1, "read")]
-    leaves = tuple(Worker(f"inc{n}", kind, (itag(program, "incs", "inc", n, keys=[1]),)) for n in (0, 1))
-    tree = Worker("tree", kind, (itag(program, "reads", "read", 0, keys=[1]),), leaves)
-    alone = Worker("alone", kind, (itag(program, "incs", "inc", 2, keys=[2]),))
-    plan = Plan.of(program, streams, Worker("root", kind, (), (tree, alone)))
+    leaves = tuple(PlanWorker(f"inc{n}", kind, (itag(program, "incs", "inc", n, keys=[1]),)) for n in (0, 1))
+    tree = PlanWorker("tree", kind, (itag(program, "reads", "read", 0, keys=[1]),), leaves)
+    alone = PlanWorker("alone", kind, (itag(program, "incs", "inc", 2, keys=[2]),))
+    plan = Plan.of(program, streams, PlanWorker("root", kind, (), (tree, alone)))
     rows = {
         ("incs", 0): [(1, "inc", {"k": 1})],
         ("incs", 2): [(1, "inc", {"k": 2})],
@@ -101,12 +101,12 @@ def test_the_reduction_loses_no_end() -> None:
 
 @pytest.mark.parametrize("reduce", [True, False])
 def test_a_deadlock_is_found(monkeypatch: pytest.MonkeyPatch, reduce: bool) -> None:  # noqa: FBT001
-    def forgetful(self: Leaf, message: Handback) -> None:
+    def forgetful(self: Leaf, message: ForkState) -> None:
         self.state = message.state
         if len(self.requests) > 1:
             self.requests.popleft()
 
-    monkeypatch.setattr(Leaf, "on_handback", forgetful)
+    monkeypatch.setattr(Leaf, "on_fork_state", forgetful)
     with pytest.raises((SimulationError, AssertionError)):
         explore(value_barrier(ValueBarrierByHand), options=SAVING, reduce=reduce)
 

@@ -8,13 +8,13 @@ from random import Random
 import pytest
 
 from flumina.apps import KeyCounter, PageViews, ValueBarrier
-from flumina.events import Event
-from flumina.order import Point
-from flumina.program import AnyProgram, define
+from flumina.model.order import Point
+from flumina.model.tag import Event
+from flumina.model.tag_set import KeySet, TagSet
+from flumina.program.base import AnyProgram, define
 from flumina.runtime.messages import PartId
 from flumina.sim.inputs import random_input
 from flumina.sim.programs import random_keyed_program, random_program
-from flumina.tagsets import KeySet, TagSet
 from tests.sim.plans import shape
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from flumina.program import define
+from flumina.program.base import define
 from flumina.runtime.topology import Options
 from flumina.sim.case import Case
 from flumina.sim.scheduler import judge

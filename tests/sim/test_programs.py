@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from flumina.keyed import KeyedProgram
-from flumina.program import define
+from flumina.program.base import define
+from flumina.program.keyed import KeyedProgram
 from flumina.sim.programs import random_keyed_program, random_program
 from flumina.testing import assert_lawful
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from flumina.apps import ValueBarrier
-from flumina.program import define
+from flumina.program.base import define
 from flumina.runtime.inner import Inner
 from flumina.runtime.topology import Options
-from flumina.sim.draw import Draw
+from flumina.sim.decisions import Decisions
 from flumina.sim.failure import Failure, examine, find
 from flumina.sim.trial import Setting, trial
 
@@ -34,14 +34,14 @@ def test_the_shortest_run_fails_every_time(failure: Failure) -> None:
     last = failure.shortest
     for _ in range(3):
         with pytest.raises(type(last.error)) as caught:
-            last.trial.run(Draw(given=last.choices))
+            last.trial.run(Decisions(given=last.choices))
         assert str(caught.value) == str(last.error)
 
 
 def test_the_text_has_all_that_is_needed(failure: Failure) -> None:
     text = str(failure)
     assert f"repeat with: flumina sim --seed {failure.found.trial.seed}" in text
-    for part in ("ValueBarrier", "workers", "Options(", "Weather(", "shortest schedule: [", "frontier", "hand back"):
+    for part in ("ValueBarrier", "workers", "Options(", "Conditions(", "shortest schedule: [", "frontier", "hand back"):
         assert part in text
 
 

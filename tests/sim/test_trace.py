@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from flumina.events import Tag
-from flumina.order import END, START, Point, heartbeat
-from flumina.runtime.messages import EVERYTHING, Credit, Data, Handback, Item, KeyStates, Request, Response, Stop
+from flumina.model.order import END, START, Point, heartbeat
+from flumina.model.tag import Tag
+from flumina.runtime.messages import EVERYTHING, Credit, Data, ForkState, Item, KeyStates, Request, Response, Stop
 from flumina.runtime.run import EMPTY, Run
 from flumina.runtime.worker import Effects
 from flumina.sim.trace import Trace, address, place, told
@@ -19,8 +19,8 @@ def test_messages_in_words() -> None:
     asked = Request((Item(P, ("w1", "tick")), Item(END, EVERYTHING)), P, START)
     assert told(asked) == "request 3/0/7 for w1.tick, END for *.*; frontier 3/0/7, calm START"
     assert told(Response(P, {}, {EVERYTHING: P})) == "response at 3/0/7 with {}; clear *.*: 3/0/7"
-    assert told(Handback(1, P)) == "hand back 1; served 3/0/7"
-    both = KeyStates((Handback(1, P, "a"), Handback(2, P, "b")))
+    assert told(ForkState(1, P)) == "hand back 1; served 3/0/7"
+    both = KeyStates((ForkState(1, P, "a"), ForkState(2, P, "b")))
     assert told(both) == "of 'a': hand back 1; served 3/0/7 and of 'b': hand back 2; served 3/0/7"
     assert (told(Stop()), told(Credit(("s", 0), 2))) == ("stop", "credit for 2")
     assert place(heartbeat(4, 1)) == "4/1/*"

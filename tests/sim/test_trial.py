@@ -11,9 +11,9 @@ from random import Random
 import pytest
 
 from flumina.apps import ValueBarrier
-from flumina.program import define
+from flumina.program.base import define
 from flumina.runtime.topology import Options
-from flumina.sim.draw import Draw
+from flumina.sim.decisions import Decisions
 from flumina.sim.trial import Setting, trial
 
 SCHEDULES, PIECES = 2000, 8
@@ -31,8 +31,8 @@ def test_a_seed_is_one_run() -> None:
         one, draw = trial(seed), trial(seed).draw()
         first = one.run(draw)
         again = trial(seed, Setting(program=one.case.definition))
-        assert (again.options, again.weather, again.snapshots) == (one.options, one.weather, one.snapshots)
-        second = trial(seed).run(Draw(given=draw.made))
+        assert (again.options, again.conditions, again.snapshots) == (one.options, one.conditions, one.snapshots)
+        second = trial(seed).run(Decisions(given=draw.made))
         assert (second.steps, second.outputs) == (first.steps, first.outputs)
 
 
@@ -52,12 +52,12 @@ def test_a_seed_is_one_run_in_every_process() -> None:
 def test_seeds_differ_in_everything() -> None:
     trials = [trial(seed) for seed in range(640)]
     assert len({one.options for one in trials}) == 16
-    assert len({one.weather for one in trials}) > 200
+    assert len({one.conditions for one in trials}) > 200
     assert any(one.crashes for one in trials)
     assert any(crash.plan != one.case.plan for one in trials for crash in one.crashes)
-    assert any(one.weather.slow for one in trials)
-    assert any(one.weather.heartbeats == 0 for one in trials)
-    assert any(one.weather.credits == 1 for one in trials)
+    assert any(one.conditions.slow for one in trials)
+    assert any(one.conditions.heartbeats == 0 for one in trials)
+    assert any(one.conditions.credits == 1 for one in trials)
     programs = Counter(one.case.definition.name for one in trials)
     assert programs["RandomProgram"] == 320
     assert programs["RandomKeyedProgram"] == 160
@@ -84,5 +84,5 @@ def test_settings_are_kept() -> None:
 
 def test_no_events_at_all() -> None:
     for seed in range(20):
-        outcome = trial(seed, Setting(events=0)).run(Draw(Random(seed)))
+        outcome = trial(seed, Setting(events=0)).run(Decisions(Random(seed)))
         assert not outcome.rows

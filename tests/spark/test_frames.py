@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 import flumina as fl
 from flumina.apps import ValueBarrier
-from flumina.engine.arrivals import Beat, arrivals
-from flumina.engine.feed import Feed
-from flumina.order import END, Point
-from flumina.plan import Itag, Plan, StreamShape, Worker
+from flumina.engine.event_stream import Heartbeat, event_stream
+from flumina.engine.source_reader import SourceReader
+from flumina.model.order import END, Point
+from flumina.model.tag_set import TagSet
+from flumina.plan import Itag, Plan, PlanWorker, StreamShape
 from flumina.plan.routing import Router
-from flumina.program import define
+from flumina.program.base import define
 from flumina.runtime.run import Run
-from flumina.tagsets import TagSet
 
 frames = pytest.importorskip("flumina.spark.frames", reason="pyspark is not installed")
 
@@ -55,7 +55,7 @@ def plan(parts: dict[str, tuple[int, ...]]) -> Plan:
     """One worker that has everything."""
     shapes = [StreamShape(name, len(parts[name]), TagSet.all_of([TAGS[name]])) for name in NAMES]
     everything = tuple(Itag(shape.name, frozenset(range(shape.parts)), shape.tags) for shape in shapes)
-    return Plan.of(ValueBarrier, shapes, Worker("root", define(ValueBarrier).initial, everything, (), "p0"))
+    return Plan.of(ValueBarrier, shapes, PlanWorker("root", define(ValueBarrier).initial, everything, (), "p0"))
 
 
 def process(tasks: Sequence[Rows], *, spark: int, piece: int, window: int) -> int:
@@ -67,14 +67,14 @@ def process(tasks: Sequence[Rows], *, spark: int, piece: int, window: int) -> in
     parts = {"barriers": (0,), "values": everywhere}
     router = Router(plan(parts), define(ValueBarrier))
     news = threading.Event()
-    feeds: list[Feed] = []
+    feeds: list[SourceReader] = []
     for task, rows in enumerate(tasks):
         sources = frame(**parts).sources(task, batches(rows, spark), piece)
         for name, source in sources.items():
             stream = fl.Stream(name, TAGS[name], source)
-            read = partial(arrivals, stream, NAMES.index(name), parts[name].index(task), NAMES, chunk_rows=piece)
-            feeds.append(Feed((name, parts[name].index(task)), read, router, window, news.set))
-    waiting: list[tuple[Point, Feed]] = []
+            read = partial(event_stream, stream, NAMES.index(name), parts[name].index(task), NAMES, chunk_rows=piece)
+            feeds.append(SourceReader((name, parts[name].index(task)), read, router, window, news.set))
+    waiting: list[tuple[Point, SourceReader]] = []
     processed = 0
     try:
         for feed in feeds:
@@ -114,7 +114,7 @@ def test_a_stream_without_a_part_here_keeps_no_other_waiting() -> None:
     found: list[int] = []
 
     def read() -> None:
-        found.extend(piece.num_rows for piece in sources["values"].pieces() if not isinstance(piece, Beat))
+        found.extend(piece.num_rows for piece in sources["values"].pieces() if not isinstance(piece, Heartbeat))
 
     reader = threading.Thread(target=read, daemon=True)
     reader.start()
@@ -158,7 +158,7 @@ def test_frontiers_are_true_and_cover_all_that_was_read(rows: list[tuple[int, in
         for number, name in enumerate(NAMES):
             next(reading[name])
             beat = next(reading[name])
-            assert isinstance(beat, Beat)
+            assert isinstance(beat, Heartbeat)
             frontier = beat.frontier(number)
             assert all(frontier < Point(t, s, 0) for t, s in to_come if s == number), "none of these is over"
             assert all(Point(t, s, 99) <= frontier for t, s in read if s != number), "all of these may be processed"
@@ -196,7 +196,7 @@ def test_bad_rows_of_one_stream_keep_no_other_waiting() -> None:
     sources = frame(barriers=(0,), values=(0,)).sources(0, bad, 2)
     stream = fl.Stream("values", ValueBarrier.value, sources["values"])
     with pytest.raises(fl.InputError) as kept:
-        list(arrivals(stream, 1, 0, NAMES))
+        list(event_stream(stream, 1, 0, NAMES))
     found: list[object] = []
     reader = threading.Thread(target=lambda: found.extend(sources["barriers"].pieces()), daemon=True)
     reader.start()
@@ -220,4 +220,4 @@ def test_pieces_have_the_size_that_was_asked_for(sizes: list[int], rows: int) ->
 
 def test_the_end_is_behind_everything() -> None:
     stream = fl.Stream("values", ValueBarrier.value, frame(values=(0,)).sources(0, batches([(1, 1)], 1))["values"])
-    assert list(arrivals(stream, 1, 0, NAMES))[-1].frontier == END
+    assert list(event_stream(stream, 1, 0, NAMES))[-1].frontier == END

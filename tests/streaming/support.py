@@ -15,29 +15,29 @@ import pyarrow.parquet as pq
 import pytest
 
 import flumina as fl
-from flumina.batch import Batch
-from flumina.definition import fold, initial_state
-from flumina.emit import ONLY_OUTPUT, Emit, rows
-from flumina.engine.codec import Codec
-from flumina.engine.publish import Result
+from flumina.checkpoint.state_partitions import FinalStatePolicy, PartitionedState
+from flumina.engine.message_codec import Codec
 from flumina.engine.results import RunStats
-from flumina.engine.shares import Ending, Shares
-from flumina.plan.crown import Crown
+from flumina.model.batch import Batch
+from flumina.model.emit import ONLY_OUTPUT, Emit, rows
+from flumina.output.commit import CommittedOutput
+from flumina.plan.forest import Forest
 from flumina.plan.tree import Plan
-from flumina.program import define
+from flumina.program.base import define
+from flumina.program.definition import fold, initial_state
+from flumina.program.ties import TieFinder, TieRule, check_ties
 from flumina.runtime.stats import WorkerStats
 from flumina.spec import read, tables
+from flumina.storage.directory import Folder
 from flumina.streaming import batches as batches_module
 from flumina.streaming.batches import Batches
-from flumina.streaming.engine import Ran
-from flumina.streaming.folder import Folder
+from flumina.streaming.engine import BatchRun
 from flumina.streaming.planner import Planner
-from flumina.streaming.progress import Progress
+from flumina.streaming.progress import ProgressLog
 from flumina.streaming.rows import Gathered
 from flumina.streaming.rules import Rules
-from flumina.streaming.sieve import PLACE, ROW, Sieve, Sifted
 from flumina.streaming.sink import DeadLetters, ParquetSink
-from flumina.ties import TieFinder, TieRule, check_ties
+from flumina.streaming.validation import PLACE, ROW, RowValidator, ValidatedRows
 
 Given = Mapping[str, Sequence[pa.Table]]
 """The rows of one batch: for each stream its partitions."""
@@ -58,10 +58,10 @@ class Folding:
         batch: int,
         streams: Sequence[fl.Stream],
         plan: Plan,
-        state: Shares | None,
-        ending: Ending,
+        state: PartitionedState | None,
+        ending: FinalStatePolicy,
         out: str,
-    ) -> Ran:
+    ) -> BatchRun:
         self.plans.append(plan)
         codec = Codec(self.definition, [s.name for s in streams])
         parts = read(self.definition, streams)
@@ -70,11 +70,11 @@ class Folding:
             finder = TieFinder(TieRule.of(self.definition.depends, stream.tags, sequenced=False))
             finder.look([part.batch], [stream.data.table.column(PLACE).to_numpy()])
         emit = Emit(self.definition.outputs)
-        crown = Crown.of(plan.root)
+        forest = Forest.of(plan.root)
         begin = initial_state(self.definition)
         if state is not None:  # as if each tree were in a task of its own
-            each = [state.under(crown, [tree.id], self.definition, codec) for tree in crown.trees]
-            begin = crown.unite(self.definition, dict(ChainMap(*each)))
+            each = [state.under(forest, [tree.id], self.definition, codec) for tree in forest.trees]
+            begin = forest.unite(self.definition, dict(ChainMap(*each)))
         merged = Batch.merge([part.batch for part in parts if len(part.batch)])
         end = fold(self.definition.kinds[self.definition.initial], begin, merged, emit)
         found = tables(self.definition, rows(emit.drain()), pa.int64())
@@ -83,11 +83,11 @@ class Folding:
             place = Path(out) if name == ONLY_OUTPUT else Path(out, name)
             place.mkdir(parents=True)
             pq.write_table(table, place / "part-00000.parquet")
-            results[name] = Result(len(table), table.schema, str(place))
+            results[name] = CommittedOutput(len(table), table.schema, str(place))
         stats = RunStats({"w": replace(WorkerStats(), events=len(merged))}, {})
-        parts_of = crown.divide(self.definition, end)
+        parts_of = forest.divide(self.definition, end)
         bundles = [ending.keep({tree: codec.pack(share)}) for tree, share in parts_of.items()]
-        return Ran(Shares(crown, tuple(bundles)), results, stats)
+        return BatchRun(PartitionedState(forest, tuple(bundles)), results, stats)
 
 
 class Crash(BaseException):
@@ -111,9 +111,9 @@ class Query:
         """Begin, or begin again: nothing is remembered but what is in files."""
         self.engine = Folding(self.program)
         definition = define(self.program)
-        self.progress = Progress("test")
+        self.progress = ProgressLog("test")
         self.planner = Planner(
-            definition, self.streams, 2, optimiser="greedy", fixed=self.fixed, adaptive=self.adaptive
+            definition, self.streams, 2, optimizer="greedy", fixed=self.fixed, adaptive=self.adaptive
         )
         self.batches = Batches(
             Folder.of(self.folder / "checkpoint", "checkpoint"),
@@ -130,7 +130,7 @@ class Query:
         self.batches.prepare(changed=self.changed)
 
     def feed(self, number: int, given: Given, *, closed: bool = False) -> None:
-        self.batches.process(number, lambda sieves: sifted(sieves, given), closed=closed)
+        self.batches.process(number, lambda sieves: validated(sieves, given), closed=closed)
 
     def output(self, name: str = ONLY_OUTPUT) -> pa.Table:
         return everything(self.out if name == ONLY_OUTPUT else self.out / name)
@@ -150,9 +150,9 @@ def everything(folder: Path) -> pa.Table:
     return pa.concat_tables(found) if found else pa.table({})
 
 
-def sifted(sieves: Mapping[str, Sieve], given: Given) -> dict[str, Sifted]:
+def validated(sieves: Mapping[str, RowValidator], given: Given) -> dict[str, ValidatedRows]:
     found = {}
-    for name, sieve in sieves.items():
+    for name, row_validator in sieves.items():
         partitions = [
             table.append_column(PLACE, pa.array([number] * len(table), pa.int64())).append_column(
                 ROW, pa.array(np.arange(len(table)))
@@ -162,7 +162,7 @@ def sifted(sieves: Mapping[str, Sieve], given: Given) -> dict[str, Sifted]:
         whole = pa.concat_tables(partitions, promote_options="permissive")
         texts = [column.cast(pa.string()).to_pylist() for column in whole.drop_columns([PLACE, ROW]).columns]
         digest = zlib.crc32(repr(sorted(map(repr, zip(*texts, strict=True)))).encode())
-        found[name] = replace(sieve.sift(whole), digest=digest)
+        found[name] = replace(row_validator.sift(whole), digest=digest)
     return found
 
 

@@ -16,13 +16,13 @@ import pytest
 import flumina as fl
 from flumina.apps import Fraud, PageViews, ValueBarrier
 from flumina.engine.failpoints import POINTS
-from flumina.plan.crown import Crown
-from flumina.plan.optimise import make_plan
+from flumina.plan.forest import Forest
+from flumina.plan.optimize import make_plan
 from flumina.plan.render.json import from_json
 from flumina.streaming import batches as batches_module
 from flumina.streaming.sink import ParquetSink
 from flumina.testing import assert_same_outputs
-from tests.streaming.support import Crash, Given, Query, crash_at, sifted
+from tests.streaming.support import Crash, Given, Query, crash_at, validated
 
 VALUES, BARRIERS = "values", "barriers"
 FAR = pa.timestamp("us")
@@ -144,7 +144,7 @@ def test_heartbeats_say_how_far_a_stream_is(tmp_path: Path) -> None:
 
 
 def test_a_stream_that_holds_up_others_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    query = Query(tmp_path, ValueBarrier, streams(), frontiers={BARRIERS: fl.BoundedDelay()}, max_carried=9)
+    query = Query(tmp_path, ValueBarrier, streams(), frontiers={BARRIERS: fl.BoundedDelay()}, max_buffered_rows=9)
     with caplog.at_level(logging.WARNING, "flumina"):
         for number in range(4):
             query.feed(number, batch(values(2 * number, 2 * number + 1), barriers()))
@@ -162,7 +162,7 @@ def test_a_stream_that_holds_up_others_is_told(tmp_path: Path, caplog: pytest.Lo
 
 
 def test_a_stream_that_lags_behind_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    query = Query(tmp_path, ValueBarrier, streams(), frontiers={BARRIERS: fl.BoundedDelay()}, max_carried=4)
+    query = Query(tmp_path, ValueBarrier, streams(), frontiers={BARRIERS: fl.BoundedDelay()}, max_buffered_rows=4)
     query.feed(0, batch(values(1, 2), barriers(2)))
     with caplog.at_level(logging.WARNING, "flumina"):
         query.feed(1, batch(values(3), barriers()))
@@ -173,12 +173,12 @@ def test_a_stream_that_lags_behind_is_told(tmp_path: Path, caplog: pytest.LogCap
 
 @pytest.mark.parametrize("way", ["policy", "more"])
 def test_a_query_that_stalled_goes_on_as_its_hint_says(tmp_path: Path, way: str) -> None:
-    waiting = {"frontiers": dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay()), "max_carried": 3}
+    waiting = {"frontiers": dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay()), "max_buffered_rows": 3}
     query = Query(tmp_path, ValueBarrier, streams(), **waiting)
     given = batch(values(1, 2, 3, 4), barriers())
     with pytest.raises(fl.InputError, match="STALLED"):
         query.feed(0, given)
-    again = {"frontiers": {VALUES: fl.BoundedDelay()}} if way == "policy" else {**waiting, "max_carried": 4}
+    again = {"frontiers": {VALUES: fl.BoundedDelay()}} if way == "policy" else {**waiting, "max_buffered_rows": 4}
     query = Query(tmp_path, ValueBarrier, streams(), **again)
     query.feed(0, given)
     assert query.last["processed"] == (3 if way == "policy" else 0)
@@ -196,7 +196,7 @@ def test_a_cut_that_is_logged_is_not_asked_again_whether_it_stalls(
     with pytest.raises(Crash):
         query.feed(0, APART[0])
     monkeypatch.undo()
-    query = Query(tmp_path, ValueBarrier, streams(), frontiers=waiting, max_carried=1)
+    query = Query(tmp_path, ValueBarrier, streams(), frontiers=waiting, max_buffered_rows=1)
     query.feed(0, APART[0])
     assert query.last["carried"] == {VALUES: 3, BARRIERS: 0}
 
@@ -234,7 +234,7 @@ def test_a_last_batch_that_may_have_been_seen_stays_the_last(
     with pytest.raises(fl.CheckpointError, match="CLOSED"):
         query.feed(1, batch(values(9), barriers(9)))
     query.start()
-    query.batches.finish(lambda sieves: sifted(sieves, batch(values(), barriers())))
+    query.batches.finish(lambda sieves: validated(sieves, batch(values(), barriers())))
     with pytest.raises(fl.CheckpointError, match=r"CLOSED(.|\n)*new checkpoint"):
         query.feed(1, batch(values(9), barriers(9)))
     assert_same_outputs(query.output(), oracle([batch(values(1, 2, 3), barriers(2, 3))]))
@@ -247,7 +247,7 @@ def test_nothing_is_finished_that_did_not_end(
     query = Query(tmp_path, ValueBarrier, streams(), frontiers=dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay()))
     if point:
         end(query, monkeypatch, point)
-    query.batches.finish(lambda sieves: sifted(sieves, batch(values(), barriers())))
+    query.batches.finish(lambda sieves: validated(sieves, batch(values(), barriers())))
     assert not query.progress.recent
 
 
@@ -388,8 +388,8 @@ def test_a_state_in_shares_is_gone_on_with_under_any_plan(
     query = Query(tmp_path, PageViews, both)
     query.feed(0, given(100))
     (forest,) = query.engine.plans
-    assert len(Crown.of(forest.root).trees) == 4
-    alone = make_plan(PageViews, query.planner.observed.sources(query.planner.shape), optimiser="sequential")
+    assert len(Forest.of(forest.root).trees) == 4
+    alone = make_plan(PageViews, query.planner.observed.sources(query.planner.shape), optimizer="sequential")
     batches, trees = [given(100)], []
     ways = [(None, 0), (alone, 0), (None, 20), (alone, 20), (alone, 0), (None, 0), (forest, 20)]
     for number, (plan, count) in enumerate(ways, 1):
@@ -400,7 +400,7 @@ def test_a_state_in_shares_is_gone_on_with_under_any_plan(
         latest = query.batches.store.latest()
         assert latest is not None
         files = [[tree for tree, _ in file.shares] for file in latest.manifest.states]
-        divided = len(Crown.of(from_json(str(latest.manifest.plan)).root).trees)
+        divided = len(Forest.of(from_json(str(latest.manifest.plan)).root).trees)
         assert sum(map(len, files)) == divided
         assert len(files) == (1 if inline else divided), "small ones are written together"
         trees.append(divided)
@@ -438,7 +438,7 @@ def test_code_that_was_changed_is_told_and_may_go_on_if_asked_for(
     query.feed(0, IN_ORDER[0])
     facts = query.batches.facts
     changed = {**facts, "code": {**facts["code"], "update": "another"}}
-    monkeypatch.setattr(batches_module, "program_facts", lambda *_: changed)
+    monkeypatch.setattr(batches_module, "program_fingerprint", lambda *_: changed)
     with pytest.raises(fl.CheckpointError, match=r"CHECKPOINT_PROGRAM[\s\S]*update") as caught:
         query.start()
     assert "changed=True" in str(caught.value.hint)
@@ -456,7 +456,7 @@ def test_a_state_that_other_code_has_divided_is_remembered_as_such(
     query = Query(tmp_path, ValueBarrier, streams())
     query.feed(0, IN_ORDER[0])
     changed = {**query.batches.facts, "code": {"update": "another"}}
-    monkeypatch.setattr(batches_module, "program_facts", lambda *_: changed)
+    monkeypatch.setattr(batches_module, "program_fingerprint", lambda *_: changed)
     query.changed = True
     foreign = []
     nothing = batch(values(), barriers())

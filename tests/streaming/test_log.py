@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import flumina as fl
-from flumina.streaming.cut import Cut
-from flumina.streaming.folder import Folder
+from flumina.storage.directory import Folder
+from flumina.streaming.batch_watermark import BatchWatermark
 from flumina.streaming.log import Log
 
 
@@ -71,23 +71,23 @@ def test_a_checkpoint_belongs_to_one_query(folder: Folder) -> None:
 def test_the_first_cut_of_a_batch_counts(folder: Folder) -> None:
     log = Log(folder)
     log.make()
-    first = Cut(2, 10, {"a": 10}, {"a": 3}, {"a": 2}, {"a": 77})
+    first = BatchWatermark(2, 10, {"a": 10}, {"a": 3}, {"a": 2}, {"a": 77})
     assert log.decide(first) == first
-    assert log.decide(Cut(2, 99, {"a": 99}, {"a": 3}, {"a": 2}, {"a": 77})) == first
+    assert log.decide(BatchWatermark(2, 99, {"a": 99}, {"a": 3}, {"a": 2}, {"a": 77})) == first
     for rows, good, digest, told in (
         (4, 2, 77, r"had 3 rows of stream 'a'.*has 4"),
         (3, 1, 77, r"had 2 events of stream 'a'.*has 1"),
         (3, 2, 78, r"had 3 rows of stream 'a'.*as many now, but not the same"),
     ):
         with pytest.raises(fl.CheckpointError, match=f"NOT_REPLAYED.*{told}"):
-            log.decide(Cut(2, 10, {"a": 10}, {"a": rows}, {"a": good}, {"a": digest}))
+            log.decide(BatchWatermark(2, 10, {"a": 10}, {"a": rows}, {"a": good}, {"a": digest}))
 
 
 @pytest.mark.parametrize("kind", ["cut", "commit"])
 def test_every_byte_of_an_entry_counts(folder: Folder, kind: str) -> None:
     log = Log(folder)
     log.make()
-    log.decide(Cut(2, 10, {"a": 10}, {"a": 3}, {"a": 2}, {"a": 77}))
+    log.decide(BatchWatermark(2, 10, {"a": 10}, {"a": 3}, {"a": 2}, {"a": 77}))
     log.commit(2)
     entries, read = {"cut": (log.cuts, log.cut), "commit": (log.commits, log.committed)}[kind]
     path = Path(entries.at("000000000002.json"))

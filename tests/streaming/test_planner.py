@@ -13,9 +13,9 @@ import pytest
 import flumina as fl
 from flumina.apps import PageViews, ValueBarrier
 from flumina.plan import make_plan
-from flumina.plan.costs import evaluate
+from flumina.plan.cost_model import evaluate
 from flumina.plan.sources import bind
-from flumina.program import define
+from flumina.program.base import define
 from flumina.streaming import planner as planner_module
 from flumina.streaming.observed import Observed
 from flumina.streaming.planner import WORTH, Planner
@@ -101,11 +101,11 @@ def test_a_fifth_is_enough(monkeypatch: pytest.MonkeyPatch, load: float, *, take
 
 @pytest.mark.parametrize("adaptive", [True, False])
 def test_a_query_that_is_started_again_with_fewer_workers_has_no_more(*, adaptive: bool) -> None:
-    first = planner(optimiser="greedy")
+    first = planner(optimizer="greedy")
     first.observe(rows(0, 2000, 100))
     plan, _ = first.choose(4)
     assert len(plan.leaves) > 2
-    second = planner(workers=2, adaptive=adaptive, optimiser="greedy")
+    second = planner(workers=2, adaptive=adaptive, optimizer="greedy")
     second.resume(plan)
     second.observe(rows(10_000, 2000, 100))
     found, change = second.choose(4)
@@ -134,7 +134,7 @@ def test_what_a_plan_was_made_for_is_not_known_after_a_restart(monkeypatch: pyte
 
 
 def test_fewer_slots_make_another_plan() -> None:
-    chosen = planner(optimiser="greedy")
+    chosen = planner(optimizer="greedy")
     chosen.observe(rows(0, 2000, 100))
     plan, _ = chosen.choose(4)
     assert len({worker.place for worker in plan.workers}) > 1
@@ -145,12 +145,12 @@ def test_fewer_slots_make_another_plan() -> None:
 
 
 def test_a_plan_that_was_given_stays() -> None:
-    given = make_plan(PageViews, Observed(streams()).sources({"changes": 1, "views": 3}), workers=2, optimiser="greedy")
+    given = make_plan(PageViews, Observed(streams()).sources({"changes": 1, "views": 3}), workers=2, optimizer="greedy")
     chosen = planner(fixed=given)
     assert chosen.shape == {"changes": 1, "views": 3}
     chosen.observe(rows(0, 2000, 100, hot="home"))
     assert chosen.choose(1) == (given, None)
-    wrong = make_plan(PageViews, Observed(streams()).sources({"changes": 2, "views": 3}), optimiser="greedy")
+    wrong = make_plan(PageViews, Observed(streams()).sources({"changes": 2, "views": 3}), optimizer="greedy")
     with pytest.raises(fl.PlanError, match="ordered by their place"):
         planner(fixed=wrong)
     with pytest.raises(fl.PlanError):
@@ -158,10 +158,10 @@ def test_a_plan_that_was_given_stays() -> None:
 
 
 def test_a_plan_is_gone_on_with_where_it_fits() -> None:
-    first = planner(optimiser="greedy")
+    first = planner(optimizer="greedy")
     first.observe(rows(0, 2000, 100))
     plan, _ = first.choose(4)
-    second = planner(optimiser="greedy")
+    second = planner(optimizer="greedy")
     second.resume(plan)
     assert second.plan == plan
     third = Planner(define(PageViews), streams(), 7)
@@ -186,7 +186,7 @@ def test_counts_fade_and_zero_rates_can_be_planned_for() -> None:
 def test_outputs_do_not_depend_on_the_plan(tmp_path: Path) -> None:
     query = Query(tmp_path, PageViews, streams())
     given = [rows(batch * 10_000, 500, 20, hot="home" if batch > 1 else None, seed=batch) for batch in range(5)]
-    query.planner.optimiser = "cost"
+    query.planner.optimizer = "cost"
     for number, tables in enumerate(given):
         query.feed(number, {name: [table] for name, table in tables.items()})
     whole = [

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 import flumina as fl
-from flumina.streaming.frontier import Policy
+from flumina.input.watermarks import WatermarkPolicy
 from flumina.streaming.rules import Rules
 
 
 @pytest.mark.parametrize("other", [fl.InOrder(), fl.BoundedDelay(3), fl.Heartbeats("beat")])
-def test_batches_lead_the_order_for_all_streams_or_for_none(other: Policy) -> None:
+def test_batches_lead_the_order_for_all_streams_or_for_none(other: WatermarkPolicy) -> None:
     with pytest.raises(fl.UsageError, match=r"FRONTIERS.*'a' has fl.ClosedBatches\(\), and stream 'b'"):
         Rules({"b": other, "a": fl.ClosedBatches()})
     Rules({"b": other, "a": other})

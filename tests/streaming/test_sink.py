@@ -11,9 +11,9 @@ import pytest
 
 import flumina as fl
 from flumina.apps import ValueBarrier
-from flumina.cli import main
-from flumina.engine.checkpoint import Checkpoints
-from flumina.engine.checkpoint.batches import MARKER
+from flumina.checkpoint import Checkpoints
+from flumina.checkpoint.store.batches import MARKER
+from flumina.cli.main import main
 from flumina.streaming.sink import ParquetSink
 from flumina.testing import assert_same_outputs
 from tests.streaming.support import Crash, Given, Query, crash_at, everything

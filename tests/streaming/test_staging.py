@@ -11,9 +11,9 @@ import pytest
 
 import flumina as fl
 from flumina.apps import ValueBarrier
-from flumina.engine.checkpoint import Claim
+from flumina.checkpoint import Claim
+from flumina.storage.directory import Folder
 from flumina.streaming import batches as batches_module
-from flumina.streaming.folder import Folder
 from flumina.streaming.staging import Staging
 from flumina.testing import assert_same_outputs
 from tests.streaming.support import Query

@@ -6,9 +6,9 @@ from itertools import groupby
 
 import pyarrow as pa
 
-from flumina.emit import Row
 from flumina.engine.results import RunResult
-from flumina.state import same
+from flumina.model.emit import Row
+from flumina.state.compare import same
 from flumina.testing import assert_same_outputs
 from tests.system.cases import Case
 

@@ -27,11 +27,11 @@ from flumina.apps import (
     ValueBarrierByHand,
 )
 from flumina.engine.job import Settings
-from flumina.plan import Itag, Plan, StreamShape, Worker, estimate, make_plan
-from flumina.program import define
+from flumina.model.tag_set import KeySet, TagSet
+from flumina.plan import Itag, Plan, PlanWorker, StreamShape, estimate, make_plan
+from flumina.program.base import define
 from flumina.runtime.topology import Options
 from flumina.sim.plans import random_plan
-from flumina.tagsets import KeySet, TagSet
 from tests.system.programs import Cells, Stock, TwoCounters
 
 WORK = {
@@ -48,7 +48,7 @@ WORK = {
     TwoCounters: ("a", "b"),
     Stock: ("move",),
 }
-"""The tags of each program that are independent of each other; all others synchronise."""
+"""The tags of each program that are independent of each other; all others synchronize."""
 
 UTC = pa.timestamp("us", tz="UTC")
 EPOCH = 1_700_000_000_000_000
@@ -59,8 +59,8 @@ class Input:
     """The shape of the input.
 
     ``rows``        events of each part of the tags that work
-    ``every``       events that work for each one that synchronises
-    ``parts``       of the streams that work; ``meetings`` of those that synchronise
+    ``every``       events that work for each one that synchronizes
+    ``parts``       of the streams that work; ``meetings`` of those that synchronize
     ``empty``       a part, a stream, or everything
     ``ties``        "apart": events tie only where that can't matter; "seq": a column breaks all ties
     ``together``    all tags on one stream, told apart by a column
@@ -105,7 +105,7 @@ class Case:
         return self.planner(self.program, self.streams)
 
     @cached_property
-    def expected(self) -> fl.Result:
+    def expected(self) -> fl.SpecResult:
         return fl.spec(self.program, self.streams)
 
     @property
@@ -118,7 +118,7 @@ class Case:
 
 
 def make_streams(program: type[fl.Program], shape: Input) -> list[fl.Stream]:
-    """One stream for each tag, those that synchronise first, or one for all."""
+    """One stream for each tag, those that synchronize first, or one for all."""
     tags = define(program).tags
     work = WORK[program]
     names = [*(name for name in tags if name not in work), *work]
@@ -195,19 +195,19 @@ def _one_stream(
 
 
 def sequential(program: type[fl.Program], streams: Sequence[fl.Stream]) -> Plan:
-    return make_plan(program, estimate(program, streams), optimiser="sequential")
+    return make_plan(program, estimate(program, streams), optimizer="sequential")
 
 
 def two_leaves(program: type[fl.Program], streams: Sequence[fl.Stream]) -> Plan:
-    return make_plan(program, estimate(program, streams), workers=2, optimiser="greedy")
+    return make_plan(program, estimate(program, streams), workers=2, optimizer="greedy")
 
 
 def greedy_four(program: type[fl.Program], streams: Sequence[fl.Stream]) -> Plan:
-    return make_plan(program, estimate(program, streams), workers=4, optimiser="greedy")
+    return make_plan(program, estimate(program, streams), workers=4, optimizer="greedy")
 
 
 def three_levels(program: type[fl.Program], streams: Sequence[fl.Stream]) -> Plan:
-    """All that synchronises at the root, and below it a leaf for each part of what works, by halves."""
+    """All that synchronizes at the root, and below it a leaf for each part of what works, by halves."""
     shapes = shapes_of(streams)
     work, kind = WORK[program], define(program).initial
     numbers = iter(range(100))
@@ -215,18 +215,18 @@ def three_levels(program: type[fl.Program], streams: Sequence[fl.Stream]) -> Pla
     def itag(shape: StreamShape, *parts: int) -> Itag:
         return Itag(shape.name, frozenset(parts), shape.tags)
 
-    def grow(itags: Sequence[Itag]) -> Worker:
+    def grow(itags: Sequence[Itag]) -> PlanWorker:
         name = f"w{next(numbers)}"
         if len(itags) == 1:
-            return Worker(name, kind, tuple(itags), place=name)
+            return PlanWorker(name, kind, tuple(itags), place=name)
         middle = len(itags) // 2
         left, right = grow(itags[:middle]), grow(itags[middle:])
-        return Worker(name, kind, (), (left, right), place=left.place)
+        return PlanWorker(name, kind, (), (left, right), place=left.place)
 
     leaves = [itag(s, part) for s in shapes if s.name in work for part in range(s.parts)]
     below = grow(leaves)
     above = tuple(itag(s, *range(s.parts)) for s in shapes if s.name not in work)
-    root = Worker("root", kind, above, below.children, place=below.children[-1].place)
+    root = PlanWorker("root", kind, above, below.children, place=below.children[-1].place)
     return Plan.of(program, shapes, root)
 
 
@@ -247,17 +247,17 @@ def forest(program: type[fl.Program], streams: Sequence[fl.Stream]) -> Plan:
         )
 
     views = [itags(lambda _: only, works=True, parts=slice(n, n + 1)) for n in range(2)]
-    leaves = tuple(Worker(f"hot{n}", kind, of_part, place=f"p{n}") for n, of_part in enumerate(views))
-    left = Worker("hot", kind, itags(lambda _: only, works=False), leaves, place="p0")
-    right = Worker("cold", kind, itags(lambda held: held - only, works=None), place="p2")
-    return Plan.of(program, shapes, Worker("root", kind, (), (left, right), place="p1"))
+    leaves = tuple(PlanWorker(f"hot{n}", kind, of_part, place=f"p{n}") for n, of_part in enumerate(views))
+    left = PlanWorker("hot", kind, itags(lambda _: only, works=False), leaves, place="p0")
+    right = PlanWorker("cold", kind, itags(lambda held: held - only, works=None), place="p2")
+    return Plan.of(program, shapes, PlanWorker("root", kind, (), (left, right), place="p1"))
 
 
 def no_places(program: type[fl.Program], streams: Sequence[fl.Stream]) -> Plan:
     """A plan written by hand, which does not say where its workers run."""
     plan = two_leaves(program, streams)
 
-    def bare(worker: Worker) -> Worker:
+    def bare(worker: PlanWorker) -> PlanWorker:
         return replace(worker, place=None, children=tuple(map(bare, worker.children)))
 
     return replace(plan, root=bare(plan.root))

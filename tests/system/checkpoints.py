@@ -15,27 +15,27 @@ import pytest
 import flumina as fl
 from flumina import local
 from flumina.apps import Fraud, KeyCounter, PageViews, ValueBarrier
-from flumina.engine.checkpoint import Checkpoints, Snapshot
-from flumina.engine.checkpoint.snapshot import read_state
-from flumina.engine.codec import Codec
+from flumina.checkpoint import Checkpoints, Snapshot
+from flumina.checkpoint.state_partitions import PartitionedState
+from flumina.checkpoint.store.snapshot import read_state
+from flumina.engine.message_codec import Codec
 from flumina.engine.results import RunResult
-from flumina.engine.shares import Shares
-from flumina.hashing import BUCKETS
-from flumina.order import LAST, Point
-from flumina.plan.crown import Crown
+from flumina.model.hashing import BUCKETS
+from flumina.model.order import LAST, Point
+from flumina.model.tag_set import KeySet, TagSet
+from flumina.plan.forest import Forest
 from flumina.plan.render.json import from_json
 from flumina.plan.sources import Inputs
-from flumina.plan.tree import Itag, Plan, StreamShape, Worker
-from flumina.program import define
-from flumina.state import same
-from flumina.tagsets import KeySet, TagSet
+from flumina.plan.tree import Itag, Plan, PlanWorker, StreamShape
+from flumina.program.base import define
+from flumina.state.compare import same
 from flumina.testing import assert_same_outputs
 
 SMALL = fl.Settings(chunk_rows=20, window=40)
 """So that nobody is far ahead of the others: there is always something left behind the second snapshot."""
 EVENTS = 150
 ROWS = 400
-"""On each of five parts, with half as many events that synchronise them."""
+"""On each of five parts, with half as many events that synchronize them."""
 
 
 def columns(*, first: int, step: int, count: int, **payload: Callable[[int], Any]) -> pa.Table:
@@ -108,25 +108,25 @@ every = pytest.mark.parametrize("case", CASES)
 
 
 def divided(inputs: Inputs, slots: int | None) -> Plan:
-    """As many leaves as there may be, over the parts of the first stream; what synchronises them is above.
+    """As many leaves as there may be, over the parts of the first stream; what synchronizes them is above.
 
-    For an input this small, the optimiser would have one worker do everything.
+    For an input this small, the optimizer would have one worker do everything.
     """
     work, *others = inputs.shapes
     kind, above = inputs.definition.initial, tuple(Itag(s.name, frozenset(range(s.parts)), s.tags) for s in others)
     if slots == 1:
         everything = (Itag(work.name, frozenset(range(work.parts)), work.tags), *above)
-        return Plan.of(inputs.definition, inputs.shapes, Worker("root", kind, everything, (), "p0"))
+        return Plan.of(inputs.definition, inputs.shapes, PlanWorker("root", kind, everything, (), "p0"))
     assert slots is not None
     leaves = [
-        Worker(f"leaf{n}", kind, (Itag(work.name, frozenset(range(n, work.parts, slots)), work.tags),), (), f"p{n}")
+        PlanWorker(f"leaf{n}", kind, (Itag(work.name, frozenset(range(n, work.parts, slots)), work.tags),), (), f"p{n}")
         for n in range(slots)
     ]
     below = leaves.pop()
     while len(leaves) > 1:
         left = leaves.pop()
-        below = Worker(f"above {left.id}", kind, (), (left, below), left.place)
-    return Plan.of(inputs.definition, inputs.shapes, Worker("root", kind, above, (leaves[0], below), "p0"))
+        below = PlanWorker(f"above {left.id}", kind, (), (left, below), left.place)
+    return Plan.of(inputs.definition, inputs.shapes, PlanWorker("root", kind, above, (leaves[0], below), "p0"))
 
 
 def sharded(inputs: Inputs, slots: int | None) -> Plan:
@@ -141,25 +141,25 @@ def sharded(inputs: Inputs, slots: int | None) -> Plan:
 
     shards = slots if slots < 3 else slots - 1
     trees = [
-        Worker(f"shard{n}", kind, tuple(some(shape, n, shards) for shape in inputs.shapes), (), f"p{n}")
+        PlanWorker(f"shard{n}", kind, tuple(some(shape, n, shards) for shape in inputs.shapes), (), f"p{n}")
         for n in range(shards)
     ]
     if slots >= 3:
         work, *others = inputs.shapes
         halves = [
-            Worker(f"half{n}", kind, (some(work, 0, shards, range(n, work.parts, 2)),), (), f"p{n * shards}")
+            PlanWorker(f"half{n}", kind, (some(work, 0, shards, range(n, work.parts, 2)),), (), f"p{n * shards}")
             for n in range(2)
         ]
-        trees[0] = Worker("hot", kind, tuple(some(shape, 0, shards) for shape in others), tuple(halves), "p0")
+        trees[0] = PlanWorker("hot", kind, tuple(some(shape, 0, shards) for shape in others), tuple(halves), "p0")
     while len(trees) > 1:
-        trees = [Worker(f"above {trees[0].id}", kind, (), (trees[0], trees[1]), trees[0].place), *trees[2:]]
+        trees = [PlanWorker(f"above {trees[0].id}", kind, (), (trees[0], trees[1]), trees[0].place), *trees[2:]]
     return Plan.of(inputs.definition, inputs.shapes, trees[0])
 
 
 def run(case: str, folder: Path, *, workers: int = 2, **policy: Any) -> RunResult:
     program, streams = CASES[case]
-    names = ("optimiser", "order", "plan", "state")
-    options = {"optimiser": divided} | {name: policy.pop(name) for name in names if name in policy}
+    names = ("optimizer", "order", "plan", "state")
+    options = {"optimizer": divided} | {name: policy.pop(name) for name in names if name in policy}
     policy = {"events": EVENTS, "keep": 100, **policy}
     return local.run(
         program,
@@ -189,7 +189,7 @@ def assert_states_are_those_of_the_oracle(case: str, taken: list[Snapshot]) -> N
     for snapshot in taken:
         assert snapshot.after is not None
         expected = fl.spec(program, streams(), until=Point(snapshot.after, LAST, LAST))
-        assert same(Shares.of(snapshot).whole(define(program), codec), expected.state)
+        assert same(PartitionedState.of(snapshot).whole(define(program), codec), expected.state)
         assert snapshot.manifest.events == expected.events
         rows = {name: table.num_rows for name, table in expected.outputs.items() if table.num_rows}
         assert snapshot.manifest.rows == rows
@@ -202,7 +202,7 @@ def assert_in_shares(case: str, taken: list[Snapshot]) -> None:
     codec = Codec(definition, [stream.name for stream in streams()])
     for snapshot in taken:
         plan = from_json(str(snapshot.manifest.plan))
-        trees = {tree.id: tree for tree in Crown.of(plan.root).trees}
+        trees = {tree.id: tree for tree in Forest.of(plan.root).trees}
         places = {plan[name].place for name in trees}
         assert len(snapshot.manifest.states) == len(places) == len(trees) > 1
         found: list[Any] = []
@@ -234,8 +234,8 @@ def crash(folder: Path, victim: int | None = None) -> Callable[[fl.Since], bool]
     return when
 
 
-def assert_synchronised(result: RunResult, workers: int) -> None:
-    """So many workers did it, and had to be synchronised."""
+def assert_synchronized(result: RunResult, workers: int) -> None:
+    """So many workers did it, and had to be synchronized."""
     assert len(result.plan.leaves) == workers
     assert (result.stats.joins > 0) == (workers > 1)
 

@@ -110,7 +110,7 @@ class Pages(Files):
     def streams(self, spark: SparkSession) -> list[fl.Stream]:
         return [replace(stream, data=self.read(spark, stream.name, PAGES[stream.name])) for stream in _pages()]
 
-    def oracle(self) -> fl.Result:
+    def oracle(self) -> fl.SpecResult:
         """The sequential program on all of it."""
         return fl.spec(PageViews, [replace(s, data=pa.concat_tables(self.tables[s.name])) for s in _pages()])
 
@@ -129,7 +129,7 @@ def start(spark: SparkSession, streams: Sequence[fl.Stream], folder: Path, **mor
     """A query with its sink and its checkpoint in a folder; for so few rows the default plan would be one worker."""
     from flumina import spark as engine  # noqa: PLC0415 -- only where it is needed
 
-    options: dict[str, Any] = {"trigger": NOW, "frontiers": DELAYED, "closed": True, "optimiser": "greedy", **more}
+    options: dict[str, Any] = {"trigger": NOW, "frontiers": DELAYED, "closed": True, "optimizer": "greedy", **more}
     sink = options.pop("sink", folder / "out")
     return engine.start(options.pop("program", Fraud), streams, sink, folder / "checkpoint", spark=spark, **options)
 

@@ -59,7 +59,7 @@ BAD_INPUT = {
 def test_bad_input_is_named(data: Any, condition: str, tmp_path: Path) -> None:
     for workers in (None, 2):
         with pytest.raises(InputError) as caught:
-            run(ValueBarrier, values(data), workers=workers, optimiser="greedy", out=tmp_path / "out")
+            run(ValueBarrier, values(data), workers=workers, optimizer="greedy", out=tmp_path / "out")
         assert caught.value.condition == condition
         assert list(tmp_path.iterdir()) == []
 
@@ -82,7 +82,7 @@ CALLS: dict[str, tuple[Any, dict[str, Any]]] = {
     "no workers": (values(good()), {"workers": 0}),
     "half a worker": (values(good()), {"workers": 1.5}),
     "too many workers": (values(good()), {"workers": 1000}),
-    "no such optimiser": (values(good()), {"optimiser": "magic"}),
+    "no such optimizer": (values(good()), {"optimizer": "magic"}),
     "no such plan": (values(good()), {"plan": "nowhere.json"}),
     "a plan of another kind": (values(good()), {"plan": 7}),
     "an empty path": (values(good()), {"out": ""}),
@@ -183,7 +183,7 @@ def odd(name: str) -> list[fl.Stream]:
 @pytest.mark.parametrize("name", ODD)
 def test_columns_and_streams_may_be_called_anything(name: str) -> None:
     streams = odd(name)
-    result = run(ValueBarrier, streams, workers=2, optimiser="greedy")
+    result = run(ValueBarrier, streams, workers=2, optimizer="greedy")
     assert_same_outputs(result.output, fl.spec(ValueBarrier, streams).output)
 
 
@@ -192,7 +192,7 @@ def test_keys_may_be_of_any_size(tmp_path: Path) -> None:
     views = pa.table({"ts": range(len(keys)), "page": keys, "user": range(len(keys))})
     changes = pa.table({"ts": range(len(keys)), "page": keys[::-1], "info": keys})
     streams = [fl.Stream("views", PageViews.view, [views, views]), fl.Stream("changes", PageViews.change, changes)]
-    result = run(PageViews, streams, workers=2, optimiser="greedy")
+    result = run(PageViews, streams, workers=2, optimizer="greedy")
     assert_same_outputs(result.output, fl.spec(PageViews, streams).output)
 
 
@@ -201,6 +201,6 @@ def test_dependent_events_that_tie_across_parts_are_an_error() -> None:
         fl.Stream("values", ValueBarrier.value, [good(), good()]),
         fl.Stream("barriers", ValueBarrier.barrier, [BARRIERS, BARRIERS]),
     ]
-    for how in ({"workers": 2, "optimiser": "greedy"}, {"optimiser": "sequential"}):
+    for how in ({"workers": 2, "optimizer": "greedy"}, {"optimizer": "sequential"}):
         with pytest.raises(OrderError):
             run(ValueBarrier, tied, **how)

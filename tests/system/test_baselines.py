@@ -21,7 +21,7 @@ INPUTS: dict[str, dict[str, Any]] = {
     "page-views": {"events": 3_001, "gets": 100, "changes": 400, "pages": 5, "hot": 2, "skew": 0.8, "seed": 6},
     "fraud": {"events": 12_020, "ratio": 1_500},
 }
-"""Few rare events, as each costs a second where tasks synchronise by hand; the last events come after all of them.
+"""Few rare events, as each costs a second where tasks synchronize by hand; the last events come after all of them.
 
 With this seed two changes happen at the very time of a view of the page, which still sees what was there before.
 """

@@ -17,11 +17,11 @@ from pyarrow import fs
 import flumina as fl
 from flumina import local
 from flumina.apps import Fraud, KeyCounter, PageViews, ValueBarrier
-from flumina.engine.checkpoint import Checkpoints
+from flumina.checkpoint import Checkpoints
 from flumina.engine.results import RunResult
 from flumina.errors import CheckpointError, TaskLostError, UsageError
 from flumina.runtime.topology import Options
-from flumina.state import same
+from flumina.state.compare import same
 from flumina.testing import assert_same_outputs
 from tests.system.checkpoints import (
     CASES,
@@ -30,7 +30,7 @@ from tests.system.checkpoints import (
     assert_agrees,
     assert_crashed,
     assert_states_are_those_of_the_oracle,
-    assert_synchronised,
+    assert_synchronized,
     crash,
     die,
     divided,
@@ -49,7 +49,7 @@ from tests.system.checkpoints import (
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_every_snapshot_is_the_fold_of_the_oracle(case: str, workers: int, tmp_path: Path) -> None:
     result = run(case, tmp_path, workers=workers, state=True)
-    assert_synchronised(result, workers)
+    assert_synchronized(result, workers)
     assert_agrees(case, result)
     program, streams = CASES[case]
     assert same(result.state, fl.spec(program, streams()).state)
@@ -71,7 +71,7 @@ def test_a_run_that_lost_a_process_goes_on_under_any_plan(case: str, before: int
         run(case, tmp_path, workers=before, events=None, when=crash(tmp_path))
     taken = assert_crashed(case, tmp_path, before)
     result = run(case, tmp_path, workers=after)
-    assert_synchronised(result, after)
+    assert_synchronized(result, after)
     assert_agrees(case, result)
     program, streams = CASES[case]
     whole = fl.spec(program, streams()).events
@@ -84,9 +84,9 @@ def test_a_run_that_lost_a_process_goes_on_under_any_plan(case: str, before: int
 def test_workers_with_other_keys_of_the_same_parts(case: str, tmp_path: Path) -> None:
     """Events are read by one task and processed by another: some are on their way when a segment is cut off."""
     with pytest.raises(TaskLostError):
-        run(case, tmp_path, workers=3, optimiser="greedy", events=None, when=crash(tmp_path))
+        run(case, tmp_path, workers=3, optimizer="greedy", events=None, when=crash(tmp_path))
     assert_crashed(case, tmp_path, 3)
-    result = run(case, tmp_path, workers=4, optimiser="greedy")
+    result = run(case, tmp_path, workers=4, optimizer="greedy")
     assert len(result.plan.leaves) == 4
     assert_agrees(case, result)
     assert len(snapshots(case, tmp_path)) == 2 + result.stats.snapshots >= 3
@@ -95,14 +95,14 @@ def test_workers_with_other_keys_of_the_same_parts(case: str, tmp_path: Path) ->
 
 @every
 @pytest.mark.parametrize("workers", [1, 2])
-def test_snapshots_after_so_many_events_that_synchronise(case: str, workers: int, tmp_path: Path) -> None:
+def test_snapshots_after_so_many_events_that_synchronize(case: str, workers: int, tmp_path: Path) -> None:
     result = run(case, tmp_path, workers=workers, events=None, syncs=10)
-    assert_synchronised(result, workers)
+    assert_synchronized(result, workers)
     assert_agrees(case, result)
     cuts = [one.after for one in snapshots(case, tmp_path) if one.after is not None]
     assert len(cuts) == result.stats.snapshots >= (8 if workers == 1 else 1)
-    synchronising = pa.concat_tables(CASES[case][1]()[-1].parts())["ts"].to_numpy()
-    until = synchronising.searchsorted(cuts, "right").tolist()
+    synchronizing = pa.concat_tables(CASES[case][1]()[-1].parts())["ts"].to_numpy()
+    until = synchronizing.searchsorted(cuts, "right").tolist()
     assert all(after - before >= 10 for before, after in pairwise([0, *until])), "not before it was time"
 
 
@@ -120,12 +120,12 @@ def test_everything_was_sent_before_the_first_cut(case: str, tmp_path: Path, mon
         longer(streams(), 4),
         settings=fl.Settings(options=plain),
         workers=3,
-        optimiser=divided,
+        optimizer=divided,
         out=tmp_path / "out",
         checkpoint=fl.Checkpoint(tmp_path / "kept", when=lambda since: since.snapshots < 5, keep=100),
         progress=False,
     )
-    assert_synchronised(result, 3)
+    assert_synchronized(result, 3)
     assert_agrees(case, result)
     taken = snapshots(case, tmp_path)
     assert len(taken) == result.stats.snapshots >= 3
@@ -137,7 +137,7 @@ def test_ordered_outputs_across_a_crash(tmp_path: Path) -> None:
         run("fraud", tmp_path, events=None, when=crash(tmp_path), order=True)
     assert_crashed("fraud", tmp_path, 2)
     result = run("fraud", tmp_path, order=True, workers=3)
-    assert_synchronised(result, 3)
+    assert_synchronized(result, 3)
     assert result.stats.snapshots >= 1
     expected = fl.spec(Fraud, fraud()).outputs
     for name, table in result.outputs.items():
@@ -167,7 +167,7 @@ def test_events_that_come_when_they_are_due(tmp_path: Path) -> None:
 
     def begin(**policy: Any) -> RunResult:
         kept: dict[str, Any] = {"out": tmp_path / "out", "checkpoint": fl.Checkpoint(tmp_path / "kept", **policy)}
-        return local.run(ValueBarrier, streams, workers=2, optimiser=divided, progress=False, **kept)
+        return local.run(ValueBarrier, streams, workers=2, optimizer=divided, progress=False, **kept)
 
     with pytest.raises(TaskLostError):
         begin(when=dies)
@@ -175,7 +175,7 @@ def test_events_that_come_when_they_are_due(tmp_path: Path) -> None:
     assert before.after is not None
     began = time.monotonic()
     result = begin(seconds=0.05)
-    assert_synchronised(result, 2)
+    assert_synchronized(result, 2)
     left = 2.0 - before.after / 1e6
     assert left - 0.2 < time.monotonic() - began, "events are not due before their time"
     assert result.stats.snapshots >= 3
@@ -201,7 +201,7 @@ def test_a_driver_that_was_killed(tmp_path: Path) -> None:
     assert ended.returncode == -signal.SIGKILL
     assert_crashed("page-views", tmp_path, 2)
     result = run("page-views", tmp_path, workers=3)
-    assert_synchronised(result, 3)
+    assert_synchronized(result, 3)
     assert_agrees("page-views", result)
     assert result.stats.events < fl.spec(PageViews, page_views()).events
     assert result.stats.snapshots >= 1
@@ -258,7 +258,7 @@ class Diary(fl.Program):
         state.notes += 1
 
 
-def test_a_program_in_which_nothing_synchronises_is_told_so(tmp_path: Path) -> None:
+def test_a_program_in_which_nothing_synchronizes_is_told_so(tmp_path: Path) -> None:
     notes = [fl.Stream("notes", Diary.note, {"ts": [1, 2, 3]})]
     kept: dict[str, Any] = {"out": tmp_path / "out", "progress": False}
     with pytest.raises(UsageError, match=r"NO_SYNCS.*syncs=4(.|\n)*Diary(.|\n)*events="):
@@ -285,13 +285,13 @@ def test_outputs_that_nobody_wants(tmp_path: Path) -> None:
         Fraud,
         fraud(),
         workers=2,
-        optimiser=divided,
+        optimizer=divided,
         out=fl.NOWHERE,
         checkpoint=fl.Checkpoint(tmp_path, events=EVENTS),
         settings=SMALL,
         progress=False,
     )
-    assert_synchronised(result, 2)
+    assert_synchronized(result, 2)
     assert result.stats.snapshots >= 3
 
 

@@ -18,7 +18,7 @@ import pytest
 
 import flumina as fl
 from flumina.apps.fraud import Fraud
-from flumina.engine.checkpoint import Checkpoints
+from flumina.checkpoint import Checkpoints
 from flumina.engine.failpoints import POINTS
 from flumina.engine.job import Settings
 from flumina.errors import GangError
@@ -125,7 +125,7 @@ def run_with(harm: Callable[[list[int]], None], after: float, folder: Path, *, p
     thread.start()
     given = streams(str(told), parts)
     try:
-        options = {"workers": parts, "optimiser": "greedy", "progress": False, "out": folder / "out", **more}
+        options = {"workers": parts, "optimizer": "greedy", "progress": False, "out": folder / "out", **more}
         return engine.run(Fraud, given, **options)
     finally:
         over.set()

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pyarrow.dataset as ds
 import pytest
 
-from flumina.cli import main
-from tests.commands.jobs import FORGETFUL, write
+from flumina.cli.main import main
+from tests.cli.jobs import FORGETFUL, write
 from tests.system.processes import children
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ import pytest
 import flumina as fl
 from flumina import local
 from flumina.apps import PageViews, ValueBarrier
-from flumina.engine.outputs import DEAD_LETTERS
 from flumina.engine.results import RunResult
 from flumina.errors import TaskLostError
-from flumina.state import same
+from flumina.output.outputs import DEAD_LETTERS
+from flumina.state.compare import same
 from flumina.testing import assert_same_outputs
 from tests.system.checkpoints import CASES, SMALL, crash, divided, sharded, snapshots
 from tests.system.strict import BROKEN, CONDITIONS, SHOPS, Strict, strict_rows
@@ -87,7 +87,7 @@ def test_every_bad_row_is_accounted_for(broken: Any, source: str, out: bool, tmp
     with pytest.raises(fl.InputError):
         local.run(Strict, [stream], progress=False)
     place = tmp_path / "out" if out else None
-    result = run(Strict, [stream], workers=3, optimiser="greedy", out=place, order=out)
+    result = run(Strict, [stream], workers=3, optimizer="greedy", out=place, order=out)
     assert_accounted_for(result, result.outputs, result.dead_letters, broken, folder)
     assert f"{BROKEN:,} dead letters" in str(result.stats)
     oracle = fl.spec(Strict, [stream], bad_rows="dead-letter")
@@ -161,7 +161,7 @@ def test_a_run_that_goes_on_has_each_dead_letter_once(case: str, after: int, tmp
     program, streams = CASES[case]
     spoilt, bad = with_bad_rows(streams())
     shape = sharded if case in ("page-views", "key-counter") else divided
-    begin = partial(run, program, spoilt, optimiser=shape, out=tmp_path / "out", settings=SMALL, state=True)
+    begin = partial(run, program, spoilt, optimizer=shape, out=tmp_path / "out", settings=SMALL, state=True)
     keep = partial(fl.Checkpoint, tmp_path / "kept", keep=100)
     with pytest.raises(TaskLostError):
         begin(workers=2, checkpoint=keep(when=crash(tmp_path)))

@@ -59,7 +59,7 @@ def streams(program: Any, rows: int = 2000, bad: int | None = 777) -> list[fl.St
 
 
 def run(program: Any, given: list[fl.Stream], **more: Any) -> RunResult:
-    return local.run(program, given, workers=2, optimiser="greedy", progress=False, settings=PATIENT, **more)
+    return local.run(program, given, workers=2, optimizer="greedy", progress=False, settings=PATIENT, **more)
 
 
 @pytest.fixture(autouse=True)
@@ -118,7 +118,7 @@ def test_an_output_of_another_type_ends_the_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_state_that_cannot_be_sent_is_named(workers: int) -> None:
     with pytest.raises(UsageError) as caught:
-        local.run(failing.Locked, streams(failing.Locked), workers=workers, optimiser="greedy", state=True)
+        local.run(failing.Locked, streams(failing.Locked), workers=workers, optimizer="greedy", state=True)
     assert caught.value.condition == "STATE_NOT_PICKLABLE"
 
 
@@ -355,7 +355,7 @@ def test_a_task_that_stands_still_is_named_and_ended_after_the_timeout(
     thread = threading.Thread(target=stop)
     thread.start()
     with pytest.raises(TaskSilentError, match="gave no sign of life") as caught:
-        local.run(ValueBarrier, given, workers=2, optimiser="greedy", progress=False, settings=SOON, task_timeout=6.0)
+        local.run(ValueBarrier, given, workers=2, optimizer="greedy", progress=False, settings=SOON, task_timeout=6.0)
     thread.join()
     assert caught.value.pid == stopped[0]
     assert not alive(stopped[0])
@@ -364,7 +364,7 @@ def test_a_task_that_stands_still_is_named_and_ended_after_the_timeout(
 
 def test_a_call_that_holds_the_lock_of_python_is_no_more_than_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     given = streams(failing.HoldsTheLock)
-    result = local.run(failing.HoldsTheLock, given, workers=2, optimiser="greedy", progress=False, settings=SOON)
+    result = local.run(failing.HoldsTheLock, given, workers=2, optimizer="greedy", progress=False, settings=SOON)
     assert_same_outputs(result.output, fl.spec(ValueBarrier, streams(ValueBarrier)).output)
     assert "has given no sign of life" in caplog.text
     assert "without limit, as no task_timeout= is set" in caplog.text

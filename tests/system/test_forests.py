@@ -18,8 +18,8 @@ from flumina import local
 from flumina.engine import driver
 from flumina.errors import CheckpointError, TaskLostError
 from flumina.plan.sources import Inputs
-from flumina.plan.tree import Itag, Plan, Worker
-from flumina.state import same
+from flumina.plan.tree import Itag, Plan, PlanWorker
+from flumina.state.compare import same
 from flumina.testing import assert_same_outputs
 from tests.system.checkpoints import (
     CASES,
@@ -41,10 +41,10 @@ def test_every_tree_keeps_its_own_share_and_others_go_on_with_it(
     case: str, before: int, after: int, tmp_path: Path
 ) -> None:
     with pytest.raises(TaskLostError):
-        run(case, tmp_path, workers=before, optimiser=sharded, events=None, when=crash(tmp_path))
+        run(case, tmp_path, workers=before, optimizer=sharded, events=None, when=crash(tmp_path))
     taken = assert_crashed(case, tmp_path, before)
     assert_in_shares(case, taken)
-    result = run(case, tmp_path, workers=after, optimiser=sharded, state=True)
+    result = run(case, tmp_path, workers=after, optimizer=sharded, state=True)
     assert len(result.plan.leaves) == after
     assert_agrees(case, result)
     program, streams = CASES[case]
@@ -61,26 +61,26 @@ def test_every_tree_keeps_its_own_share_and_others_go_on_with_it(
 def test_a_tree_whose_share_is_damaged_is_told(tmp_path: Path) -> None:
     """Also if it is another task's than the driver's or the leader's."""
     with pytest.raises(TaskLostError):
-        run("page-views", tmp_path, workers=4, optimiser=sharded, events=None, when=crash(tmp_path))
+        run("page-views", tmp_path, workers=4, optimizer=sharded, events=None, when=crash(tmp_path))
     for state in snapshots("page-views", tmp_path)[-1].manifest.states:
         file = tmp_path / "kept" / state.name
         whole = file.read_bytes()
         file.write_bytes(whole[:-1] + b"?")
         with pytest.raises(CheckpointError, match=rf"CHECKPOINT_DAMAGED.*{state.name}"):
-            run("page-views", tmp_path, workers=4, optimiser=sharded)
+            run("page-views", tmp_path, workers=4, optimizer=sharded)
         file.write_bytes(whole)
-    assert_agrees("page-views", run("page-views", tmp_path, workers=4, optimiser=sharded))
+    assert_agrees("page-views", run("page-views", tmp_path, workers=4, optimizer=sharded))
 
 
 @pytest.mark.parametrize("after", [4, 2])
 def test_an_older_snapshot_is_used_on_request_if_one_share_is_damaged(after: int, tmp_path: Path) -> None:
     with pytest.raises(TaskLostError):
-        run("page-views", tmp_path, workers=4, optimiser=sharded, events=None, when=crash(tmp_path))
+        run("page-views", tmp_path, workers=4, optimizer=sharded, events=None, when=crash(tmp_path))
     first, newest = snapshots("page-views", tmp_path)
     (tmp_path / "kept" / newest.manifest.states[-1].name).unlink()
     with pytest.raises(CheckpointError, match=rf"CHECKPOINT_MISSING_FILE.*{newest.manifest.states[-1].name}"):
-        run("page-views", tmp_path, workers=after, optimiser=sharded)
-    result = run("page-views", tmp_path, workers=after, optimiser=sharded, older=True, state=True)
+        run("page-views", tmp_path, workers=after, optimizer=sharded)
+    result = run("page-views", tmp_path, workers=after, optimizer=sharded, older=True, state=True)
     assert_agrees("page-views", result)
     program, streams = CASES["page-views"]
     whole = fl.spec(program, streams())
@@ -94,12 +94,12 @@ def by_stream(inputs: Inputs, slots: int | None) -> Plan:
     del slots
     kind = inputs.definition.initial
     trees = [
-        Worker(f"{shape.name}{part}", kind, (Itag(shape.name, frozenset({part}), shape.tags),), (), f"p{part}")
+        PlanWorker(f"{shape.name}{part}", kind, (Itag(shape.name, frozenset({part}), shape.tags),), (), f"p{part}")
         for shape in inputs.shapes
         for part in range(shape.parts)
     ]
     while len(trees) > 1:
-        trees = [Worker(f"above {trees[0].id}", kind, (), (trees[0], trees[1]), trees[0].place), *trees[2:]]
+        trees = [PlanWorker(f"above {trees[0].id}", kind, (), (trees[0], trees[1]), trees[0].place), *trees[2:]]
     return Plan.of(inputs.definition, inputs.shapes, trees[0])
 
 
@@ -145,7 +145,7 @@ def test_a_state_is_divided_once_where_processes_might_not_agree(tmp_path: Path)
     """Neither what the program begins with is lost, nor what a snapshot holds."""
     whole = fl.spec(Tickets, notes(3))
     assert len(whole.state) == 1000
-    begin = partial(local.run, Tickets, notes(3), workers=3, optimiser=by_stream, state=True, progress=False)
+    begin = partial(local.run, Tickets, notes(3), workers=3, optimizer=by_stream, state=True, progress=False)
     result = begin()
     assert len(result.plan.leaves) == 3
     assert result.state == whole.state
@@ -156,7 +156,7 @@ def test_a_state_is_divided_once_where_processes_might_not_agree(tmp_path: Path)
         Tickets,
         notes(3),
         workers=2,
-        optimiser=turned,
+        optimizer=turned,
         out=tmp_path / "out",
         checkpoint=checkpoint(events=100),
         settings=SMALL,
@@ -174,10 +174,14 @@ def turned(inputs: Inputs, slots: int | None) -> Plan:
     del slots
     (shape,) = inputs.shapes
     trees = [
-        Worker(f"tree{n}", inputs.definition.initial, (Itag(shape.name, frozenset(parts), shape.tags),), (), f"p{n}")
+        PlanWorker(
+            f"tree{n}", inputs.definition.initial, (Itag(shape.name, frozenset(parts), shape.tags),), (), f"p{n}"
+        )
         for n, parts in enumerate(([0, 2], [1]))
     ]
-    return Plan.of(inputs.definition, inputs.shapes, Worker("top", inputs.definition.initial, (), tuple(trees), "p0"))
+    return Plan.of(
+        inputs.definition, inputs.shapes, PlanWorker("top", inputs.definition.initial, (), tuple(trees), "p0")
+    )
 
 
 class Counting(fl.Program):
@@ -223,7 +227,7 @@ def test_code_that_was_changed_gets_the_state_as_its_own_forks_divide_it(plan: A
             "settings": SMALL,
             "progress": False,
         }
-        return local.run(program, streams, workers=2, optimiser=plan, **options)
+        return local.run(program, streams, workers=2, optimizer=plan, **options)
 
     with pytest.raises(TaskLostError):
         begin(Counting, by_stream, when=once_after_two)
@@ -269,13 +273,15 @@ def test_a_task_that_only_reads_is_not_over_while_others_may_be_cut_off(
     def alone(inputs: Inputs, slots: int | None) -> Plan:
         del slots
         itags = tuple(Itag(shape.name, frozenset({0}), shape.tags) for shape in inputs.shapes)
-        return Plan.of(inputs.definition, inputs.shapes, Worker("one", inputs.definition.initial, itags, (), "task0"))
+        return Plan.of(
+            inputs.definition, inputs.shapes, PlanWorker("one", inputs.definition.initial, itags, (), "task0")
+        )
 
     result = local.run(
         Slow,
         streams,
         workers=1,
-        optimiser=alone,
+        optimizer=alone,
         out=tmp_path / "out",
         checkpoint=fl.Checkpoint(tmp_path / "kept", events=2020),
         settings=fl.Settings(chunk_rows=10, window=100_000),

@@ -6,9 +6,9 @@ import pyarrow as pa
 import flumina as fl
 from flumina import local
 from flumina.apps import PageViews
-from flumina.plan import Itag, Plan, StreamShape, Worker
-from flumina.program import define
-from flumina.tagsets import KeySet, TagSet
+from flumina.model.tag_set import KeySet, TagSet
+from flumina.plan import Itag, Plan, PlanWorker, StreamShape
+from flumina.program.base import define
 from flumina.testing import assert_same_outputs
 
 
@@ -48,11 +48,13 @@ def plan() -> Plan:
         return Itag(shape.name, frozenset(parts), TagSet([(tag, keys - hot if others else hot)]))
 
     changes, views, cold_changes, cold_views = shapes
-    left = Worker("hot0", kind, (itag(views, 0), itag(cold_views, 0)), place="p0")
-    right = Worker("hot1", kind, (itag(views, 1),), place="p1")
-    above = Worker("hot", kind, (itag(changes, 0), itag(cold_changes, 0)), (left, right), place="p0")
+    left = PlanWorker("hot0", kind, (itag(views, 0), itag(cold_views, 0)), place="p0")
+    right = PlanWorker("hot1", kind, (itag(views, 1),), place="p1")
+    above = PlanWorker("hot", kind, (itag(changes, 0), itag(cold_changes, 0)), (left, right), place="p0")
     others = tuple(itag(shape, *range(shape.parts), others=True) for shape in shapes)
-    return Plan.of(PageViews, shapes, Worker("root", kind, (), (above, Worker("cold", kind, others, place="p0")), "p0"))
+    return Plan.of(
+        PageViews, shapes, PlanWorker("root", kind, (), (above, PlanWorker("cold", kind, others, place="p0")), "p0")
+    )
 
 
 def moved(cold: int, changes: int) -> tuple[int, int]:
@@ -73,6 +75,6 @@ def test_state_moves_by_changes_and_not_by_keys() -> None:
 
 
 def test_nothing_moves_in_a_run_on_one_task() -> None:
-    result = local.run(PageViews, pages(10, 10), optimiser="sequential", progress=False)
+    result = local.run(PageViews, pages(10, 10), optimizer="sequential", progress=False)
     assert result.stats.bytes_between == 0
     assert result.stats.shuffled_bytes == 0

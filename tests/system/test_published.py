@@ -11,16 +11,16 @@ import pytest
 import flumina as fl
 from flumina import local
 from flumina.apps import Fraud, PageViews, ValueBarrier
-from flumina.engine import publish as publishing
-from flumina.engine.checkpoint import Checkpoints, Snapshot
-from flumina.engine.checkpoint.manifest import FILES
-from flumina.engine.location import Location
-from flumina.engine.outputs import StagedFile
-from flumina.engine.publish import Publication
-from flumina.engine.recorder import Recorder
+from flumina.checkpoint import Checkpoints, Snapshot
+from flumina.checkpoint.committer import Committer
+from flumina.checkpoint.store.manifest import FILES
 from flumina.engine.results import RunResult
 from flumina.errors import CheckpointError, OutputError, TaskLostError
-from flumina.state import same
+from flumina.output import commit as publishing
+from flumina.output.commit import OutputCommit
+from flumina.output.outputs import StagedFile
+from flumina.state.compare import same
+from flumina.storage.output_directory import Location
 from tests.system.checkpoints import (
     assert_agrees,
     crash,
@@ -39,7 +39,7 @@ class DeadError(Exception):
 @pytest.mark.parametrize(
     ("owner", "method"),
     [
-        (Recorder, "publish"),
+        (Committer, "publish"),
         (Location, "commit"),
         (Location, "_rename_in"),
         (Location, "_mark"),
@@ -98,7 +98,7 @@ def test_a_replaced_driver_spoils_nothing_that_its_successor_publishes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first stands still before it merges; the second does all the work, and is about to rename its files."""
-    merge, make_visible = publishing._merge, Publication.make_visible
+    merge, make_visible = publishing._merge, OutputCommit.make_visible
     late: list[Any] = []
     results: list[RunResult] = []
 
@@ -108,13 +108,13 @@ def test_a_replaced_driver_spoils_nothing_that_its_successor_publishes(
             results.append(run("value-barrier", tmp_path, order=True))
         return merge(*arguments)
 
-    def is_overtaken(self: Publication) -> None:
+    def is_overtaken(self: OutputCommit) -> None:
         for file in merge(*late[0]):
             Path(file.path).write_bytes(b"half of a file")
         make_visible(self)
 
     monkeypatch.setattr(publishing, "_merge", stands_still)
-    monkeypatch.setattr(Publication, "make_visible", is_overtaken)
+    monkeypatch.setattr(OutputCommit, "make_visible", is_overtaken)
     with pytest.raises((CheckpointError, OutputError)):
         run("value-barrier", tmp_path, order=True)
     expected = fl.spec(ValueBarrier, value_barrier()).output.to_pylist()
@@ -124,21 +124,21 @@ def test_a_replaced_driver_spoils_nothing_that_its_successor_publishes(
 
 
 def test_a_replaced_driver_that_notices_in_time_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    publish, prepare = Recorder.publish, publishing.prepare
+    publish, prepare = Committer.publish, publishing.prepare
     results: list[RunResult] = []
     prepared: list[Any] = []
 
-    def replaced(self: Recorder, *arguments: Any) -> Any:
-        monkeypatch.setattr(Recorder, "publish", publish)
+    def replaced(self: Committer, *arguments: Any) -> Any:
+        monkeypatch.setattr(Committer, "publish", publish)
         results.append(run("fraud", tmp_path, order=True))
         return publish(self, *arguments)
 
-    def counted(*given: Any) -> Publication:
+    def counted(*given: Any) -> OutputCommit:
         prepared.append(given)
         return prepare(*given)
 
-    monkeypatch.setattr(Recorder, "publish", replaced)
-    monkeypatch.setattr("flumina.engine.recorder.prepare", counted)
+    monkeypatch.setattr(Committer, "publish", replaced)
+    monkeypatch.setattr("flumina.checkpoint.committer.prepare", counted)
     with pytest.raises(CheckpointError, match="CHECKPOINT_IN_USE"):
         run("fraud", tmp_path, order=True)
     assert len(prepared) == 1, "by the driver that was there last"
@@ -161,7 +161,7 @@ os.fsync = settled
 RECORDED_DRIVER = """
 import os, sys
 from pathlib import Path
-from flumina.engine.checkpoint.folder import Folder
+from flumina.checkpoint.store.layout import Folder
 from tests.system import checkpoints as t
 
 def vouched(self, name, data, epoch, write=Folder.write):
@@ -282,7 +282,7 @@ def test_nothing_damaged_is_published(
 ) -> None:
     """The driver died when all files had their names; those that it had moved are looked at as well."""
     if not renames:
-        monkeypatch.setattr("flumina.engine.location.can_rename", lambda _: False)
+        monkeypatch.setattr("flumina.storage.output_directory.can_rename", lambda _: False)
     lie = dies_over_publishing(tmp_path, monkeypatch, moved, renames=renames, order=order)
     for victim in {lie[0], lie[-1]}:
         whole = damage(victim, how)
@@ -302,16 +302,16 @@ def test_nothing_damaged_is_published(
 def test_what_is_damaged_before_the_same_driver_publishes(
     how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, order: bool
 ) -> None:
-    publish = Recorder.publish
+    publish = Committer.publish
     spoilt: list[tuple[Path, bytes]] = []
 
-    def damaged(self: Recorder, *arguments: Any) -> Any:
+    def damaged(self: Committer, *arguments: Any) -> Any:
         victim = staged(tmp_path)[0]
         spoilt.append((victim, damage(victim, how)))
         return publish(self, *arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Recorder, "publish", damaged)
+        patched.setattr(Committer, "publish", damaged)
         with pytest.raises(CheckpointError, match="CHECKPOINT_DAMAGED") as caught:
             run("page-views", tmp_path, order=order)
     ((victim, whole),) = spoilt
@@ -382,7 +382,7 @@ def test_an_older_snapshot_than_the_one_that_was_to_be_published(
 ) -> None:
     """Files that it needs, and that were moved already, are taken back; the work behind it is done again, once."""
     if not renames:
-        monkeypatch.setattr("flumina.engine.location.can_rename", lambda _: False)
+        monkeypatch.setattr("flumina.storage.output_directory.can_rename", lambda _: False)
     count = 0 if not moved else 1 if order else 3
     lie = dies_over_publishing(tmp_path, monkeypatch, count, renames=renames, order=order)
     damage(lie[-1], "flip")

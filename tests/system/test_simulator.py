@@ -3,12 +3,12 @@ from random import Random
 
 import pytest
 
-from flumina.program import define
+from flumina.program.base import define
 from flumina.runtime.messages import PartId
 from flumina.sim.case import Case as SimulatedCase
 from flumina.sim.case import Entry, output_keys
+from flumina.sim.conditions import Conditions
 from flumina.sim.scheduler import Simulation, judge
-from flumina.sim.weather import Weather
 from flumina.spec import read
 from tests.system.cases import CASES, Case
 
@@ -28,8 +28,8 @@ def simulated(case: Case) -> SimulatedCase:
 @pytest.mark.parametrize("case", SIMULATED, ids=lambda case: case.id)
 def test_a_random_schedule_is_the_sequential_program(case: Case) -> None:
     model = simulated(case)
-    weather = Weather(credits=case.settings.window, most_events=min(20, case.settings.window))
+    conditions = Conditions(credits=case.settings.window, most_events=min(20, case.settings.window))
     options = replace(case.settings.options, final=True)
-    outcome = Simulation(model, Random(case.id), options=options, weather=weather).run()
+    outcome = Simulation(model, Random(case.id), options=options, conditions=conditions).run()
     assert outcome.outputs == output_keys(case.expected.rows)
     judge(model, outcome)

@@ -17,7 +17,7 @@ import pytest
 
 import flumina as fl
 from flumina.apps import Fraud, KeyCounter, PageViews, ValueBarrier
-from flumina.engine.secret import Secret
+from flumina.engine.transport.secret import Secret
 from flumina.testing import assert_same_outputs
 from tests.system.agree import assert_agrees
 from tests.system.cases import CASES, TINY, UTC, Case, Input, sequential
@@ -151,7 +151,7 @@ def test_two_frames_of_many_pieces(spark: SparkSession, apart: int) -> None:
         ValueBarrier,
         [replace(stream, data=spark.createDataFrame(stream.data)) for stream in streams],
         workers=2,
-        optimiser="greedy",
+        optimizer="greedy",
         settings=settings,
         progress=False,
     )

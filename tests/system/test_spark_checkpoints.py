@@ -24,7 +24,7 @@ from tests.system.checkpoints import (
     assert_crashed,
     assert_in_shares,
     assert_states_are_those_of_the_oracle,
-    assert_synchronised,
+    assert_synchronized,
     crash,
     die,
     divided,
@@ -49,7 +49,7 @@ def run(case: str, folder: Path, streams: list[fl.Stream], **more: Any) -> RunRe
         checkpoint=fl.Checkpoint(folder / "kept", keep=100, **policy),
         settings=SMALL,
         progress=False,
-        **{"workers": 2, "optimiser": divided, **more},
+        **{"workers": 2, "optimizer": divided, **more},
     )
 
 
@@ -98,7 +98,7 @@ def once(folder: Path) -> Callable[[fl.Since], bool]:
 @every
 def test_snapshots_of_a_run_on_dataframes(spark: SparkSession, case: str, tmp_path: Path) -> None:
     result = run(case, tmp_path, as_frames(spark, CASES[case][1]()))
-    assert_synchronised(result, 2)
+    assert_synchronized(result, 2)
     assert_agrees(case, result)
     taken = snapshots(case, tmp_path)
     assert len(taken) == result.stats.snapshots >= 3
@@ -113,7 +113,7 @@ def test_a_stage_that_is_tried_again_goes_on_from_the_last_snapshot(
     files = as_files(tmp_path / "in", CASES[case][1]())
     result = run(case, tmp_path, files, policy={"events": None, "when": once(tmp_path)})
     assert (tmp_path / "died").exists()
-    assert_synchronised(result, 2)
+    assert_synchronized(result, 2)
     assert_agrees(case, result)
     program, streams = CASES[case]
     whole = fl.spec(program, streams()).events
@@ -129,7 +129,7 @@ def test_every_tree_keeps_its_own_share(spark: SparkSession, case: str, tmp_path
     assert spark.sparkContext.master == "local[4,4]"
     files = as_files(tmp_path / "in", CASES[case][1]())
     policy = {"events": None, "when": once(tmp_path)}
-    result = run(case, tmp_path, files, workers=3, optimiser=sharded, policy=policy)
+    result = run(case, tmp_path, files, workers=3, optimizer=sharded, policy=policy)
     assert (tmp_path / "died").exists()
     assert_agrees(case, result)
     taken = snapshots(case, tmp_path)
@@ -152,7 +152,7 @@ def test_a_run_begun_in_local_processes_goes_on_on_spark(
             program,
             files,
             workers=before,
-            optimiser=divided,
+            optimizer=divided,
             out=tmp_path / "out",
             checkpoint=fl.Checkpoint(tmp_path / "kept", when=crash(tmp_path), keep=100),
             settings=SMALL,
@@ -165,7 +165,7 @@ def assert_goes_on(case: str, folder: Path, files: list[fl.Stream], before: int,
     """After two snapshots by so many workers, others end the run: nothing is missing, and nothing is there twice."""
     taken = assert_crashed(case, folder, before)
     result = run(case, folder, files, workers=after)
-    assert_synchronised(result, after)
+    assert_synchronized(result, after)
     assert_agrees(case, result)
     program, streams = CASES[case]
     assert result.stats.events == fl.spec(program, streams()).events - taken[-1].manifest.events

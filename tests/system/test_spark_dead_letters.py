@@ -14,8 +14,8 @@ import pytest
 
 import flumina as fl
 from flumina.apps import PageViews
-from flumina.engine.outputs import DEAD_LETTERS
 from flumina.engine.results import RunResult
+from flumina.output.outputs import DEAD_LETTERS
 from flumina.testing import assert_same_outputs
 from tests.system.checkpoints import CASES, SMALL, divided
 from tests.system.strict import BROKEN, SHOPS, STRICT_DDL, Strict, strict_rows
@@ -35,7 +35,7 @@ def broken() -> tuple[pa.Table, Any]:
 def run(program: Any, streams: list[fl.Stream], **more: Any) -> RunResult:
     from flumina import spark as engine  # noqa: PLC0415 -- only where it is needed
 
-    options: dict[str, Any] = {"workers": 3, "optimiser": "greedy", "bad_rows": "dead-letter", **more}
+    options: dict[str, Any] = {"workers": 3, "optimizer": "greedy", "bad_rows": "dead-letter", **more}
     return engine.run(program, streams, progress=False, **options)
 
 
@@ -81,7 +81,7 @@ def test_a_stage_that_is_tried_again_has_each_once(spark: SparkSession, tmp_path
     spoilt, bad = with_bad_rows(streams())
     files = as_parts(tmp_path / "in", spoilt)
     checkpoint = fl.Checkpoint(tmp_path / "kept", keep=100, when=once(tmp_path))
-    more = {"out": tmp_path / "out", "checkpoint": checkpoint, "settings": SMALL, "optimiser": divided, "workers": 2}
+    more = {"out": tmp_path / "out", "checkpoint": checkpoint, "settings": SMALL, "optimizer": divided, "workers": 2}
     result = run(program, files, **more)
     assert (tmp_path / "died").exists()
     oracle = fl.spec(program, files, bad_rows="dead-letter")

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def run(program: Any, given: Any, **more: Any) -> RunResult:
     from flumina import spark as engine  # noqa: PLC0415 -- only where it is needed
 
-    return engine.run(program, given, **{"workers": 2, "optimiser": "greedy", "progress": False, **more})
+    return engine.run(program, given, **{"workers": 2, "optimizer": "greedy", "progress": False, **more})
 
 
 def assert_ours(error: FluminaError) -> None:

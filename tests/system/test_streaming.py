@@ -21,14 +21,14 @@ import pytest
 
 import flumina as fl
 from flumina.apps import Fraud, PageViews, ValueBarrier
-from flumina.engine.checkpoint import Checkpoints
-from flumina.engine.codec import Codec
-from flumina.engine.shares import Shares
-from flumina.order import LAST, Point
-from flumina.plan.crown import Crown
+from flumina.checkpoint import Checkpoints
+from flumina.checkpoint.state_partitions import PartitionedState
+from flumina.engine.message_codec import Codec
+from flumina.model.order import LAST, Point
+from flumina.plan.forest import Forest
 from flumina.plan.render.json import from_json
-from flumina.program import define
-from flumina.state import same
+from flumina.program.base import define
+from flumina.state.compare import same
 from flumina.streaming import batches
 from flumina.streaming.batches import INLINE_STATE
 from flumina.testing import assert_same_outputs
@@ -75,7 +75,7 @@ def test_every_state_is_the_fold_of_the_oracle(spark: SparkSession, files: Files
         assert snapshot.after is not None
         expected = fl.spec(Fraud, files.whole(), until=Point(snapshot.after, LAST, LAST))
         assert 0 < expected.events == snapshot.manifest.events
-        assert same(Shares.of(snapshot).whole(define(Fraud), codec), expected.state)
+        assert same(PartitionedState.of(snapshot).whole(define(Fraud), codec), expected.state)
 
 
 def test_a_query_goes_on_where_it_stopped(spark: SparkSession, files: Files, tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_a_key_becomes_hot_on_the_way(
             os.utime(tmp_path / name / f"{number}.parquet", (1e9 + number, 1e9 + number))
         read = spark.readStream.schema(ddl[name]).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / name))
         streams.append(fl.Stream(name, tags[name], read, sorted=False))
-    query = start(spark, streams, tmp_path, program=PageViews, frontiers=None, closed=False, optimiser="cost")
+    query = start(spark, streams, tmp_path, program=PageViews, frontiers=None, closed=False, optimizer="cost")
     query.awaitTermination()
     changes = [entry["planChange"] for entry in query.recentProgress if entry["planChange"]]
     assert [entry["planChange"] is None for entry in query.recentProgress[:2]] == [True, True]
@@ -235,9 +235,11 @@ def test_a_key_becomes_hot_on_the_way(
     assert_exactly_once(tmp_path / "out", {"output": expected.output})
     latest = Checkpoints(tmp_path / "checkpoint" / "state").latest()
     assert latest is not None
-    assert same(Shares.of(latest).whole(define(PageViews), Codec(define(PageViews), list(tags))), expected.state)
+    assert same(
+        PartitionedState.of(latest).whole(define(PageViews), Codec(define(PageViews), list(tags))), expected.state
+    )
     plan = from_json(str(latest.manifest.plan))
-    homes = {plan[tree.id].place for tree in Crown.of(plan.root).trees}
+    homes = {plan[tree.id].place for tree in Forest.of(plan.root).trees}
     assert len(latest.manifest.states) == (1 if inline else len(homes)), "what is small goes through the driver"
 
 
@@ -288,7 +290,7 @@ def test_every_bad_row_is_accounted_for(spark: SparkSession, tmp_path: Path) -> 
         ({"frontiers": fl.Heartbeats("ts", "beat")}, "COLUMN_TYPE"),
         ({"late": "ignore"}, "OPTION"),
         ({"bad_rows": "drop"}, "OPTION"),
-        ({"max_carried": 0}, "OPTION"),
+        ({"max_buffered_rows": 0}, "OPTION"),
         ({"trigger": "now"}, "TRIGGER"),
         ({"trigger": {"once": True}}, "TRIGGER"),
         ({"trigger": None}, "CLOSED"),
@@ -297,7 +299,7 @@ def test_every_bad_row_is_accounted_for(spark: SparkSession, tmp_path: Path) -> 
         ({"workers": 50}, "TOO_FEW_SLOTS"),
         ({"workers": "2"}, "WORKERS"),
         ({"workers": 0}, "WORKERS"),
-        ({"optimiser": "magic"}, "OPTIMISER"),
+        ({"optimizer": "magic"}, "OPTIMIZER"),
         ({"settings": {"window": 3}}, "OPTION"),
         ({"trigger": {"availableNow": False}, "closed": False}, "TRIGGER"),
         ({"trigger": {"processingTime": 5}, "closed": False}, "TRIGGER"),

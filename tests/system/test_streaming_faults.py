@@ -18,13 +18,13 @@ import pytest
 
 import flumina as fl
 from flumina.apps import PageViews
-from flumina.engine.checkpoint import Checkpoints
-from flumina.engine.codec import Codec
+from flumina.checkpoint import Checkpoints
+from flumina.checkpoint.state_partitions import PartitionedState
 from flumina.engine.failpoints import POINTS, VARIABLE
-from flumina.engine.shares import Shares
-from flumina.plan.crown import Crown
-from flumina.program import define
-from flumina.state import same
+from flumina.engine.message_codec import Codec
+from flumina.plan.forest import Forest
+from flumina.program.base import define
+from flumina.state.compare import same
 from flumina.streaming import batches as batches_module
 from flumina.testing import assert_same_outputs
 from tests.system.cluster import kill
@@ -147,14 +147,14 @@ def test_a_state_in_shares_is_gone_on_with_after_crashes_by_other_numbers_of_wor
             query.awaitTermination()
         assert query.plan is not None
         assert len(query.plan.leaves) == workers
-        trees.append(len(Crown.of(query.plan.root).trees))
+        trees.append(len(Forest.of(query.plan.root).trees))
     assert not crashes
     assert len(set(trees)) > 2, trees
     assert_exactly_once(tmp_path / "out", files.expected())
     latest = Checkpoints(tmp_path / "checkpoint" / "state").latest()
     assert latest is not None
     definition = define(PageViews)
-    state = Shares.of(latest).whole(definition, Codec(definition, ["changes", "views"]))
+    state = PartitionedState.of(latest).whole(definition, Codec(definition, ["changes", "views"]))
     assert same(state, files.oracle().state)
 
 

@@ -13,9 +13,9 @@ from flumina import local
 from flumina.apps import KeyCounter
 from flumina.engine.job import Settings
 from flumina.errors import OrderError
-from flumina.plan.tree import Itag, Plan, StreamShape, Worker
-from flumina.program import define
-from flumina.tagsets import KeySet, TagSet
+from flumina.model.tag_set import KeySet, TagSet
+from flumina.plan.tree import Itag, Plan, PlanWorker, StreamShape
+from flumina.program.base import define
 
 Rows = Sequence[tuple[int, int]]
 """(timestamp, key)"""
@@ -43,10 +43,10 @@ def plan_of(*above: int) -> Plan:
     for place, keys in (("b", KeySet.everything() - KeySet.of(99)), ("a", KeySet.of(99))):
         own = [("inc", {0, 1}), *([("read", below)] if below else [])]
         itags = tuple(Itag(tag, frozenset(parts), TagSet({tag: keys})) for tag, parts in own)
-        leaves.append(Worker(f"leaf {place}", kind, itags, (), place))
+        leaves.append(PlanWorker(f"leaf {place}", kind, itags, (), place))
     shapes = [StreamShape(name, 2, TagSet.all_of([tag])) for name, tag in define(KeyCounter).tags.items()]
     reads = Itag("read", frozenset(above), shapes[1].tags)
-    return Plan.of(KeyCounter, shapes, Worker("root", kind, (reads,), tuple(leaves), "a"))
+    return Plan.of(KeyCounter, shapes, PlanWorker("root", kind, (reads,), tuple(leaves), "a"))
 
 
 LONG = [(ts, ts % 7) for ts in range(0, 4000, 2)]

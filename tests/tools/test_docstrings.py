@@ -53,8 +53,8 @@ def test_references_become_links_that_may_lead_nowhere() -> None:
     link = '<autoref optional identifier="{}">`{}`</autoref>'
     assert converted("A :class:`~flumina.Stream` is") == "A " + link.format("flumina.Stream", "Stream") + " is"
     assert converted(":func:`depends`") == link.format("depends", "depends")
-    assert converted("is :mod:`cut off <flumina.runtime.cut>`.") == (
-        "is " + link.format("flumina.runtime.cut", "cut off") + "."
+    assert converted("is :mod:`cut off <flumina.runtime.truncate>`.") == (
+        "is " + link.format("flumina.runtime.truncate", "cut off") + "."
     )
 
 

@@ -44,7 +44,7 @@ def test_a_page_that_nobody_listed_joins_those_of_its_folder(root: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["new.md", "elsewhere/new.md"])
-def test_a_page_without_such_neighbours_is_not_in_it(root: Path, name: str) -> None:
+def test_a_page_without_such_neighbors_is_not_in_it(root: Path, name: str) -> None:
     path = root / "docs" / name
     path.parent.mkdir(exist_ok=True)
     path.write_text("# New\n")

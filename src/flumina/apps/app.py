@@ -9,10 +9,10 @@ from pathlib import Path
 
 from flumina.apps.workload import Workload, arguments
 from flumina.errors import UsageError
-from flumina.events import Tag
-from flumina.files import Parquet
-from flumina.program import Program
-from flumina.streams import Stream
+from flumina.input.files import Parquet
+from flumina.input.stream import Stream
+from flumina.model.tag import Tag
+from flumina.program.base import Program
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import flumina as fl
 from flumina.apps.app import App
 from flumina.apps.workload import Columns, Flow, Steady, below, noise, parameter
-from flumina.order import Ints
+from flumina.model.order import Ints
 
 MODULO = 1000
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import flumina as fl
 from flumina.apps.app import App
 from flumina.apps.workload import Columns, Flow, Steady, below, noise, parameter
-from flumina.order import Ints
+from flumina.model.order import Ints
 
 
 class KeyCounter(fl.KeyedProgram):

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from flumina.apps.app import App
-from flumina.program import Program
+from flumina.program.base import Program
 
 PARALLEL = frozenset({"depends", "fork", "join"})
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import flumina as fl
 from flumina.apps.app import App
 from flumina.apps.workload import Columns, Flow, Steady, below, noise, parameter, share
-from flumina.order import Ints
+from flumina.model.order import Ints
 
 
 class PageViews(fl.KeyedProgram):

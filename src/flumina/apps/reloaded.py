@@ -10,7 +10,7 @@ those. The score of a record sums this up over its itemsets::
     score = sum of 1 / |I|  over itemsets I of the record, |I| <= SIZE,
             that are infrequent, or in which more than DEVIANT of the covariances deviate by more than SIGMAS
 
-and a record is an outlier if its score is above THRESHOLD. Workers summarise what they see; summaries add up to a
+and a record is an outlier if its score is above THRESHOLD. Workers summarize what they see; summaries add up to a
 global model.
 
 What is not. The original flags with the model of the worker and then again with the global one; here the *last global
@@ -35,7 +35,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from flumina.order import Ints
+from flumina.model.order import Ints
 
 SIZE = 3
 """The largest itemsets that are looked at."""
@@ -178,7 +178,7 @@ class Model:
 
     @staticmethod
     def train(summary: Summary) -> Model:
-        """The model of everything that was summarised."""
+        """The model of everything that was summarized."""
         support: Counter[Itemset] = Counter()
         moments: dict[Item, Ints] = {}
         for cell, vector in summary.cells.items():

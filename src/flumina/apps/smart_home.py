@@ -25,7 +25,7 @@ import flumina as fl
 from flumina.apps.app import App, Opened
 from flumina.apps.text import TextFile, beginning
 from flumina.apps.workload import MICROSECONDS, Columns, Flow, Workload, below, noise, parameter, require
-from flumina.order import Ints
+from flumina.model.order import Ints
 
 AHEAD = 2
 """Predictions are for the slice after next."""

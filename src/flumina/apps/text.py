@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.csv as pc
 
 from flumina.errors import InputError
-from flumina.schema import type_name
+from flumina.model.schema import type_name
 
 BLOCK = 4 * 2**20
 LINE = "line"

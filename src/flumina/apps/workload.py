@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flumina.errors import UsageError
-from flumina.events import Tag
-from flumina.hashing import hash_column, hash_key
-from flumina.order import Ints
-from flumina.sources import CHUNK_ROWS, Generated
-from flumina.streams import Stream
+from flumina.input.sources import CHUNK_ROWS, Generated
+from flumina.input.stream import Stream
+from flumina.model.hashing import hash_column, hash_key
+from flumina.model.order import Ints
+from flumina.model.tag import Tag
 
 MICROSECONDS = 1_000_000
 
@@ -171,9 +171,9 @@ def arguments(whose: str, types: Mapping[str, type], given: Mapping[str, object]
 
 @dataclass(frozen=True, kw_only=True)
 class Steady(Workload):
-    """Events that come at a steady rate, and now and then one that synchronises, on a stream of its own.
+    """Events that come at a steady rate, and now and then one that synchronizes, on a stream of its own.
 
-    Streams that synchronise come last, so that such an event sees what happened at the same time.
+    Streams that synchronize come last, so that such an event sees what happened at the same time.
     """
 
     events: int = parameter(1_000_000, "events that work in parallel, on all parts together")

@@ -4,7 +4,7 @@ See :mod:`flumina.check.laws` for the laws themselves.
 """
 
 from flumina.check.laws import LAWS, Law
-from flumina.check.report import Counterexample, Report, Verdict
+from flumina.check.report import CheckReport, Counterexample, LawResult
 from flumina.check.runner import check
 
-__all__ = ["LAWS", "Counterexample", "Law", "Report", "Verdict", "check"]
+__all__ = ["LAWS", "CheckReport", "Counterexample", "Law", "LawResult", "check"]

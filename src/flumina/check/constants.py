@@ -16,7 +16,7 @@ from itertools import islice
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
-from flumina.definition import Definition
+from flumina.program.definition import Definition
 
 _MANY = 64
 """So many values of one collection or of one type are enough."""

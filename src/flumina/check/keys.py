@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 
 from flumina.check.values import KEYS, fitting
-from flumina.definition import Definition
-from flumina.events import Tag
-from flumina.tagsets import Key
+from flumina.model.tag import Tag
+from flumina.model.tag_set import Key
+from flumina.program.definition import Definition
 
 AT_ONCE = 3
 """Keys in one scenario."""

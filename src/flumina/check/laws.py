@@ -14,14 +14,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from flumina.batch import Batch
 from flumina.check.report import Counterexample
 from flumina.check.scenario import REST, Scenario, Wire
-from flumina.definition import RAISED, fold
-from flumina.emit import Emit, Row, rows, table
 from flumina.errors import FluminaError
-from flumina.events import Event
-from flumina.state import copied, rearranged, same
+from flumina.model.batch import Batch
+from flumina.model.emit import Emit, Row, rows, table
+from flumina.model.tag import Event
+from flumina.program.definition import RAISED, fold
+from flumina.state.compare import copied, rearranged, same
 
 _BETWEEN = 2
 """Other events that may come between two tries of one."""

@@ -48,7 +48,7 @@ def _side_by_side(what: str, left: str, right: str) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class LawResult:
     """One law: how many situations it was tried in, and what broke it."""
 
     law: str
@@ -63,11 +63,11 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Report:
+class CheckReport:
     """All laws of one program."""
 
     program: str
-    verdicts: Sequence[Verdict]
+    verdicts: Sequence[LawResult]
 
     @property
     def ok(self) -> bool:

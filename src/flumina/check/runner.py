@@ -10,12 +10,12 @@ from hypothesis import strategies
 
 from flumina.check.choices import BLOCK, Choices
 from flumina.check.laws import LAWS, Broken, Law
-from flumina.check.report import Counterexample, Report, Verdict
+from flumina.check.report import CheckReport, Counterexample, LawResult
 from flumina.check.scenario import SCENARIO_BLOCKS, Scenario, Undefined, Universe
-from flumina.definition import Definition
-from flumina.depends import FunctionDependence
 from flumina.errors import FluminaError, UsageError
-from flumina.program import AnyProgram, define
+from flumina.model.depends import FunctionDependence
+from flumina.program.base import AnyProgram, define
+from flumina.program.definition import Definition
 
 _BYTES = strategies.binary(min_size=SCENARIO_BLOCKS * BLOCK, max_size=SCENARIO_BLOCKS * BLOCK)
 
@@ -29,7 +29,7 @@ def check(
     seed: int = 0,
     tolerance: float | None = None,
     laws: Sequence[str] | None = None,
-) -> Report:
+) -> CheckReport:
     """Try every law (or those named) on ``examples`` random reachable situations each.
 
     ``seed`` makes a run repeatable. ``tolerance`` replaces the program's own: the relative error within which floats
@@ -54,17 +54,17 @@ def check(
     verdicts = [] if laws is not None and "symmetry" not in laws else [_symmetry(definition)]
     wanted = [law for law in LAWS if laws is None or law.name in laws]
     found = _find(wanted, Universe.all_of(definition), examples, seed)
-    return Report(definition.name, [*verdicts, *found])
+    return CheckReport(definition.name, [*verdicts, *found])
 
 
-def _symmetry(definition: Definition) -> Verdict:
+def _symmetry(definition: Definition) -> LawResult:
     """``depends(a, b) = depends(b, a)``: by construction for rules, by looking at all pairs for a function."""
     relation = definition.depends
     if not isinstance(relation, FunctionDependence):
-        return Verdict("symmetry", 0, note="by construction")
+        return LawResult("symmetry", 0, note="by construction")
     pairs = relation.asymmetric()
     if not pairs:
-        return Verdict("symmetry", len(relation.table))
+        return LawResult("symmetry", len(relation.table))
     (tag, key), (other, other_key) = pairs[0]
     a, b = (t if k is None else f"{t}({k!r})" for t, k in ((tag, key), (other, other_key)))
     found = Counterexample(
@@ -74,12 +74,12 @@ def _symmetry(definition: Definition) -> Verdict:
         bindings=(("a", a), ("b", b)),
         sides=(("depends", "True", "False"),),
     )
-    return Verdict("symmetry", len(relation.table), found)
+    return LawResult("symmetry", len(relation.table), found)
 
 
-def _find(laws: Sequence[Law], universes: Sequence[Universe], examples: int, seed: int) -> list[Verdict]:
+def _find(laws: Sequence[Law], universes: Sequence[Universe], examples: int, seed: int) -> list[LawResult]:
     """Try all laws on the same situations; whenever one breaks, go on without it."""
-    broken: dict[str, Verdict] = {}
+    broken: dict[str, LawResult] = {}
     while True:
         left = [law for law in laws if law.name not in broken]
         tried = dict.fromkeys((law.name for law in left), 0)
@@ -87,18 +87,18 @@ def _find(laws: Sequence[Law], universes: Sequence[Universe], examples: int, see
         if counterexample is None:
             break
         name = counterexample.law
-        broken[name] = Verdict(name, max(tried.values()), counterexample)
+        broken[name] = LawResult(name, max(tried.values()), counterexample)
         if name == "defined":  # nothing can be said of laws whose functions are not defined
             return [broken[law.name] for law in laws if law.name in broken] + [broken["defined"]]
     return [broken.get(law.name) or _held(law, tried[law.name], universes[0]) for law in laws]
 
 
-def _held(law: Law, tried: int, universe: Universe) -> Verdict:
+def _held(law: Law, tried: int, universe: Universe) -> LawResult:
     if tried:
-        return Verdict(law.name, tried)
+        return LawResult(law.name, tried)
     if law.name == "batch" and all(kind.update_batch is None for kind in universe.definition.kinds.values()):
-        return Verdict(law.name, 0, note="no update_batch")
-    return Verdict(law.name, 0, note="no two events can run in parallel")
+        return LawResult(law.name, 0, note="no update_batch")
+    return LawResult(law.name, 0, note="no two events can run in parallel")
 
 
 def _attempt(

@@ -16,14 +16,14 @@ from flumina.check.choices import Choices
 from flumina.check.constants import constants
 from flumina.check.keys import Pool, keys_of, pools
 from flumina.check.values import KEYS, jumps, value
-from flumina.decimals import exact_decimals
-from flumina.definition import RAISED, Definition, Fork, StateKind, fold
-from flumina.depends import FunctionDependence
-from flumina.emit import Emit, Row, rows
 from flumina.errors import UserCodeError
-from flumina.events import Event
-from flumina.state import copied
-from flumina.tagsets import Key, KeySet, TagSet
+from flumina.model.decimals import exact_decimals
+from flumina.model.depends import FunctionDependence
+from flumina.model.emit import Emit, Row, rows
+from flumina.model.tag import Event
+from flumina.model.tag_set import Key, KeySet, TagSet
+from flumina.program.definition import RAISED, Definition, Fork, StateKind, fold
+from flumina.state.compare import copied
 
 State = Any
 Constants = Mapping[type, Sequence[Any]]

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from flumina.check.choices import Choices
 from flumina.errors import UsageError
-from flumina.schema import type_name
+from flumina.model.schema import type_name
 
 _DAY = dt.date(2024, 2, 28)
 _NOON = dt.datetime(2024, 2, 28, 12, tzinfo=dt.UTC)

@@ -13,35 +13,35 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from flumina.definition import Definition
-from flumina.engine.codec import Codec
-from flumina.engine.continuation import Continuation
-from flumina.engine.filesystem import join, resolve
-from flumina.engine.job import Card, Job, Settings, Start, TaskReport
-from flumina.engine.layout import lay_out
+from flumina.checkpoint.committer import Committer
+from flumina.checkpoint.policy import Checkpoint
+from flumina.checkpoint.resume import ResumePoint
+from flumina.checkpoint.state_partitions import FinalStatePolicy, PartitionedState, settled
+from flumina.engine.job import Job, Settings, Start, StreamDescription, TaskReport
 from flumina.engine.liveness import Liveness, check_timeout
-from flumina.engine.location import Location
-from flumina.engine.outputs import NOWHERE, Nowhere, Outputs
-from flumina.engine.policy import Checkpoint
-from flumina.engine.publish import Result, publish
-from flumina.engine.recorder import Recorder
-from flumina.engine.shares import Ending, Shares, settled
+from flumina.engine.message_codec import Codec
+from flumina.engine.placement import place_workers
 from flumina.errors import CheckpointError, UsageError
-from flumina.files import Parquet
-from flumina.letters import ERROR, puts_aside
-from flumina.plan.crown import Crown
-from flumina.plan.optimise import Optimiser, check_workers, make_plan
+from flumina.input.dead_letters import ERROR, makes_dead_letters
+from flumina.input.files import Parquet
+from flumina.input.stream import Stream
+from flumina.model.tag_set import TagSet
+from flumina.output.commit import CommittedOutput, commit_outputs
+from flumina.output.outputs import NOWHERE, Nowhere, Outputs
+from flumina.plan.forest import Forest
+from flumina.plan.optimize import Optimizer, check_workers, make_plan
 from flumina.plan.routing import Router
-from flumina.plan.sources import Source as PlannedSource
+from flumina.plan.sources import StreamRates as PlannedSource
 from flumina.plan.sources import bind
-from flumina.plan.states import StateSize
+from flumina.plan.state_sizes import StateSize
 from flumina.plan.tree import Plan
 from flumina.plan.validity import check_valid
-from flumina.program import AnyProgram, define
+from flumina.program.base import AnyProgram, define
+from flumina.program.definition import Definition
 from flumina.runtime.messages import PartId
 from flumina.spec import check_streams
-from flumina.streams import Stream
-from flumina.tagsets import TagSet
+from flumina.storage.filesystem import join, resolve
+from flumina.storage.output_directory import Location
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Wishes:
 
     workers: int | None = None
     plan: Plan | str | Path | None = None
-    optimiser: str | Optimiser = "cost"
+    optimizer: str | Optimizer = "cost"
     out: str | Path | Nowhere | None = None
     filesystem: Any = None
     overwrite: bool = False
@@ -73,7 +73,7 @@ class Wishes:
         often = interval if timeout is None else min(interval, timeout / 3)
         return Liveness(often, self.settings.warn_after, timeout)
 
-    def continuation(self, program: AnyProgram, streams: Sequence[Stream]) -> Continuation | None:
+    def continuation(self, program: AnyProgram, streams: Sequence[Stream]) -> ResumePoint | None:
         """What there is already of the run, if it is to keep snapshots."""
         if self.checkpoint is None:
             return None
@@ -93,13 +93,13 @@ class Wishes:
                 hint="choose a folder beside it",
             )
         definition = define(program)
-        if checkpoint.syncs is not None and definition.synchronising.is_empty():
+        if checkpoint.syncs is not None and definition.synchronizing.is_empty():
             raise UsageError(
                 "NO_SYNCS",
                 f"syncs={checkpoint.syncs} is never reached: no tag of {definition.name} depends on another",
                 hint="say after how many events= or seconds= a snapshot is taken",
             )
-        kept = Continuation.of(checkpoint, program, streams, partial(self.location, lasting=True))
+        kept = ResumePoint.of(checkpoint, program, streams, partial(self.location, lasting=True))
         if self.state and kept.over and kept.final is None:
             raise CheckpointError(
                 "CHECKPOINT_STATE",
@@ -138,11 +138,11 @@ def choose_plan(
             sources,
             workers=wishes.workers,
             slots=slots if wishes.workers is None else None,
-            optimiser=wishes.optimiser,
+            optimizer=wishes.optimizer,
         )
         plan = made()
         joined = any(worker.children and worker.itags for worker in plan.workers)
-        if sample is None or not joined or wishes.optimiser == "greedy":  # greedy does not look at costs
+        if sample is None or not joined or wishes.optimizer == "greedy":  # greedy does not look at costs
             return plan
         states = sample(bind(definition, sources).distinct)
         return plan if states is None else made(states=states)
@@ -164,7 +164,7 @@ def make_job(
     given: Mapping[PartId, int] | None = None,
     tasks: int = 0,
     paced: bool = False,
-    kept: Continuation | None = None,
+    kept: ResumePoint | None = None,
 ) -> Job:
     """All that the tasks need; the place for the outputs is checked now rather than at the end.
 
@@ -188,27 +188,27 @@ def make_job(
         wishes.order,
         kept=wishes.out is not NOWHERE,
         checked=kept is not None,
-        aside=puts_aside(wishes.bad_rows),
+        aside=makes_dead_letters(wishes.bad_rows),
     )
     sequenced = frozenset(stream.name for stream in streams if stream.seq is not None)
     options = replace(
         wishes.settings.options,
         final=wishes.state or kept is not None,
         sequenced=sequenced,
-        counted=definition.synchronising if kept is not None and kept.given.policy.counts_syncs else TagSet(),
+        counted=definition.synchronizing if kept is not None and kept.given.policy.counts_syncs else TagSet(),
     )
     settings = replace(wishes.settings, options=options)
-    layout = lay_out(plan, Router(plan, definition), given, tasks, led=kept is not None)
+    layout = place_workers(plan, Router(plan, definition), given, tasks, led=kept is not None)
     job = Job(
         program,
         plan,
-        tuple(map(Card.of, streams)),
+        tuple(map(StreamDescription.of, streams)),
         outputs,
         layout,
         settings,
         paced,
         wishes.start,
-        ending=Ending() if wishes.state else None,
+        ending=FinalStatePolicy() if wishes.state else None,
         liveness=wishes.liveness,
     )
     if kept is not None:
@@ -230,13 +230,13 @@ def check_is_no_input(location: Location, stream: str, filesystem: fs.FileSystem
         )
 
 
-def carry_out(
+def run_job(
     job: Job,
-    kept: Continuation | None,
-    execute: Callable[[Recorder | None], Mapping[int, TaskReport]],
+    kept: ResumePoint | None,
+    execute: Callable[[Committer | None], Mapping[int, TaskReport]],
     *,
     state: bool = False,
-) -> tuple[dict[str, Result], Mapping[int, TaskReport], int]:
+) -> tuple[dict[str, CommittedOutput], Mapping[int, TaskReport], int]:
     """Have the tasks do their work and make the outputs visible, all at once; also gives how many snapshots there were.
 
     What a run that fails has written is deleted, unless it can go on from its last snapshot. Whether its ``state`` is
@@ -249,7 +249,7 @@ def carry_out(
         reports = execute(recorder)
         manifests = [report.manifest for _, report in sorted(reports.items())]
         if recorder is None:
-            return publish(job.outputs, manifests), reports, 0
+            return commit_outputs(job.outputs, manifests), reports, 0
         events = sum(stats.events for report in reports.values() for stats in report.stats.workers.values())
         final = None
         if state:
@@ -262,7 +262,7 @@ def carry_out(
         raise
 
 
-def final_state(job: Job, kept: Continuation | None, reports: Mapping[int, TaskReport], wishes: Wishes) -> Any:  # noqa: ANN401 -- whatever it is
+def final_state(job: Job, kept: ResumePoint | None, reports: Mapping[int, TaskReport], wishes: Wishes) -> Any:  # noqa: ANN401 -- whatever it is
     """The state after the last event, if it was asked for: the tasks have it, or a run that was over kept it."""
     if not wishes.state:
         return None
@@ -271,10 +271,10 @@ def final_state(job: Job, kept: Continuation | None, reports: Mapping[int, TaskR
     return None if kept.final is None else Codec(define(job.program), job.names).unpack(kept.final)
 
 
-def shares(job: Job, reports: Mapping[int, TaskReport]) -> Shares:
+def shares(job: Job, reports: Mapping[int, TaskReport]) -> PartitionedState:
     """The state that a run has left."""
     bundles = (report.final for _, report in sorted(reports.items()))
-    return Shares(Crown.of(job.plan.root), tuple(bundle for bundle in bundles if bundle is not None))
+    return PartitionedState(Forest.of(job.plan.root), tuple(bundle for bundle in bundles if bundle is not None))
 
 
 def _final(job: Job, reports: Mapping[int, TaskReport], definition: Definition) -> Any:  # noqa: ANN401 -- whatever the program's state is

@@ -17,15 +17,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, runtime_checkable
 
-from flumina.definition import Definition
-from flumina.engine import pickling
-from flumina.engine.arrivals import arrivals
-from flumina.engine.feed import Feed, Reader
+from flumina.engine.event_stream import event_stream
 from flumina.engine.job import Job, TaskReport
 from flumina.engine.liveness import INTERVAL
-from flumina.engine.member import Member, Registration
+from flumina.engine.source_reader import ReaderThread, SourceReader
 from flumina.engine.task import Task, peak_memory
-from flumina.engine.transport import Address, Channel, Listener, Secret, connect
+from flumina.engine.transport.client import DriverClient, Registration
+from flumina.engine.transport.listener import Address, Channel, Listener, Secret, connect
 from flumina.errors import (
     CalledOffError,
     GangError,
@@ -35,7 +33,9 @@ from flumina.errors import (
     location,
 )
 from flumina.plan.routing import Router
-from flumina.program import define
+from flumina.program import pickling
+from flumina.program.base import define
+from flumina.program.definition import Definition
 
 Data = Mapping[str, object]
 """For each stream of which a task reads parts: where to read them."""
@@ -49,7 +49,7 @@ LEAVE = 1.0
 
 
 @dataclass(frozen=True)
-class Invitation:
+class TaskAssignment:
     """Where a task reports, and what it takes to be let in; it reaches the task on a way that nobody else can read."""
 
     job: bytes
@@ -69,7 +69,7 @@ class Closing(Protocol):
         """End all reading, from any thread; never waits."""
 
 
-def host(invitation: Invitation, number: int, attempt: str, packed: bytes, brought: Data | None = None) -> bool:
+def host(assignment: TaskAssignment, number: int, attempt: str, packed: bytes, brought: Data | None = None) -> bool:
     """Run one task; False if the run is over without it.
 
     ``packed`` are the :data:`Data` that the driver has packed for this task, ``brought`` those that it has otherwise.
@@ -81,30 +81,32 @@ def host(invitation: Invitation, number: int, attempt: str, packed: bytes, broug
     """
     try:
         with ExitStack() as leaving:
-            return _host(invitation, number, attempt, packed, brought or {}, leaving)
+            return _host(assignment, number, attempt, packed, brought or {}, leaving)
     except CalledOffError as called_off:
         if not called_off.over:
             raise
         return False
 
 
-def _host(invitation: Invitation, number: int, attempt: str, packed: bytes, brought: Data, leaving: ExitStack) -> bool:
+def _host(
+    assignment: TaskAssignment, number: int, attempt: str, packed: bytes, brought: Data, leaving: ExitStack
+) -> bool:
     peers = _Peers()
     leaving.callback(peers.close)
-    listener = Listener(invitation.bind, invitation.secret, peers.arrived)
+    listener = Listener(assignment.bind, assignment.secret, peers.arrived)
     leaving.callback(listener.close)
     registration = Registration(number, attempt, listener.address, os.getpid(), socket.gethostname())
-    member = Member.join(
-        invitation.rendezvous,
-        invitation.secret,
+    member = DriverClient.join(
+        assignment.rendezvous,
+        assignment.secret,
         registration,
-        within=invitation.patience,
-        interval=invitation.interval,
+        within=assignment.patience,
+        interval=assignment.interval,
     )
     leaving.callback(member.close)
     try:
         with _few_collections():
-            report = _run(invitation, number, member, peers, packed, brought, leaving)
+            report = _run(assignment, number, member, peers, packed, brought, leaving)
         member.done(report)
     except (PeerLostError, HandshakeError):
         member.await_word(LOST)  # a peer that has failed has told the driver, who tells why
@@ -119,7 +121,7 @@ def _host(invitation: Invitation, number: int, attempt: str, packed: bytes, brou
 
 def left_behind() -> list[str]:
     """Return the names of threads of earlier tasks that sit in user code, which nothing can wake."""
-    return [thread.name for thread in threading.enumerate() if isinstance(thread, Reader)]
+    return [thread.name for thread in threading.enumerate() if isinstance(thread, ReaderThread)]
 
 
 @contextmanager
@@ -158,7 +160,7 @@ class _Peers:
             for channel in self.channels.values():
                 channel.close()
 
-    def expect(self, generation: int, task: int, member: Member) -> Channel:
+    def expect(self, generation: int, task: int, member: DriverClient) -> Channel:
         """The connection of one task, once it has come; if it does not come for good, the driver says so.
 
         A task may take long to come: it loads the user's modules first.
@@ -171,27 +173,27 @@ class _Peers:
 
 
 def _run(
-    invitation: Invitation,
+    assignment: TaskAssignment,
     number: int,
-    member: Member,
+    member: DriverClient,
     peers: _Peers,
     packed: bytes,
     brought: Data,
     leaving: ExitStack,
 ) -> TaskReport:
     """Run the task; what has to be done after the driver was told how it went is left in ``leaving``."""
-    job: Job = pickling.loads(invitation.job)
+    job: Job = pickling.loads(assignment.job)
     definition = define(job.program)
     data: Data = {**pickling.loads(packed), **brought}
     channels: dict[int, Channel] = {}
-    start = member.roster.start or job.start
+    start = member.peer_table.start or job.start
     for peer in job.layout.peers(number):
         if peer < number:
             channels[peer] = connect(
-                member.roster.addresses[peer],
-                invitation.secret,
+                member.peer_table.addresses[peer],
+                assignment.secret,
                 (member.generation, number),
-                within=invitation.patience,
+                within=assignment.patience,
                 between=member.check,
             )
         else:
@@ -225,8 +227,8 @@ def _innermost(error: BaseException) -> str:
     return f"{frame.name}, at {location(frame.filename, frame.lineno or 0)}"
 
 
-def _feeds(job: Job, definition: Definition, number: int, data: Data, task: Task) -> Iterator[Feed]:
-    started = task.start.began(task.member.roster.started)
+def _feeds(job: Job, definition: Definition, number: int, data: Data, task: Task) -> Iterator[SourceReader]:
+    started = task.start.began(task.member.peer_table.started)
     router = Router(job.plan, definition)
     for part, home in job.layout.parts.items():
         if home == number:
@@ -234,7 +236,7 @@ def _feeds(job: Job, definition: Definition, number: int, data: Data, task: Task
             source = data[part[0]]
             stream = job.cards[rank].bind(definition, source)
             read = partial(
-                arrivals,
+                event_stream,
                 stream,
                 rank,
                 part[1],
@@ -246,4 +248,4 @@ def _feeds(job: Job, definition: Definition, number: int, data: Data, task: Task
                 aside=None if task.box is None else task.box.put,
             )
             close = source.close if isinstance(source, Closing) else None
-            yield Feed(part, read, router, job.settings.window, task.wake, close)
+            yield SourceReader(part, read, router, job.settings.window, task.wake, close)

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from flumina.describe import describe, one_ts_type
 from flumina.engine.job import Job
-from flumina.sources import Generated, Tables
-from flumina.streams import Stream
+from flumina.input.sources import Generated, InMemoryTables
+from flumina.input.stream import Stream
+from flumina.input.stream_info import describe, one_ts_type
 
 
 def timestamp_type(streams: Sequence[Stream]) -> pa.DataType:
@@ -30,7 +30,7 @@ def data_of(job: Job, streams: Sequence[Stream], task: int) -> dict[str, object]
         mine = {part for (name, part), home in job.layout.parts.items() if name == stream.name and home == task}
         if mine:
             source = stream.source()
-            if isinstance(source, Tables):
+            if isinstance(source, InMemoryTables):
                 empty = source.tables[min(mine)].slice(0, 0)
                 kept = [table if part in mine else empty for part, table in enumerate(source.tables)]
                 found[stream.name] = replace(source, tables=kept)

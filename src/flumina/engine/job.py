@@ -6,20 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from flumina.definition import Definition
-from flumina.engine.checkpoint import Checkpoints
-from flumina.engine.layout import Layout
+from flumina.checkpoint import Checkpoints
+from flumina.checkpoint.policy import Policy
+from flumina.checkpoint.state_partitions import FinalStatePolicy, PartitionedState, StatePartition
 from flumina.engine.liveness import INTERVAL, WARN_AFTER, Liveness
-from flumina.engine.outputs import Manifest, Outputs
-from flumina.engine.policy import Policy
-from flumina.engine.shares import Bundle, Ending, Shares
-from flumina.events import Tag
+from flumina.engine.placement import Placement
+from flumina.input.stream import Stream
+from flumina.model.tag import Tag
+from flumina.output.outputs import Manifest, Outputs
 from flumina.plan.tree import Plan
-from flumina.program import AnyProgram
+from flumina.program.base import AnyProgram
+from flumina.program.definition import Definition
 from flumina.runtime.histogram import Histogram
 from flumina.runtime.stats import WorkerStats
 from flumina.runtime.topology import Options
-from flumina.streams import Stream
 
 
 @dataclass(frozen=True)
@@ -46,17 +46,17 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Card:
+class StreamDescription:
     """A declared stream with its tags by name, so that every process finds its own program's tags in it."""
 
     stream: Stream
     tags: Mapping[Any, str] | str
 
     @staticmethod
-    def of(stream: Stream) -> Card:
+    def of(stream: Stream) -> StreamDescription:
         """The card of a stream, without its data."""
         names = stream.tag.name if isinstance(stream.tag, Tag) else {v: tag.name for v, tag in stream.tag.items()}
-        return Card(replace(stream, data=None), names)
+        return StreamDescription(replace(stream, data=None), names)
 
     def bind(self, definition: Definition, data: object) -> Stream:
         """The stream again, for a program as this process knows it."""
@@ -72,7 +72,7 @@ class Start:
     ``number`` is that of the first snapshot to come.
     """
 
-    state: Shares | None = None
+    state: PartitionedState | None = None
     after: int | None = None
     number: int = 1
 
@@ -96,15 +96,15 @@ class Job:
 
     program: AnyProgram
     plan: Plan
-    cards: tuple[Card, ...]
+    cards: tuple[StreamDescription, ...]
     outputs: Outputs
-    layout: Layout
+    layout: Placement
     settings: Settings
     paced: bool = False
     """Whether events are due at their timestamps (microseconds after the start), so that latency can be told."""
     start: Start = Start()
     snapshots: Snapshots | None = None
-    ending: Ending | None = None
+    ending: FinalStatePolicy | None = None
     """What becomes of the states at the end, if anybody wants them."""
     liveness: Liveness = field(default_factory=Liveness)
 
@@ -156,4 +156,4 @@ class TaskReport:
 
     manifest: Manifest
     stats: TaskStats
-    final: Bundle | None = None
+    final: StatePartition | None = None

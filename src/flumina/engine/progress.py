@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import TextIO
 
-from flumina.order import Point
+from flumina.model.order import Point
 
 log = logging.getLogger("flumina")
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from flumina.emit import ONLY_OUTPUT
 from flumina.engine.job import TaskReport, TaskStats
-from flumina.engine.outputs import DEAD_LETTERS
-from flumina.engine.publish import Result
 from flumina.errors import UsageError
-from flumina.letters import SCHEMA
+from flumina.input.dead_letters import SCHEMA
+from flumina.model.emit import ONLY_OUTPUT
+from flumina.output.commit import CommittedOutput
+from flumina.output.outputs import DEAD_LETTERS
 from flumina.plan.tree import Plan
 from flumina.runtime.histogram import Histogram
 from flumina.runtime.stats import WorkerStats
@@ -100,10 +100,10 @@ class RunStats:
         return text
 
 
-class Tables(Mapping[str, pa.Table]):
+class OutputTables(Mapping[str, pa.Table]):
     """The outputs of a run as Arrow tables, read when they are asked for."""
 
-    def __init__(self, published: Mapping[str, Result]) -> None:
+    def __init__(self, published: Mapping[str, CommittedOutput]) -> None:
         self._published = published
 
     def __getitem__(self, name: str) -> pa.Table:
@@ -131,20 +131,20 @@ class RunResult:
     plan: Plan = field(repr=False)
     stats: RunStats
     state: Any
-    published: Mapping[str, Result] = field(repr=False)
-    letters: Result = field(repr=False)
-    _readable: Callable[[Mapping[str, Result]], Mapping[str, Any]] = field(repr=False)
+    published: Mapping[str, CommittedOutput] = field(repr=False)
+    letters: CommittedOutput = field(repr=False)
+    _readable: Callable[[Mapping[str, CommittedOutput]], Mapping[str, Any]] = field(repr=False)
 
     @staticmethod
     def of(
-        published: Mapping[str, Result],
+        published: Mapping[str, CommittedOutput],
         plan: Plan,
         stats: RunStats,
         state: Any,  # noqa: ANN401 -- whatever the program's state is
-        readable: Callable[[Mapping[str, Result]], Mapping[str, Any]],
+        readable: Callable[[Mapping[str, CommittedOutput]], Mapping[str, Any]],
     ) -> RunResult:
         """What was published, as the engine makes it ``readable``."""
-        letters = published.get(DEAD_LETTERS, Result(0, SCHEMA, held=SCHEMA.empty_table()))
+        letters = published.get(DEAD_LETTERS, CommittedOutput(0, SCHEMA, held=SCHEMA.empty_table()))
         outputs = {name: one for name, one in published.items() if name != DEAD_LETTERS}
         return RunResult(readable(outputs), plan, stats, state, outputs, letters, readable)
 

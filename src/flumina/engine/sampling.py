@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from flumina.engine import pickling
-from flumina.plan.states import EVENTS, StateSize, sample_states
-from flumina.program import AnyProgram
-from flumina.streams import Stream
+from flumina.input.stream import Stream
+from flumina.plan.state_sizes import EVENTS, StateSize, sample_states
+from flumina.program import pickling
+from flumina.program.base import AnyProgram
 
 
 @dataclass(frozen=True)

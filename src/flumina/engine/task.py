@@ -1,7 +1,7 @@
 """One task: hosts some of a plan's workers and reads some of its parts, until the run is over.
 
 Everything happens in one thread that never waits for one thing alone: messages of other tasks, pieces of parts (read
-ahead by :mod:`flumina.engine.feed`), and word from the driver. Messages that are for one other task leave together.
+ahead by :mod:`flumina.engine.source_reader`), and word from the driver. Messages that are for one other task leave together.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from flumina.definition import Definition, initial_state
-from flumina.emit import Chunk, Row
-from flumina.engine.channel import Channel
-from flumina.engine.codec import Codec, Letter
-from flumina.engine.feed import Feed
-from flumina.engine.follower import Follower
+from flumina.checkpoint.coordinator import Control
+from flumina.checkpoint.participant import CheckpointParticipant
 from flumina.engine.job import Job, Start, TaskStats
-from flumina.engine.letterbox import LetterBox
-from flumina.engine.member import Member
+from flumina.engine.message_codec import Codec, Letter
 from flumina.engine.progress import TaskProgress
-from flumina.engine.segment import Control
-from flumina.engine.sink import Sink
+from flumina.engine.source_reader import SourceReader
+from flumina.engine.transport.channel import Channel
+from flumina.engine.transport.client import DriverClient
 from flumina.errors import FluminaError, PeerLostError
-from flumina.plan.crown import Crown
+from flumina.model.emit import Chunk, Row
+from flumina.output.dead_letter_writer import DeadLetterWriter
+from flumina.output.writer import OutputWriter
+from flumina.plan.forest import Forest
+from flumina.program.definition import Definition, initial_state
 from flumina.runtime.build import workers as build
-from flumina.runtime.coordinator import Coordinator
 from flumina.runtime.histogram import Histogram, bucket_of
 from flumina.runtime.messages import Credit, PartId
 from flumina.runtime.stats import WorkerStats
-from flumina.runtime.topology import COORDINATOR
+from flumina.runtime.topology import TREE_ROOT
+from flumina.runtime.tree_root import TreeRoot
 from flumina.runtime.worker import Address, Effects, Worker
 
 BYE = b"bye"
@@ -57,7 +57,7 @@ class Task:
         job: Job,
         definition: Definition,
         number: int,
-        member: Member,
+        member: DriverClient,
         channels: Mapping[int, Channel],
         start: Start,
     ) -> None:
@@ -71,13 +71,13 @@ class Task:
         self.past: dict[str, WorkerStats] = {}
         """What the workers did in earlier segments."""
         self.start = start
-        self.follower = None if job.snapshots is None else Follower(self, job.snapshots)
+        self.follower = None if job.snapshots is None else CheckpointParticipant(self, job.snapshots)
         self.sink = self._sink(0)
-        self.box = LetterBox(job.outputs, number, self.attempt) if job.outputs.aside else None
+        self.box = DeadLetterWriter(job.outputs, number, self.attempt) if job.outputs.aside else None
         mine = [name for name, home in self.layout.workers.items() if home == number]
         self.mine = frozenset(mine)
         self._build(self._first())
-        self.feeds: dict[PartId, Feed] = {}
+        self.feeds: dict[PartId, SourceReader] = {}
         self.inbox: deque[Letter] = deque()
         self.outgoing: dict[int, list[Letter]] = {peer: [] for peer in channels}
         self.unsent: set[int] = set()
@@ -96,19 +96,19 @@ class Task:
 
     def _first(self) -> dict[str, Any]:
         """The states with which the trees begin whose roots are here."""
-        crown = Crown.of(self.job.plan.root)
-        trees = [tree.id for tree in crown.trees if tree.id in self.mine]
+        forest = Forest.of(self.job.plan.root)
+        trees = [tree.id for tree in forest.trees if tree.id in self.mine]
         if self.start.state is not None:
-            return self.start.state.under(crown, trees, self.definition, self.codec) if trees else {}
-        states = crown.divide(self.definition, initial_state(self.definition))
+            return self.start.state.under(forest, trees, self.definition, self.codec) if trees else {}
+        states = forest.divide(self.definition, initial_state(self.definition))
         return {tree: states[tree] for tree in trees}
 
     def _build(self, states: Mapping[str, Any]) -> None:
         self.workers = build(self.job.plan, self.definition, self.job.settings.options, only=self.mine)
-        self.coordinator = Coordinator(states, ends=self.job.snapshots is None)
+        self.tree_root = TreeRoot(states, ends=self.job.snapshots is None)
 
-    def _sink(self, segment: int) -> Sink:
-        return Sink(self.job.outputs, self.number, f"{self.attempt}-{segment}")
+    def _sink(self, segment: int) -> OutputWriter:
+        return OutputWriter(self.job.outputs, self.number, f"{self.attempt}-{segment}")
 
     # -- from the outside -------------------------------------------------------------------------------------
 
@@ -119,7 +119,7 @@ class Task:
             with suppress(OSError):  # closed: the run is over, and this reader was slow to end
                 self.ringer.send(b"!")
 
-    def run(self, feeds: Iterable[Feed]) -> TaskStats:
+    def run(self, feeds: Iterable[SourceReader]) -> TaskStats:
         """Work until every worker here has been stopped and every part has been read."""
         self.feeds = {feed.part: feed for feed in feeds}
         self.bell.settimeout(0)
@@ -158,7 +158,7 @@ class Task:
 
     def open(self) -> None:
         """Have the trees begin whose roots are here."""
-        self.carry_out(COORDINATOR, self.coordinator.begin())
+        self.perform(TREE_ROOT, self.tree_root.begin())
         self.send_off()
 
     def begin_segment(self, segment: int) -> None:
@@ -195,7 +195,7 @@ class Task:
             not self.inbox
             and all(worker.stopped for worker in self.workers.values())
             and all(feed.ended for feed in self.feeds.values())
-            and self.coordinator.finished
+            and self.tree_root.finished
         )
 
     def rest(self) -> None:
@@ -285,7 +285,7 @@ class Task:
 
     def post(self, to: Address, sender: Address, message: Any) -> None:  # noqa: ANN401 -- any message
         """Put a message on its way."""
-        home = self.number if to == COORDINATOR else self.layout.home(to)
+        home = self.number if to == TREE_ROOT else self.layout.home(to)
         if home == self.number:
             self.inbox.append((to, sender, message))
         else:
@@ -296,8 +296,8 @@ class Task:
         if isinstance(message, Credit):
             assert isinstance(sender, str)
             self.feeds[message.part].credit(sender, message.events)
-        elif to == COORDINATOR:
-            self.carry_out(COORDINATOR, self.coordinator.handle(sender, message))
+        elif to == TREE_ROOT:
+            self.perform(TREE_ROOT, self.tree_root.handle(sender, message))
         else:
             assert isinstance(to, str)
             if self.follower is not None:
@@ -307,9 +307,9 @@ class Task:
             except FluminaError as error:
                 error.add_note(f"in worker {to}, task {self.number}")
                 raise
-            self.carry_out(to, effects)
+            self.perform(to, effects)
 
-    def carry_out(self, who: Address, effects: Effects) -> None:
+    def perform(self, who: Address, effects: Effects) -> None:
         """Do what a worker wants done."""
         if effects.outputs:
             if self.job.paced:
@@ -365,7 +365,7 @@ class Task:
 
     def time_outputs(self, items: Iterable[Row | Chunk]) -> None:
         """Record how long after its event was due each output came."""
-        now = time.time() - self.start.began(self.member.roster.started)
+        now = time.time() - self.start.began(self.member.peer_table.started)
         for item in items:
             if isinstance(item, Row):
                 self.latency[bucket_of(now - item.event.ts / 1e6)] += 1
@@ -393,14 +393,14 @@ class Task:
     @property
     def final(self) -> dict[str, Any]:
         """The states at the end, where they are asked for, of the trees whose roots are here."""
-        return self.coordinator.final
+        return self.tree_root.final
 
     def packed(self) -> dict[str, bytes]:
         """The same as bytes."""
         return {tree: self.codec.pack(state) for tree, state in self.final.items()}
 
     def totals(self) -> dict[str, WorkerStats]:
-        """What the workers here have done so far, in all segments; those of the crown have nothing to do."""
+        """What the workers here have done so far, in all segments; those of the forest have nothing to do."""
         now = {name: worker.stats for name, worker in self.workers.items()}
         nothing = WorkerStats()
         return {name: self.past.get(name, nothing) + now.get(name, nothing) for name in sorted(self.mine)}

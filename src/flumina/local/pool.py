@@ -24,7 +24,7 @@ _GRACE = 2.0
 """Seconds that a process has to come back from a run that is over."""
 
 
-class Worker:
+class PoolProcess:
     """One process."""
 
     def __init__(self) -> None:
@@ -86,11 +86,11 @@ class Pool:
     """Processes by number, borrowed for one run at a time."""
 
     def __init__(self) -> None:
-        self.idle: list[Worker] = []
+        self.idle: list[PoolProcess] = []
         self.lock = threading.Lock()
 
     @contextmanager
-    def borrow(self, count: int) -> Iterator[list[Worker]]:
+    def borrow(self, count: int) -> Iterator[list[PoolProcess]]:
         """So many processes; those that do not come back in time after the run are ended."""
         with self.lock:
             code = _code()
@@ -101,7 +101,7 @@ class Pool:
                     self.idle.remove(worker)
                     worker.end()
             mine = [self.idle.pop() for _ in range(min(count, len(self.idle)))]
-        mine += [Worker() for _ in range(count - len(mine))]
+        mine += [PoolProcess() for _ in range(count - len(mine))]
         try:
             yield mine
         finally:

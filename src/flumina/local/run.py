@@ -10,28 +10,28 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from flumina.engine import pickling
-from flumina.engine.driver import Wishes, carry_out, choose_plan, final_state, make_job
-from flumina.engine.host import Invitation
+from flumina.checkpoint.committer import Committer
+from flumina.checkpoint.policy import Checkpoint
+from flumina.engine.driver import Wishes, choose_plan, final_state, make_job, run_job
+from flumina.engine.host import TaskAssignment
 from flumina.engine.inputs import data_of, is_paced, timestamp_type
 from flumina.engine.job import Job, Settings, TaskReport
-from flumina.engine.outputs import Nowhere
-from flumina.engine.policy import Checkpoint
 from flumina.engine.progress import ProgressLine
-from flumina.engine.recorder import Recorder
-from flumina.engine.rendezvous import Rendezvous
-from flumina.engine.results import RunResult, RunStats, Tables
-from flumina.engine.transport import Secret
+from flumina.engine.results import OutputTables, RunResult, RunStats
+from flumina.engine.transport.listener import Secret
+from flumina.engine.transport.rendezvous import Rendezvous
 from flumina.errors import TaskLostError
-from flumina.letters import ERROR
-from flumina.local.pool import POOL, Worker
+from flumina.input.dead_letters import ERROR
+from flumina.input.stream import Stream
+from flumina.local.pool import POOL, PoolProcess
 from flumina.local.sampling import sampled
-from flumina.plan.optimise import Optimiser
+from flumina.output.outputs import Nowhere
+from flumina.plan.optimize import Optimizer
 from flumina.plan.rates import estimate
 from flumina.plan.tree import Plan
-from flumina.program import AnyProgram, define
+from flumina.program import pickling
+from flumina.program.base import AnyProgram, define
 from flumina.spec import check_streams
-from flumina.streams import Stream
 
 LOOPBACK = "127.0.0.1"
 
@@ -45,7 +45,7 @@ def run(
     *,
     workers: int | None = None,
     plan: Plan | str | Path | None = None,
-    optimiser: str | Optimiser = "cost",
+    optimizer: str | Optimizer = "cost",
     out: str | Path | Nowhere | None = None,
     filesystem: Any = None,  # noqa: ANN401 -- a pyarrow file system
     overwrite: bool = False,
@@ -61,7 +61,7 @@ def run(
     """Run a program on this machine, in as many processes as its plan has places.
 
     ``workers``     how many workers may run side by side; by default as many as there are cores, or fewer
-    ``plan``        a plan, or the path of one that was saved, instead of a new one made by ``optimiser``
+    ``plan``        a plan, or the path of one that was saved, instead of a new one made by ``optimizer``
     ``out``         a folder for the outputs, as Parquet; without it they are kept in memory, and with
                     ``fl.NOWHERE`` they are counted only
     ``overwrite``   replace what is in that folder, once the run has succeeded
@@ -81,7 +81,7 @@ def run(
     wishes = Wishes(
         workers,
         plan,
-        optimiser,
+        optimizer,
         out,
         filesystem,
         overwrite,
@@ -97,11 +97,11 @@ def run(
     kept = wishes.continuation(program, streams)
     job = make_job(program, streams, chosen, timestamp_type(streams), wishes, paced=is_paced(streams), kept=kept)
     line = ProgressLine(definition.name, shown=progress)
-    published, reports, snapshots = carry_out(
+    published, reports, snapshots = run_job(
         job, kept, lambda recorder: _execute(job, streams, line, recorder, tls=tls), state=state
     )
     stats = RunStats.of(reports, snapshots=snapshots)
-    return RunResult.of(published, chosen, stats, final_state(job, kept, reports, wishes), Tables)
+    return RunResult.of(published, chosen, stats, final_state(job, kept, reports, wishes), OutputTables)
 
 
 def cores() -> int:
@@ -110,7 +110,7 @@ def cores() -> int:
 
 
 def _execute(
-    job: Job, streams: Sequence[Stream], line: ProgressLine, recorder: Recorder | None, *, tls: bool
+    job: Job, streams: Sequence[Stream], line: ProgressLine, recorder: Committer | None, *, tls: bool
 ) -> dict[int, TaskReport]:
     """Have processes of the pool do the tasks."""
     secret = Secret.make(tls=tls)
@@ -130,18 +130,18 @@ def _execute(
                 liveness=job.liveness,
             ) as rendezvous,
         ):
-            invitation = Invitation(
+            assignment = TaskAssignment(
                 pickling.dumps(job), rendezvous.address, secret, LOOPBACK, patience, job.liveness.interval
             )
             for number, process in enumerate(processes):
                 packed = pickling.dumps(data_of(job, streams, number))
-                process.give(pickle.dumps((invitation, number, "local", packed), protocol=5))
+                process.give(pickle.dumps((assignment, number, "local", packed), protocol=5))
             return cast("dict[int, TaskReport]", _watched(rendezvous, processes))
     finally:
         line.close()
 
 
-def _watched(rendezvous: Rendezvous, processes: Sequence[Worker]) -> dict[int, object]:
+def _watched(rendezvous: Rendezvous, processes: Sequence[PoolProcess]) -> dict[int, object]:
     """What the tasks report; a process that ends before it has come to the rendezvous is not waited for."""
     while True:
         try:

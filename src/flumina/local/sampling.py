@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from flumina.engine.sampling import Sampling
+from flumina.input.stream import Stream
 from flumina.local.pool import POOL
-from flumina.plan.states import StateSize
-from flumina.program import AnyProgram
-from flumina.streams import Stream
+from flumina.plan.state_sizes import StateSize
+from flumina.program.base import AnyProgram
 
 STARTS_WITHIN = 60.0
 """Seconds for the process to start up; the run would wait for it, too."""

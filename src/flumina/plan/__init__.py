@@ -1,33 +1,33 @@
-"""Synchronisation plans: the tree, which trees are valid, how events find their worker, and who makes good ones."""
+"""Synchronization plans: the tree, which trees are valid, how events find their worker, and who makes good ones."""
 
 from flumina.plan.components import components
-from flumina.plan.costs import Cost, CostModel, evaluate
+from flumina.plan.cost_model import Cost, CostModel, evaluate
 from flumina.plan.fingerprint import fingerprint
 from flumina.plan.measure import measure
-from flumina.plan.optimise import OPTIMISERS, Optimiser, make_plan
-from flumina.plan.optimise.cost import with_model
+from flumina.plan.optimize import OPTIMIZERS, Optimizer, make_plan
+from flumina.plan.optimize.cost import with_model
 from flumina.plan.rates import HeavyHitters, estimate
 from flumina.plan.routing import Router
-from flumina.plan.sources import Inputs, Source, bind
-from flumina.plan.states import StateSize, sample_states
-from flumina.plan.tree import Itag, Plan, StreamShape, Worker
+from flumina.plan.sources import Inputs, StreamRates, bind
+from flumina.plan.state_sizes import StateSize, sample_states
+from flumina.plan.tree import Itag, Plan, PlanWorker, StreamShape
 from flumina.plan.validity import Violation, check_valid, validate
 
 __all__ = [
-    "OPTIMISERS",
+    "OPTIMIZERS",
     "Cost",
     "CostModel",
     "HeavyHitters",
     "Inputs",
     "Itag",
-    "Optimiser",
+    "Optimizer",
     "Plan",
+    "PlanWorker",
     "Router",
-    "Source",
     "StateSize",
+    "StreamRates",
     "StreamShape",
     "Violation",
-    "Worker",
     "bind",
     "check_valid",
     "components",

@@ -14,12 +14,12 @@ from functools import cached_property
 
 import numpy as np
 
-from flumina.depends import Dependence, Rule, RuleDependence
-from flumina.hashing import BUCKETS, bucket_of
-from flumina.plan.multiplicity import bits
+from flumina.model.depends import Dependence, Rule, RuleDependence
+from flumina.model.hashing import BUCKETS, bucket_of
+from flumina.model.tag_set import UNKEYED, Key, KeySet, TagSet
+from flumina.plan.key_cover import bits
 from flumina.plan.sources import Inputs
 from flumina.plan.tree import Itag
-from flumina.tagsets import UNKEYED, Key, KeySet, TagSet
 
 MAX_NAMED = 4096
 """More declared keys than this are not planned one by one, unless ``depends`` is a function of them."""
@@ -29,7 +29,7 @@ MAX_DIVIDED = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Atom:
+class InputAtom:
     """One tag and one cell of keys on these parts of a stream."""
 
     stream: str
@@ -46,7 +46,7 @@ class Atom:
         return Itag(self.stream, self.parts, TagSet([(self.tag, self.keys)]))
 
 
-def atoms(inputs: Inputs, buckets: int = 1) -> list[Atom]:
+def atoms(inputs: Inputs, buckets: int = 1) -> list[InputAtom]:
     """The input in pieces, streams and parts in their order.
 
     ``buckets`` is the number of pieces that keys nobody knows are divided into. With one, atoms are divided by part
@@ -69,7 +69,7 @@ def atoms(inputs: Inputs, buckets: int = 1) -> list[Atom]:
     found = []
     for (stream, tag, number, _, host), pieces in whole.items():
         parts = frozenset(part for part, _ in pieces)
-        found.append(Atom(stream, parts, tag, number, cells[number], sum(rate for _, rate in pieces), host))
+        found.append(InputAtom(stream, parts, tag, number, cells[number], sum(rate for _, rate in pieces), host))
     ranks = {shape.name: rank for rank, shape in enumerate(inputs.shapes)}
     found.sort(key=lambda atom: (atom.cell, ranks[atom.stream], min(atom.parts)))
     return found
@@ -134,14 +134,14 @@ Group = tuple[str, int | None]
 class Graph:
     """Which atoms depend on each other: an atom depends on all atoms of the groups that it reaches."""
 
-    atoms: Sequence[Atom]
+    atoms: Sequence[InputAtom]
     depends: Dependence
 
-    def groups(self, atom: Atom) -> tuple[Group, Group]:
+    def groups(self, atom: InputAtom) -> tuple[Group, Group]:
         """The groups that an atom belongs to."""
         return (atom.tag, atom.cell), (atom.tag, None)
 
-    def reaches(self, atom: Atom) -> list[Group]:
+    def reaches(self, atom: InputAtom) -> list[Group]:
         """The groups all of whose atoms this atom depends on."""
         if isinstance(self.depends, RuleDependence):
             return [(o, None if rule is Rule.ALWAYS else atom.cell) for o, rule in self._rules.get(atom.tag, ())]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import combinations
 
-from flumina.depends import Dependence
+from flumina.model.depends import Dependence
+from flumina.model.tag_set import KeySet, TagSet
 from flumina.plan.tree import Itag, merged
-from flumina.tagsets import KeySet, TagSet
 
 
 def components(itags: Iterable[Itag], depends: Dependence) -> tuple[tuple[Itag, ...], ...]:

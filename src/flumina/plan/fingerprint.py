@@ -6,10 +6,10 @@ import hashlib
 from collections.abc import Iterator
 from itertools import combinations_with_replacement
 
-from flumina.definition import Definition
-from flumina.depends import FunctionDependence
-from flumina.schema import type_name
-from flumina.tagsets import TagSet
+from flumina.model.depends import FunctionDependence
+from flumina.model.schema import type_name
+from flumina.model.tag_set import TagSet
+from flumina.program.definition import Definition
 
 
 def fingerprint(definition: Definition) -> str:

@@ -1,4 +1,4 @@
-"""Costs measured on a sample of the data, for the model of :mod:`flumina.plan.costs`.
+"""Costs measured on a sample of the data, for the model of :mod:`flumina.plan.cost_model`.
 
 What depends on the program is measured: events, forks, joins and the size of states. What depends on the network is
 taken over from the model that is given.
@@ -13,16 +13,16 @@ from dataclasses import replace
 from itertools import combinations_with_replacement
 from typing import Any
 
-from flumina.batch import Batch
-from flumina.decode import Decoder
-from flumina.definition import Definition, Fork, Join, fold_batch
-from flumina.emit import Emit
 from flumina.errors import UsageError
-from flumina.plan.costs import DEFAULT, CostModel
-from flumina.program import AnyProgram, define
-from flumina.sources import CHUNK_ROWS, head
-from flumina.streams import Stream
-from flumina.tagsets import UNKEYED, TagSet
+from flumina.input.decode import Decoder
+from flumina.input.sources import CHUNK_ROWS, head
+from flumina.input.stream import Stream
+from flumina.model.batch import Batch
+from flumina.model.emit import Emit
+from flumina.model.tag_set import UNKEYED, TagSet
+from flumina.plan.cost_model import DEFAULT, CostModel
+from flumina.program.base import AnyProgram, define
+from flumina.program.definition import Definition, Fork, Join, fold_batch
 
 _SECONDS = 0.05
 _ROUNDS = 10_000

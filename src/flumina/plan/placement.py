@@ -11,9 +11,9 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 
+from flumina.model.tag_set import KeySet
 from flumina.plan.sources import Inputs
-from flumina.plan.tree import Worker
-from flumina.tagsets import KeySet
+from flumina.plan.tree import PlanWorker
 
 Origin = tuple[Hashable, str | None]
 """A part of a stream (or several that are alike), and the host where it arrives."""
@@ -60,7 +60,7 @@ class Site:
             waiting.extend(reversed(site.children))
 
 
-def site_of(worker: Worker, inputs: Inputs) -> Site:
+def site_of(worker: PlanWorker, inputs: Inputs) -> Site:
     """A worker and all below it, with their places."""
     site = Site(place=worker.place, children=[site_of(child, inputs) for child in worker.children])
     for itag in worker.itags:
@@ -95,14 +95,14 @@ def choose_places(root: Site) -> None:
             busy[site.place] += site.rate
 
 
-def placed(root: Worker, inputs: Inputs) -> Worker:
+def placed(root: PlanWorker, inputs: Inputs) -> PlanWorker:
     """The same tree with places."""
     top = site_of(root, inputs)
     choose_places(top)
     return with_places(root, top)
 
 
-def with_places(worker: Worker, site: Site) -> Worker:
+def with_places(worker: PlanWorker, site: Site) -> PlanWorker:
     """The tree with the places of these sites."""
     children = tuple(with_places(*pair) for pair in zip(worker.children, site.children, strict=True))
-    return Worker(worker.id, worker.kind, worker.itags, children, site.place)
+    return PlanWorker(worker.id, worker.kind, worker.itags, children, site.place)

@@ -3,7 +3,7 @@
 Data in memory is counted in full. Of files, some row groups are looked at and the file says how many rows there are;
 of a generator, the first rows, and for how long they last; a paced one has its rate.
 
-How many different keys there are is estimated (:mod:`flumina.plan.distinct`), and extrapolated to rows that were not
+How many different keys there are is estimated (:mod:`flumina.plan.distinct_keys`), and extrapolated to rows that were not
 looked at. Keys are counted by a Misra-Gries summary with c counters, merged column by column. Of n keys seen, every
 count it gives is at most the true one, and::
 
@@ -22,17 +22,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from flumina.decode import Decoder
-from flumina.definition import Definition
 from flumina.errors import InputError, UsageError
-from flumina.letters import ERROR, Refused, puts_aside
-from flumina.plan.distinct import DistinctKeys
-from flumina.plan.sources import Source
-from flumina.program import AnyProgram, define
-from flumina.sources import Generated, Generator
-from flumina.sources import Source as InputSource
-from flumina.streams import Stream
-from flumina.tagsets import Key
+from flumina.input.dead_letters import ERROR, RejectedRows, makes_dead_letters
+from flumina.input.decode import Decoder
+from flumina.input.sources import Generated, Generator
+from flumina.input.sources import Source as InputSource
+from flumina.input.stream import Stream
+from flumina.model.tag_set import Key
+from flumina.plan.distinct_keys import DistinctKeys
+from flumina.plan.sources import StreamRates
+from flumina.program.base import AnyProgram, define
+from flumina.program.definition import Definition
 
 COUNTERS = 1024
 SAMPLE_ROWS = 1_000_000
@@ -85,8 +85,8 @@ def estimate(
     rows: int | None = None,
     seconds: float | None = None,
     bad_rows: str = ERROR,
-) -> list[Source]:
-    """What an optimiser needs to know of these streams, from their own data.
+) -> list[StreamRates]:
+    """What an optimizer needs to know of these streams, from their own data.
 
     ``hot`` is the share of a tag's events from which on a key counts as hot; ``rows`` limits how many rows of each part
     are looked at for keys (spread over the part); ``seconds`` is how long the data took to arrive, which otherwise is
@@ -103,7 +103,7 @@ def estimate(
     names = [stream.name for stream in given]
     paced = any(isinstance(stream.data, Generated) and stream.data.rate is not None for stream in given)
     second = 1_000_000.0 if paced else 1.0
-    aside = puts_aside(bad_rows)
+    aside = makes_dead_letters(bad_rows)
     sampled = [_Sample(definition, stream, rank, names, rows, second, aside) for rank, stream in enumerate(given)]
     span = seconds if seconds is not None else _span(sampled)
     return [sample.source(span, hot) for sample in sampled]
@@ -206,7 +206,7 @@ class _Sample:
         if scale > 1 or len(looked_at) < len(column):
             self.keys[name].distinct.observe_growth(looked_at)
 
-    def source(self, span: float, hot: float) -> Source:
+    def source(self, span: float, hot: float) -> StreamRates:
         """The counts as rates."""
         rates = {tag.name: [part.rate(tag.name, span) for part in self.parts] for tag in self.stream.tags}
         heavy: dict[str, dict[Key, float]] = {}
@@ -216,14 +216,14 @@ class _Sample:
             if found:
                 heavy[tag] = found
         distinct = {tag: keys.distinct.count(self._unseen(tag)) for tag, keys in self.keys.items() if keys.seen}
-        return Source(self.stream.name, rates, len(self.parts), heavy, distinct=distinct)
+        return StreamRates(self.stream.name, rates, len(self.parts), heavy, distinct=distinct)
 
     def _unseen(self, tag: str) -> float:
         """How many keys of a tag stand behind each that was looked at; 1 if the number of rows is not known."""
         return sum(part.counts[tag] * (part.scale or 1.0) for part in self.parts) / max(1, self.keys[tag].seen)
 
 
-def _forget(_: Refused) -> None:
+def _forget(_: RejectedRows) -> None:
     """Whoever runs the plan puts these rows aside; here they only do not count."""
 
 

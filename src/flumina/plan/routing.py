@@ -14,16 +14,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from flumina.batch import Batch
-from flumina.definition import Definition
 from flumina.errors import InputError, UsageError
-from flumina.events import Tag
-from flumina.hashing import BUCKETS, bucket_column
-from flumina.order import Ints
-from flumina.plan.multiplicity import bits
+from flumina.model.batch import Batch
+from flumina.model.hashing import BUCKETS, bucket_column
+from flumina.model.order import Ints
+from flumina.model.tag import Tag
+from flumina.model.tag_set import Key, KeySet, TagSet, is_value
+from flumina.plan.key_cover import bits
 from flumina.plan.tree import Plan
-from flumina.program import AnyProgram, define
-from flumina.tagsets import Key, KeySet, TagSet, is_value
+from flumina.program.base import AnyProgram, define
+from flumina.program.definition import Definition
 
 NOBODY = -1
 """The number of no worker."""

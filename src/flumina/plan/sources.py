@@ -1,6 +1,6 @@
-"""What optimisers know of the input: streams, their parts, where those arrive, how fast, and with which keys.
+"""What optimizers know of the input: streams, their parts, where those arrive, how fast, and with which keys.
 
-A :class:`Source` is what a person (or an estimate) says about one stream; :func:`bind` checks all of them against a
+A :class:`StreamRates` is what a person (or an estimate) says about one stream; :func:`bind` checks all of them against a
 program and gives :class:`Inputs`, in which every (stream, part, tag) has one :class:`Load`.
 """
 
@@ -15,23 +15,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from flumina.definition import Definition
 from flumina.errors import UsageError
-from flumina.events import Tag
-from flumina.hashing import BUCKETS, bucket_of
-from flumina.plan.multiplicity import bits
-from flumina.plan.states import StateSize
+from flumina.model.hashing import BUCKETS, bucket_of
+from flumina.model.tag import Tag
+from flumina.model.tag_set import Key, KeySet, TagSet
+from flumina.plan.key_cover import bits
+from flumina.plan.state_sizes import StateSize
 from flumina.plan.tree import MAX_PARTS, Itag, StreamShape, union
-from flumina.program import AnyProgram, define
-from flumina.tagsets import Key, KeySet, TagSet
+from flumina.program.base import AnyProgram, define
+from flumina.program.definition import Definition
 
 Rate = float | Sequence[float] | None
 """Events a second on all parts together, or on each part; None if nobody knows."""
 
 
 @dataclass(frozen=True)
-class Source:
-    """One stream as an optimiser sees it.
+class StreamRates:
+    """One stream as an optimizer sees it.
 
     ``tags``   the tags it carries, each with its rate: ``{"view": 1000}``; a list of tags if rates are not known
     ``parts``  how many parts it has
@@ -159,14 +159,14 @@ class Inputs:
     states: StateSize | None = None
     """How large states become, if that was sampled."""
 
-    def require_rates(self, optimiser: str) -> None:
+    def require_rates(self, optimizer: str) -> None:
         """Raise a :class:`~flumina.errors.UsageError` that names every rate that is missing."""
         missing = dict.fromkeys((load.stream, load.tag) for load in self.loads if load.rate is None)
         if missing:
             what = ", ".join(f"{tag!r} on stream {stream!r}" for stream, tag in missing)
             raise UsageError(
                 "MISSING_RATE",
-                f"the optimiser {optimiser!r} needs the rate of {what}",
+                f"the optimizer {optimizer!r} needs the rate of {what}",
                 hint="give events a second, or estimate them from data with flumina.plan.estimate",
             )
 
@@ -190,7 +190,7 @@ class Inputs:
         return {(load.stream, load.part): load.host for load in self.loads}
 
 
-def bind(program: AnyProgram, sources: Iterable[Source], states: StateSize | None = None) -> Inputs:
+def bind(program: AnyProgram, sources: Iterable[StreamRates], states: StateSize | None = None) -> Inputs:
     """Check sources against a program; the order of the sources is the rank of the streams."""
     definition, given = define(program), tuple(sources)
     if not given:
@@ -210,7 +210,7 @@ def bind(program: AnyProgram, sources: Iterable[Source], states: StateSize | Non
 @dataclass(frozen=True)
 class _Binder:
     definition: Definition
-    source: Source
+    source: StreamRates
     counted: float = 0.0
     """How many different keys all sources have."""
 

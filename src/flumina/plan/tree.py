@@ -1,7 +1,7 @@
-"""Synchronisation plans: a frozen binary tree of workers (section 3.2 of the paper).
+"""Synchronization plans: a frozen binary tree of workers (section 3.2 of the paper).
 
 A worker handles its own itags alone; to handle one of them, an inner worker first joins the states of its whole
-subtree. So a plan says everything about parallelism: unrelated workers run side by side, ancestors synchronise.
+subtree. So a plan says everything about parallelism: unrelated workers run side by side, ancestors synchronize.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 from flumina.errors import UsageError
+from flumina.model.tag_set import KeySet, TagSet
 from flumina.plan.fingerprint import fingerprint
-from flumina.plan.multiplicity import union_of
-from flumina.program import AnyProgram, define
-from flumina.tagsets import KeySet, TagSet
+from flumina.plan.key_cover import union_of
+from flumina.program.base import AnyProgram, define
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -121,7 +121,7 @@ class _Uncached:
 
 
 @dataclass(frozen=True)
-class Worker(_Uncached):
+class PlanWorker(_Uncached):
     """One sequential thread of computation.
 
     ``kind`` names the state type; with those of the two children it also names the fork and the join. ``place`` is
@@ -131,7 +131,7 @@ class Worker(_Uncached):
     id: str
     kind: str
     itags: tuple[Itag, ...] = ()
-    children: tuple[Worker, ...] = ()
+    children: tuple[PlanWorker, ...] = ()
     place: str | None = None
 
     @cached_property
@@ -151,7 +151,7 @@ class Worker(_Uncached):
         """Whether it has no children, so that it never waits for anyone below."""
         return not self.children
 
-    def walk(self) -> Iterator[Worker]:
+    def walk(self) -> Iterator[PlanWorker]:
         """This worker and all its descendants in preorder."""
         waiting = [self]
         while waiting:
@@ -171,7 +171,7 @@ class Plan(_Uncached):
     program: str
     fingerprint: str
     streams: tuple[StreamShape, ...]
-    root: Worker
+    root: PlanWorker
 
     def __post_init__(self) -> None:
         """Refuse trees that nobody can walk."""
@@ -187,13 +187,13 @@ class Plan(_Uncached):
                 )
 
     @classmethod
-    def of(cls, program: AnyProgram, streams: Iterable[StreamShape], root: Worker) -> Self:
+    def of(cls, program: AnyProgram, streams: Iterable[StreamShape], root: PlanWorker) -> Self:
         """A plan for this program."""
         definition = define(program)
         return cls(definition.name, fingerprint(definition), tuple(streams), root)
 
     @cached_property
-    def workers(self) -> tuple[Worker, ...]:
+    def workers(self) -> tuple[PlanWorker, ...]:
         """All workers in preorder; a worker's place in this tuple is its number."""
         return tuple(self.root.walk())
 
@@ -222,7 +222,7 @@ class Plan(_Uncached):
     def __len__(self) -> int:
         return len(self.workers)
 
-    def __getitem__(self, worker: str) -> Worker:
+    def __getitem__(self, worker: str) -> PlanWorker:
         """The worker with this id."""
         number = self.numbers.get(worker)
         if number is None:
@@ -242,12 +242,12 @@ class Plan(_Uncached):
         """The streams by name."""
         return {stream.name: stream for stream in reversed(self.streams)}
 
-    def parent(self, worker: str) -> Worker | None:
+    def parent(self, worker: str) -> PlanWorker | None:
         """The worker above, None for the root."""
         above = self.parents[self.numbers[self[worker].id]]
         return None if above is None else self.workers[above]
 
-    def ancestors(self, worker: str) -> tuple[Worker, ...]:
+    def ancestors(self, worker: str) -> tuple[PlanWorker, ...]:
         """All workers above, the parent first and the root last."""
         above = self.parents[self.numbers[self[worker].id]]
         found = []
@@ -256,7 +256,7 @@ class Plan(_Uncached):
             above = self.parents[above]
         return tuple(found)
 
-    def descendants(self, worker: str) -> tuple[Worker, ...]:
+    def descendants(self, worker: str) -> tuple[PlanWorker, ...]:
         """All workers below, in preorder."""
         return tuple(self[worker].walk())[1:]
 
@@ -265,7 +265,7 @@ class Plan(_Uncached):
         return union(above.tags for above in self.ancestors(worker))
 
     @cached_property
-    def leaves(self) -> tuple[Worker, ...]:
+    def leaves(self) -> tuple[PlanWorker, ...]:
         """The workers without children, from left to right."""
         return tuple(worker for worker in self.workers if worker.is_leaf)
 
@@ -286,7 +286,7 @@ class Plan(_Uncached):
     def at(self, places: Mapping[str, str]) -> Plan:
         """The same plan with these workers (ids) at other places."""
 
-        def moved(worker: Worker) -> Worker:
+        def moved(worker: PlanWorker) -> PlanWorker:
             children = tuple(moved(child) for child in worker.children)
             return replace(worker, children=children, place=places.get(worker.id, worker.place))
 
@@ -317,7 +317,7 @@ class Plan(_Uncached):
         return to_html(self)
 
 
-def _subtree_sizes(workers: tuple[Worker, ...]) -> list[int]:
+def _subtree_sizes(workers: tuple[PlanWorker, ...]) -> list[int]:
     """For workers in preorder, how many each has below, itself included."""
     sizes = [1] * len(workers)
     for number in range(len(workers) - 1, -1, -1):

@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import combinations, product
 
-from flumina.definition import Definition
 from flumina.errors import PlanError
+from flumina.model.tag_set import KeySet, TagSet
 from flumina.plan.fingerprint import fingerprint
-from flumina.plan.multiplicity import Multiplicity
-from flumina.plan.tree import Itag, Plan, StreamShape, Worker, merged, ranges
-from flumina.program import AnyProgram, define
-from flumina.tagsets import KeySet, TagSet
+from flumina.plan.key_cover import KeyCover
+from flumina.plan.tree import Itag, Plan, PlanWorker, StreamShape, merged, ranges
+from flumina.program.base import AnyProgram, define
+from flumina.program.definition import Definition
 
 NOTHING = TagSet()
 
@@ -152,7 +152,7 @@ class _Checker:
                 )
             yield from self.forks(worker)
 
-    def forks(self, worker: Worker) -> Iterator[Violation]:
+    def forks(self, worker: PlanWorker) -> Iterator[Violation]:
         if len(worker.children) != 2 or any(child.kind not in self.definition.kinds for child in worker.children):
             return
         left, right = (child.kind for child in worker.children)
@@ -189,7 +189,7 @@ class _Checker:
                     claims.setdefault((itag.stream, part), []).append((number, itag.tags))
         yield from self.handled(claims)
 
-    def itag(self, worker: Worker, itag: Itag, stream: StreamShape) -> Iterator[Violation]:
+    def itag(self, worker: PlanWorker, itag: Itag, stream: StreamShape) -> Iterator[Violation]:
         outside = [part for part in itag.parts if not 0 <= part < stream.parts]
         if outside or not itag.parts:
             what = f"parts {ranges(outside)}" if outside else "no parts at all"
@@ -209,7 +209,7 @@ class _Checker:
                 yield Violation("UNKNOWN_KEY", (worker.id,), message, foreign)
                 break
 
-    def repeated(self, worker: Worker) -> Iterator[Violation]:
+    def repeated(self, worker: PlanWorker) -> Iterator[Violation]:
         """What several itags of one worker have in common; parts with the same itags are looked at together."""
         if len(worker.itags) < 2:
             return
@@ -227,7 +227,7 @@ class _Checker:
             for number in numbers:
                 for tag, keys in worker.itags[number].tags:
                     by_tag.setdefault(tag, []).append((number, keys))
-            common = TagSet((tag, Multiplicity(sets).at_least(2)) for tag, sets in by_tag.items() if len(sets) > 1)
+            common = TagSet((tag, KeyCover(sets).at_least(2)) for tag, sets in by_tag.items() if len(sets) > 1)
             if not common.is_empty():
                 found.setdefault((name, common), []).extend(parts)
         for (name, common), parts in found.items():
@@ -244,7 +244,7 @@ class _Checker:
         twice: dict[tuple[int, int, str], tuple[TagSet, list[int]]] = {}
         for (name, held, claimed), parts in same.items():
             for tag, keys in held:
-                count = Multiplicity([(number, tags[tag]) for number, tags in claimed if tags.has_any(tag)])
+                count = KeyCover([(number, tags[tag]) for number, tags in claimed if tags.has_any(tag)])
                 missing = keys - count.covered()
                 if not missing.is_empty():
                     lost = TagSet([(tag, missing)])
@@ -264,7 +264,7 @@ class _Checker:
             for left, right in combinations(worker.children, 2):
                 yield from self.dependent(left, right)
 
-    def dependent(self, left: Worker, right: Worker) -> Iterator[Violation]:
+    def dependent(self, left: PlanWorker, right: PlanWorker) -> Iterator[Violation]:
         """All dependent pairs with one worker of each subtree."""
         between = self.definition.depends.between
         for one in _walk_where(left, lambda below: between(below.subtree_tags, right.subtree_tags)):
@@ -275,7 +275,7 @@ class _Checker:
                     message = f"{mine} of {one.id} depends on {others} of {other.id}, and neither is above the other"
                     yield Violation("DEPENDENT", (one.id, other.id), message, mine | others)
 
-    def reaches(self, tags: TagSet, subtree: Worker) -> bool:
+    def reaches(self, tags: TagSet, subtree: PlanWorker) -> bool:
         return self.definition.depends.between(tags, subtree.subtree_tags)
 
     def culprits(self, left: TagSet, right: TagSet) -> tuple[TagSet, TagSet]:
@@ -302,7 +302,7 @@ def _outside(tags: TagSet, allowed: TagSet, known: TagSet) -> TagSet:
     return TagSet(found) if found else NOTHING
 
 
-def _walk_where(worker: Worker, wanted: Callable[[Worker], bool]) -> Iterator[Worker]:
+def _walk_where(worker: PlanWorker, wanted: Callable[[PlanWorker], bool]) -> Iterator[PlanWorker]:
     """Preorder, without the subtrees that are not wanted."""
     waiting = [worker]
     while waiting:

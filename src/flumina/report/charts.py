@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from html import escape
 
+from flumina.formatting import duration
 from flumina.runtime.histogram import Histogram, upper_bound
-from flumina.words import duration
 
 _BARS = 28
-"""A histogram has no more bars than that: neighbouring buckets are put together."""
+"""A histogram has no more bars than that: neighboring buckets are put together."""
 
 
 def stacked(parts: Mapping[str, float], whole: float) -> str:
@@ -24,7 +24,7 @@ def stacked(parts: Mapping[str, float], whole: float) -> str:
 
 
 def legend(names: Mapping[str, str]) -> str:
-    """What the colours of bars mean: the class of each, and its words."""
+    """What the colors of bars mean: the class of each, and its words."""
     items = [f'<span><i class="{escape(name)}"></i>{escape(said)}</span>' for name, said in names.items()]
     return f'<p class="legend">{"".join(items)}</p>'
 

@@ -14,13 +14,13 @@ import pyarrow as pa
 
 from flumina.engine.results import RunResult
 from flumina.errors import UsageError
+from flumina.formatting import duration, size
 from flumina.plan.render.html import to_html
 from flumina.report.charts import histogram, legend, stacked, table
 from flumina.report.comparison import Comparison
 from flumina.report.figures import latency_figures, rate
 from flumina.report.style import STYLE
 from flumina.runtime.stats import Wait
-from flumina.words import duration, size
 
 WAITS = {
     Wait.STATE: "its state, which the parent has",
@@ -34,7 +34,7 @@ MOST_WORKERS = 64
 
 
 @dataclass(frozen=True)
-class Report:
+class RunReport:
     """A run that is done, and what is known about it besides.
 
     ``engine``      where it ran

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from flumina.definition import Definition
 from flumina.plan.tree import Plan
+from flumina.program.definition import Definition
 from flumina.runtime.inner import Inner
 from flumina.runtime.keyed_inner import KeyedInner
 from flumina.runtime.keyed_leaf import KeyedLeaf

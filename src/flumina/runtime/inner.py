@@ -16,15 +16,15 @@ from collections.abc import Mapping
 from itertools import islice, takewhile
 from typing import Any
 
-from flumina.events import Event
-from flumina.order import END, START, Point
-from flumina.runtime.cut import behind, curtailed_queues, kept
+from flumina.model.order import END, START, Point
+from flumina.model.schema import Schema
+from flumina.model.tag import Event
 from flumina.runtime.mailbox import Queue, before
 from flumina.runtime.messages import (
     EVERYTHING,
     Cause,
     Data,
-    Handback,
+    ForkState,
     Item,
     Message,
     Origin,
@@ -35,8 +35,8 @@ from flumina.runtime.messages import (
 )
 from flumina.runtime.run import Run
 from flumina.runtime.topology import ChildShape, Options, WorkerShape
+from flumina.runtime.truncate import behind, kept, truncated_queues
 from flumina.runtime.worker import Address, Worker
-from flumina.schema import Schema
 
 _NOTHING = object()
 
@@ -113,7 +113,7 @@ class Inner(Worker):
     def on_response(self, child: str, message: Response) -> None:
         next(c for c in self.children if c.shape.id == child).responses.append(message)
 
-    def on_handback(self, message: Handback) -> None:
+    def on_fork_state(self, message: ForkState) -> None:
         assert self.away, f"{self.id} was given a state while it has one"
         self.away, self.state = False, message.state
         self.served = max(self.served, message.served)
@@ -224,7 +224,7 @@ class Inner(Worker):
                 self.counting.coalesced += 1
                 self.serve()
             else:
-                self.hand_back()
+                self.send_fork_state()
                 self.announce()
 
     def gather(self) -> bool:
@@ -269,7 +269,7 @@ class Inner(Worker):
         state, self.state, self.away = self.state, _NOTHING, True
         self.send(self.shape.parent, Response(item.point, state, clear))
 
-    def hand_back(self) -> None:
+    def send_fork_state(self) -> None:
         """Fork the state, and give each child its part."""
         fork = self.shape.fork
         assert fork is not None
@@ -282,7 +282,7 @@ class Inner(Worker):
                 child.state = half
             else:
                 child.started = True
-                self.send(child.shape.id, Handback(half, self.served))
+                self.send(child.shape.id, ForkState(half, self.served))
 
     def forget(self, ts: int) -> list[Data]:
         assert not self.hidden, f"{self.id} was asked for everything"
@@ -298,7 +298,7 @@ class Inner(Worker):
         self.sequence = deque(entry for entry in self.sequence if entry[0].point <= bound)
         self.announced = min(self.announced, len(self.sequence))
         self.requests = deque(kept(self.requests, bound))
-        return curtailed_queues(self.queues.items(), ts, taken)
+        return truncated_queues(self.queues.items(), ts, taken)
 
     def clear(self) -> dict[Cause, Point]:
         """What the parent may rely on while it has the state."""

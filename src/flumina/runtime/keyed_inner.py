@@ -16,18 +16,18 @@ from functools import lru_cache
 from heapq import heappop, heappush
 from typing import Any
 
-from flumina.keyed import Lifted
-from flumina.keymap import KeyMap
-from flumina.order import END, START, Point
+from flumina.model.order import END, START, Point
+from flumina.model.schema import Schema
+from flumina.model.tag_set import Key
+from flumina.program.keyed import Lifted
 from flumina.runtime.busy import NOTHING, Busy, Entry
-from flumina.runtime.cut import behind, curtailed_queues, kept
 from flumina.runtime.lowest import Lowest
 from flumina.runtime.mailbox import Queue, before
 from flumina.runtime.messages import (
     EVERYTHING,
     Cause,
     Data,
-    Handback,
+    ForkState,
     Item,
     Message,
     Origin,
@@ -38,9 +38,9 @@ from flumina.runtime.messages import (
 )
 from flumina.runtime.run import Run
 from flumina.runtime.topology import Options, WorkerShape
+from flumina.runtime.truncate import behind, kept, truncated_queues
 from flumina.runtime.worker import Address, Worker, states_of
-from flumina.schema import Schema
-from flumina.tagsets import Key
+from flumina.state.keyed_map import KeyedMap
 
 
 class KeyedInner(Worker):
@@ -66,14 +66,14 @@ class KeyedInner(Worker):
         """How far the sequence was settled when something was last moved into it."""
         self.barrier: Item | None = None
         """The request for everything that comes next; the children have been asked, and wait for our frontier."""
-        self.gathered: dict[int, KeyMap] = {}
+        self.gathered: dict[int, KeyedMap] = {}
         """All states of a child, by side, while everything is being gathered."""
         self.busy: dict[Key, Busy] = {}
         self.first, self.first_own, self.first_unasked = Lowest(), Lowest(), Lowest()
         """Of each busy key the first thing to serve, own event, and thing that the children were not asked for."""
         self.gone: OrderedDict[Key, None] = OrderedDict()
         """Keys whose state the parent has."""
-        self.local: KeyMap = lifted.init()
+        self.local: KeyedMap = lifted.init()
         """States of keys that nobody below has events of."""
         self.kept = [lifted.init(), lifted.init()]
         """States kept for children that hand over, by side."""
@@ -112,7 +112,7 @@ class KeyedInner(Worker):
             self.busy[message.key].responses[side].append(message)
             self.touched[message.key] = None
 
-    def on_handback(self, message: Handback) -> None:
+    def on_fork_state(self, message: ForkState) -> None:
         if message.key is None:
             assert self.away, f"{self.id} was given all states while it has them"
             self.away = False
@@ -258,7 +258,7 @@ class KeyedInner(Worker):
                 self.counting.coalesced += 1
                 self.serve(key, busy)
             else:
-                self.hand_back(key, busy)
+                self.send_fork_state(key, busy)
         self.absorb_late(key, busy)
         self.note(key, busy)
         if not (busy.entries or busy.away or busy.expected or any(busy.responses.values())):
@@ -340,7 +340,7 @@ class KeyedInner(Worker):
         own += [before(self.barrier.point)] if self.barrier is not None else []
         return min(*own, END, *(busy.clear[side] for side in busy.sides))
 
-    def hand_back(self, key: Key, busy: Busy) -> None:
+    def send_fork_state(self, key: Key, busy: Busy) -> None:
         """Give each side of a key its part of the state."""
         state, busy.state = busy.state, NOTHING
         if not busy.sides:
@@ -351,7 +351,7 @@ class KeyedInner(Worker):
             if self.shape.children[side].hands_over:
                 self.kept[side][key] = half
             else:
-                self.send(self.shape.children[side].id, Handback(half, busy.served, key))
+                self.send(self.shape.children[side].id, ForkState(half, busy.served, key))
 
     def halves(self, key: Key, sides: tuple[int, ...], state: Any) -> tuple[Any, ...]:  # noqa: ANN401
         """One key's state for each of the sides that have it."""
@@ -379,7 +379,7 @@ class KeyedInner(Worker):
         requests, self.requests = sorted(self.requests), []
         self.put_requests(kept([item for *_, item in requests], bound))
         self.hidden = deque(item.point for *_, item in sorted(self.requests) if item.cause == EVERYTHING)
-        return curtailed_queues(self.queues.items(), ts, taken)
+        return truncated_queues(self.queues.items(), ts, taken)
 
     # -- everything at once -----------------------------------------------------------------------------------
 
@@ -399,7 +399,7 @@ class KeyedInner(Worker):
         clear: dict[Cause, Point] = {EVERYTHING: item.point}
         self.send(self.shape.parent, Response(item.point, states, clear))
 
-    def spread(self, states: KeyMap, served: Point) -> None:
+    def spread(self, states: KeyedMap, served: Point) -> None:
         """Give each child the states of its keys; keep those that nobody below has."""
         parts = [self.lifted.init(), self.lifted.init()]
         for key, state in states.items():
@@ -413,7 +413,7 @@ class KeyedInner(Worker):
             if child.hands_over and self.started:
                 self.kept[side] = parts[side]
             else:
-                self.send(child.id, Handback(parts[side], served))
+                self.send(child.id, ForkState(parts[side], served))
         self.started = True
 
     # -- for those who watch ----------------------------------------------------------------------------------

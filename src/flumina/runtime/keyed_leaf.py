@@ -16,18 +16,18 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from flumina.keyed import Lifted
-from flumina.keymap import KeyMap
-from flumina.order import END, Point
-from flumina.runtime.cut import behind, curtailed_queues, kept
+from flumina.model.order import END, Point
+from flumina.model.schema import Schema
+from flumina.model.tag_set import Key
+from flumina.program.keyed import Lifted
 from flumina.runtime.lowest import Lowest
 from flumina.runtime.mailbox import Component, Queue, before
-from flumina.runtime.messages import EVERYTHING, Data, Handback, Item, PartId, Request, Response
+from flumina.runtime.messages import EVERYTHING, Data, ForkState, Item, PartId, Request, Response
 from flumina.runtime.run import Run, merged
 from flumina.runtime.topology import WorkerShape
+from flumina.runtime.truncate import behind, kept, truncated_queues
 from flumina.runtime.worker import Worker, states_of
-from flumina.schema import Schema
-from flumina.tagsets import Key
+from flumina.state.keyed_map import KeyedMap
 
 
 class HotKey:
@@ -59,7 +59,7 @@ class KeyedLeaf(Worker):
         super().__init__(shape, outputs)
         self.lifted = lifted
         self.components = [Component(component) for component in shape.components]
-        self.states: KeyMap = lifted.init()
+        self.states: KeyedMap = lifted.init()
         self.hot: dict[Key, HotKey] = {}
         self.touched: dict[Key, None] = {}
         """Hot keys for which something has happened; a set has no order that can be repeated."""
@@ -96,7 +96,7 @@ class KeyedLeaf(Worker):
             if component.watch is not None:
                 component.watch.announced(message.items)
 
-    def on_handback(self, message: Handback) -> None:
+    def on_fork_state(self, message: ForkState) -> None:
         if message.key is None:
             assert self.away, f"{self.id} was given all states while it has them"
             self.away, self.states = False, message.state
@@ -232,7 +232,7 @@ class KeyedLeaf(Worker):
             hot.requests = deque(kept(hot.requests, behind(ts)))
             for (_, part), line in hot.lines.items():
                 length = line.length
-                lined.setdefault(part, []).extend(line.curtail(ts)[0])
+                lined.setdefault(part, []).extend(line.truncate(ts)[0])
                 self.lined -= length - line.length
             self.note(key, hot)
             if hot.idle:
@@ -240,7 +240,7 @@ class KeyedLeaf(Worker):
                 self.touched.pop(key, None)
             else:
                 self.touched[key] = None
-        return curtailed_queues([entry for c in self.components for entry in c.queues.items()], ts, lined)
+        return truncated_queues([entry for c in self.components for entry in c.queues.items()], ts, lined)
 
     @property
     def waiting(self) -> int:

@@ -16,14 +16,14 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any
 
-from flumina.order import END, Point
-from flumina.runtime.cut import behind, curtailed_queues, kept
+from flumina.model.order import END, Point
+from flumina.model.schema import Schema
 from flumina.runtime.mailbox import Component, Queue
-from flumina.runtime.messages import Cause, Data, Handback, Item, PartId, Request, Response
+from flumina.runtime.messages import Cause, Data, ForkState, Item, PartId, Request, Response
 from flumina.runtime.run import merged
 from flumina.runtime.topology import WorkerShape
+from flumina.runtime.truncate import behind, kept, truncated_queues
 from flumina.runtime.worker import Worker
-from flumina.schema import Schema
 
 _NOTHING = object()
 
@@ -52,7 +52,7 @@ class Leaf(Worker):
             if component.watch is not None:
                 component.watch.announced(message.items)
 
-    def on_handback(self, message: Handback) -> None:
+    def on_fork_state(self, message: ForkState) -> None:
         assert self.state is _NOTHING, f"{self.id} was given a state while it has one"
         self.state = message.state
         while self.requests and self.requests[0].point <= message.served:
@@ -119,7 +119,7 @@ class Leaf(Worker):
             deque(item.point for item in self.requests if item.cause in component.shape.causes)
             for component in self.components
         ]
-        return curtailed_queues([entry for c in self.components for entry in c.queues.items()], ts)
+        return truncated_queues([entry for c in self.components for entry in c.queues.items()], ts)
 
     def clear(self) -> dict[Cause, Point]:
         """For every cause the bound up to which nothing that depends on it is outstanding."""

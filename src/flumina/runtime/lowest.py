@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 
-from flumina.order import Point
-from flumina.tagsets import Key
+from flumina.model.order import Point
+from flumina.model.tag_set import Key
 
 _SLACK = 64
 

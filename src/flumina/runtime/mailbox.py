@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import deque
 
-from flumina.order import END, LAST, START, Point, heartbeat
+from flumina.model.order import END, LAST, START, Point, heartbeat
 from flumina.runtime.messages import PartId
 from flumina.runtime.run import EMPTY, Run, merged
-from flumina.runtime.tiewatch import TieWatch
+from flumina.runtime.tie_watch import TieWatch
 from flumina.runtime.topology import ComponentShape
 
 
@@ -56,7 +56,7 @@ class Queue:
         self.length -= len(run)
         return run
 
-    def curtail(self, ts: int) -> tuple[list[Run], Point]:
+    def truncate(self, ts: int) -> tuple[list[Run], Point]:
         """Remove and return what lies behind a timestamp, and the frontier; if that reaches it, the part ends here."""
         frontier, runs = self.frontier, list(self.runs)
         bound = Point(ts, LAST, LAST)

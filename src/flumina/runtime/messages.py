@@ -6,7 +6,7 @@ message        from, to            means
 Data           source to worker    these events of a part, and its frontier: nothing at or before it is to come
 Request        parent to child     give me your state at these points; nothing else at or before ``frontier``
 Response       child to parent     the state at a point, and how far the child is ``clear``
-Handback       parent to child     your part of the state; requests up to ``served`` are settled
+ForkState       parent to child     your part of the state; requests up to ``served`` are settled
 KeyStates      either way          responses, or handbacks, of single keys that were ready in one pass
 Stop           parent to child     the run is over
 Credit         worker to source    so many more events may be sent
@@ -21,9 +21,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from flumina.order import Point
+from flumina.model.order import Point
+from flumina.model.tag_set import Key
 from flumina.runtime.run import Run
-from flumina.tagsets import Key
 
 EVERYTHING = ("*", "*")
 """The cause that depends on all events: snapshots and the end of the run."""
@@ -90,7 +90,7 @@ class Response:
 
 
 @dataclass(frozen=True, slots=True)
-class Handback:
+class ForkState:
     """A subtree's part of the state (or of one key's) after all that was asked for up to ``served``."""
 
     state: Any
@@ -107,7 +107,7 @@ class KeyStates:
         one message of n keys = n messages with nothing in between
     """
 
-    each: tuple[Response, ...] | tuple[Handback, ...]
+    each: tuple[Response, ...] | tuple[ForkState, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class Credit:
     events: int
 
 
-Message = Data | Request | Response | Handback | KeyStates | Stop | Credit
+Message = Data | Request | Response | ForkState | KeyStates | Stop | Credit
 
 
 def one_by_one(message: Message) -> Sequence[Message]:

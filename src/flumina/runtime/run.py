@@ -1,4 +1,4 @@
-"""A run: consecutive events of one worker that need no synchronisation between them; the unit of work.
+"""A run: consecutive events of one worker that need no synchronization between them; the unit of work.
 
 Small runs are lists (``bisect`` on a list of ten points beats numpy); large ones are columns. Both cut and merge by the
 order O, and the rest of the runtime does not know which it has.
@@ -13,12 +13,12 @@ from operator import itemgetter
 
 import numpy as np
 
-from flumina.batch import Batch
-from flumina.definition import State, StateKind, fold, fold_batch
-from flumina.emit import Emit
-from flumina.events import Event
-from flumina.order import Point
-from flumina.tagsets import Key, TagSet
+from flumina.model.batch import Batch
+from flumina.model.emit import Emit
+from flumina.model.order import Point
+from flumina.model.tag import Event
+from flumina.model.tag_set import Key, TagSet
+from flumina.program.definition import State, StateKind, fold, fold_batch
 
 
 class Run:

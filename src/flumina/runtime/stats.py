@@ -60,7 +60,7 @@ class WorkerStats:
         return WorkerStats(**total)
 
 
-class Counting:
+class StatsCounter:
     """The same numbers while they change."""
 
     def __init__(self) -> None:

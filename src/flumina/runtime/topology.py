@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from flumina.definition import Definition, Fork, Join, StateKind
+from flumina.model.tag_set import TagSet
 from flumina.plan.components import components
-from flumina.plan.crown import Crown
-from flumina.plan.tree import Plan, Worker
+from flumina.plan.forest import Forest
+from flumina.plan.tree import Plan, PlanWorker
+from flumina.program.definition import Definition, Fork, Join, StateKind
 from flumina.runtime.messages import EVERYTHING, Cause, PartId
-from flumina.runtime.tiewatch import MayTie, WatchShape
-from flumina.tagsets import TagSet
+from flumina.runtime.tie_watch import MayTie, WatchShape
 
-COORDINATOR = "^"
+TREE_ROOT = "^"
 """The address of what stands above the trees of a plan: it asks for everything at the end, and for snapshots."""
 
 
@@ -89,10 +89,10 @@ class WorkerShape:
 
 
 def topology(plan: Plan, definition: Definition, options: Options) -> dict[str, WorkerShape]:
-    """The shapes of the workers of a valid plan, by id; its :mod:`crown <flumina.plan.crown>` has nothing to do."""
+    """The shapes of the workers of a valid plan, by id; its :mod:`forest <flumina.plan.forest>` has nothing to do."""
     ties = MayTie(plan, definition, options.sequenced)
     shapes = {}
-    for tree in Crown.of(plan.root).trees:
+    for tree in Forest.of(plan.root).trees:
         for worker in plan[tree.id].walk():
             parent = None if worker.id == tree.id else plan.parent(worker.id)
             shapes[worker.id] = _shape(plan, definition, options, worker, parent, ties)
@@ -100,7 +100,7 @@ def topology(plan: Plan, definition: Definition, options: Options) -> dict[str, 
 
 
 def _shape(
-    plan: Plan, definition: Definition, options: Options, worker: Worker, parent: Worker | None, ties: MayTie
+    plan: Plan, definition: Definition, options: Options, worker: PlanWorker, parent: PlanWorker | None, ties: MayTie
 ) -> WorkerShape:
     above = {
         (ancestor.id, name): TagSet([(name, keys)])
@@ -122,7 +122,7 @@ def _shape(
         join = definition.join_of(fork)
     return WorkerShape(
         id=worker.id,
-        parent=COORDINATOR if parent is None else parent.id,
+        parent=TREE_ROOT if parent is None else parent.id,
         kind=definition.kinds[worker.kind],
         parts=tuple(dict.fromkeys((itag.stream, part) for itag in worker.itags for part in sorted(itag.parts))),
         causes=(*above, EVERYTHING),
@@ -138,7 +138,7 @@ def _shape(
     )
 
 
-def _contribution(definition: Definition, options: Options, worker: Worker) -> Join | None:
+def _contribution(definition: Definition, options: Options, worker: PlanWorker) -> Join | None:
     """The join of two states of a leaf's own type, if its tags only add: then it can go on from the identity."""
     only_adds = bool(worker.tags.tags) and definition.adding.issuperset(worker.tags.tags)
     if not (options.hand_over and worker.is_leaf and only_adds):

@@ -8,13 +8,15 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from flumina.emit import Chunk, Emit, Row
-from flumina.order import END, START, Point
+from flumina.model.emit import Chunk, Emit, Row
+from flumina.model.order import END, START, Point
+from flumina.model.schema import Schema
+from flumina.model.tag_set import Key
 from flumina.runtime.mailbox import Queue
 from flumina.runtime.messages import (
     Credit,
     Data,
-    Handback,
+    ForkState,
     KeyStates,
     Message,
     PartId,
@@ -24,17 +26,15 @@ from flumina.runtime.messages import (
     one_by_one,
 )
 from flumina.runtime.run import Run
-from flumina.runtime.stats import Counting, Wait, WorkerStats
-from flumina.runtime.tiewatch import TieWatch
+from flumina.runtime.stats import StatsCounter, Wait, WorkerStats
+from flumina.runtime.tie_watch import TieWatch
 from flumina.runtime.topology import WorkerShape
-from flumina.schema import Schema
-from flumina.tagsets import Key
 
 NAMED = 3
 """How many keys are named where many are meant."""
 
 Address = str | PartId
-"""Where a message goes: a worker (or the coordinator) by id, or the source of a part."""
+"""Where a message goes: a worker (or the tree_root) by id, or the source of a part."""
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class Worker(ABC):
         """For an inner worker; a leaf has one for each component."""
         self.effects = Effects()
         self.credits: dict[PartId, int] = {}
-        self.counting = Counting()
+        self.counting = StatsCounter()
         self.counted = 0
         """How many events of those that are counted by themselves were processed."""
         self.parent_frontier: Point = START
@@ -117,15 +117,15 @@ class Worker(ABC):
             case Response():
                 assert isinstance(sender, str)
                 self.on_response(sender, message)
-            case Handback():
-                self.on_handback(message)
+            case ForkState():
+                self.on_fork_state(message)
             case Stop():
                 self.stopped = True
                 self.on_stop()
             case _:
                 raise AssertionError(f"{self.id} got {message}")
 
-    def curtail(self, ts: int) -> tuple[Effects, list[Data]]:
+    def truncate(self, ts: int) -> tuple[Effects, list[Data]]:
         """Forget what lies behind a timestamp that was not :attr:`passed`, as if all parts ended there.
 
         All states at once, for a snapshot or at the end, must not have been asked for yet.
@@ -187,7 +187,7 @@ class Worker(ABC):
 
     def send(self, to: Address, message: Message) -> None:
         """Have a message sent after those before it."""
-        if self.measure is not None and isinstance(message, Response | Handback):
+        if self.measure is not None and isinstance(message, Response | ForkState):
             self.counting.state_bytes += self.measure(message.state)
         self.effects.sends.append((to, message))
 
@@ -218,7 +218,7 @@ class Worker(ABC):
         raise AssertionError(f"{self.id} has no child {child} that could answer {message}")
 
     @abstractmethod
-    def on_handback(self, message: Handback) -> None:
+    def on_fork_state(self, message: ForkState) -> None:
         """The parent gives the state back."""
 
     def on_stop(self) -> None:  # noqa: B027 -- a leaf has nobody to tell
@@ -296,4 +296,4 @@ def together(sends: Iterable[tuple[Address, Message]]) -> list[tuple[Address, Me
 
 
 def _of_one_key(message: Message) -> bool:
-    return isinstance(message, Response | Handback) and message.key is not None
+    return isinstance(message, Response | ForkState) and message.key is not None

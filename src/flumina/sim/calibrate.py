@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from flumina.plan.costs import DEFAULT, CostModel
-from flumina.sim.meter import Counts
+from flumina.plan.cost_model import DEFAULT, CostModel
+from flumina.sim.cost_meter import Counts
 
 _NAMES = ("join", "fork", "message", "send", "receive")
 _TRUST = 1e-6

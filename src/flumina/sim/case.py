@@ -10,19 +10,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from flumina.definition import Definition, fold
-from flumina.emit import Chunk, Emit, Row, row_columns, rows
 from flumina.errors import OutputError
-from flumina.events import Event
-from flumina.multisets import difference
-from flumina.order import END, START, Point
-from flumina.plan.crown import Crown
+from flumina.model.emit import Chunk, Emit, Row, row_columns, rows
+from flumina.model.order import END, START, Point
+from flumina.model.schema import Schema
+from flumina.model.tag import Event
+from flumina.plan.forest import Forest
 from flumina.plan.routing import Router
 from flumina.plan.tree import Plan
+from flumina.program.definition import Definition, fold
 from flumina.runtime.messages import PartId
-from flumina.schema import Schema
-from flumina.sim.snapshot import Snapshot
-from flumina.state import copied
+from flumina.sim.snapshot import SimSnapshot
+from flumina.state.compare import copied
+from flumina.state.multiset import difference
 
 Entry = tuple[Point, Event]
 Cause = tuple[str, int, str, int]
@@ -61,13 +61,13 @@ class Case:
         return {part: [self.plan.workers[n].id for n in self.router.receivers(*part)] for part in self.parts}
 
     @cached_property
-    def crown(self) -> Crown:
+    def forest(self) -> Forest:
         """How the plan divides a state among its trees."""
-        return Crown.of(self.plan.root)
+        return Forest.of(self.plan.root)
 
-    def snapshot(self, point: Point, states: Mapping[str, Any]) -> Snapshot:
+    def snapshot(self, point: Point, states: Mapping[str, Any]) -> SimSnapshot:
         """A snapshot of these states of the plan's trees."""
-        return Snapshot(point, self.definition, self.crown, states)
+        return SimSnapshot(point, self.definition, self.forest, states)
 
     @cached_property
     def ranks(self) -> Mapping[str, int]:

@@ -1,10 +1,10 @@
 """Virtual time: how fast a plan would be on many machines, from the costs of single steps.
 
-The real workers run, with a program that only charges for what it does (:mod:`flumina.sim.meter`). A place is one
+The real workers run, with a program that only charges for what it does (:mod:`flumina.sim.cost_meter`). A place is one
 processor: it handles one message after the other, those of workers before those of sources, and is busy for as long as
 the cost model says. Messages between places take ``hop``, and work for ``message`` at both ends; events that change
-places are charged with ``send`` and ``receive``. These are the prices of :class:`flumina.plan.costs.CostModel`, by
-which plans are chosen, so that a study and the optimiser speak of the same machine.
+places are charged with ``send`` and ``receive``. These are the prices of :class:`flumina.plan.cost_model.CostModel`, by
+which plans are chosen, so that a study and the optimizer speak of the same machine.
 
 Frequent events are simulated in runs: one event stands for as many as arrive between two ticks of its tag.
 """
@@ -17,19 +17,19 @@ from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import count
 
-from flumina.order import END, START, heartbeat
-from flumina.plan.costs import DEFAULT, CostModel
-from flumina.plan.crown import Crown
+from flumina.model.order import END, START, heartbeat
+from flumina.plan.cost_model import DEFAULT, CostModel
+from flumina.plan.forest import Forest
 from flumina.plan.sources import Inputs
 from flumina.plan.tree import Itag, Plan
 from flumina.runtime.build import workers as build
-from flumina.runtime.coordinator import Coordinator
 from flumina.runtime.messages import Credit, Data, Message, PartId
 from flumina.runtime.run import EMPTY, Run
-from flumina.runtime.topology import COORDINATOR, Options
+from flumina.runtime.topology import TREE_ROOT, Options
+from flumina.runtime.tree_root import TreeRoot
 from flumina.runtime.worker import Address, Effects
-from flumina.sim.arrivals import Arrival, arrivals
-from flumina.sim.meter import Counts, Meter
+from flumina.sim.cost_meter import CostMeter, Counts
+from flumina.sim.event_stream import TimedEvent, timed_events
 
 
 @dataclass(frozen=True)
@@ -90,11 +90,11 @@ class Clock:
         self, plan: Plan, inputs: Inputs, model: CostModel = DEFAULT, *, options: Options | None = None
     ) -> None:
         self.plan, self.inputs, self.model = plan, inputs, model
-        self.meter = Meter({})
+        self.meter = CostMeter({})
         self.definition = self.meter.metered(inputs.definition)
         self.workers = build(plan, self.definition, options)
-        trees = [tree.id for tree in Crown.of(plan.root).trees]
-        self.coordinator = Coordinator(dict.fromkeys(trees, 0))
+        trees = [tree.id for tree in Forest.of(plan.root).trees]
+        self.tree_root = TreeRoot(dict.fromkeys(trees, 0))
         self.where = {w.id: w.place or f"at {w.id}" for w in plan.workers}
         self.places: dict[str, _Place] = {place: _Place() for place in self.where.values()}
         self.calendar: list[tuple[float, int, str, tuple[Address, str, Message] | None]] = []
@@ -109,14 +109,14 @@ class Clock:
         source at its own pace is silent before it sends a heartbeat.
         """
         assert beats is None or paced, "at full speed nobody is silent"
-        given = arrivals(self.plan, self.inputs, seconds, ticks)
+        given = timed_events(self.plan, self.inputs, seconds, ticks)
         self.meter.weights = given.weights
-        self._perform(COORDINATOR, self.coordinator.begin(), 0.0)
+        self._perform(TREE_ROOT, self.tree_root.begin(), 0.0)
         for part, entries in given.parts.items():
             self._feed(part, _with_beats(self.plan, part, entries, seconds, beats), paced=paced)
         while self.calendar:
             self._next(paced=paced)
-        assert self.coordinator.finished, [str(w.stall()) for w in self.workers.values() if w.stall()]
+        assert self.tree_root.finished, [str(w.stall()) for w in self.workers.values() if w.stall()]
         events = sum(given.weights[a.event.tag.name] for entries in given.parts.values() for a in entries if a.event)
         return Timing(
             events,
@@ -128,7 +128,7 @@ class Clock:
 
     # -- input ------------------------------------------------------------------------------------------------
 
-    def _feed(self, part: PartId, entries: Sequence[Arrival], *, paced: bool) -> None:
+    def _feed(self, part: PartId, entries: Sequence[TimedEvent], *, paced: bool) -> None:
         """Put all events of a part into the calendar; those that change places are charged for moving."""
         receivers = list(dict.fromkeys(worker.id for worker in self.plan.workers if _has(worker.itags, part)))
         home = self.inputs.host_of(*part)
@@ -179,7 +179,7 @@ class Clock:
         self.meter.counts = counts
         if isinstance(sender, str) and self._apart(sender, receiver):
             counts.messages += 1
-        machine = self.coordinator if receiver == COORDINATOR else self.workers[receiver]
+        machine = self.tree_root if receiver == TREE_ROOT else self.workers[receiver]
         effects = machine.handle(sender, message)
         counts.messages += sum(
             isinstance(to, str) and not isinstance(sent, Credit) and self._apart(receiver, to)
@@ -199,28 +199,28 @@ class Clock:
         for receiver, message in effects.sends:
             if isinstance(message, Credit) or not isinstance(receiver, str):
                 continue
-            place = self.where[sender if receiver == COORDINATOR else receiver]
+            place = self.where[sender if receiver == TREE_ROOT else receiver]
             hop = self.model.hop if self._apart(sender, receiver) else 0.0
             heappush(self.calendar, (at + hop, next(self.order), place, (sender, receiver, message)))
 
     def _apart(self, one: str, other: str) -> bool:
-        """Whether two workers are at different places; the coordinator is wherever a tree's root is."""
-        return COORDINATOR not in (one, other) and self.where[one] != self.where[other]
+        """Whether two workers are at different places; the tree_root is wherever a tree's root is."""
+        return TREE_ROOT not in (one, other) and self.where[one] != self.where[other]
 
 
 def _with_beats(
-    plan: Plan, part: PartId, entries: Sequence[Arrival], seconds: float, beats: float | None
-) -> Sequence[Arrival]:
+    plan: Plan, part: PartId, entries: Sequence[TimedEvent], seconds: float, beats: float | None
+) -> Sequence[TimedEvent]:
     """The arrivals of a part, and heartbeats wherever there would be silence for longer."""
     if beats is None:
         return entries
     rank = [shape.name for shape in plan.streams].index(part[0])
-    filled: list[Arrival] = []
+    filled: list[TimedEvent] = []
     at = 0.0
     for until, entry in [*((entry.at, entry) for entry in entries), (seconds, None)]:
         while at + beats < until:
             at += beats
-            filled.append(Arrival(at, heartbeat(int(at * 1e9) - 1, rank), None, ""))
+            filled.append(TimedEvent(at, heartbeat(int(at * 1e9) - 1, rank), None, ""))
         if entry is not None:
             filled.append(entry)
             at = until

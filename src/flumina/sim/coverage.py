@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 
-from flumina.definition import Definition
 from flumina.plan.tree import Plan
+from flumina.program.definition import Definition
 from flumina.runtime.stats import WorkerStats
 from flumina.sim.case import Case
 

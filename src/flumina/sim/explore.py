@@ -6,7 +6,7 @@ what is on its way to it. Two reductions make that feasible:
 - States that are equal (workers, messages on their way, outputs) are explored once, however they were reached.
 - Deliveries to different receivers commute. So in each state only a *stubborn set* is tried: with a delivery to w all
   deliveries to w, and for each link into w that is empty all deliveries to its sender, which might fill it. Every
-  schedule is equal, up to swaps of neighbours that commute, to one that is tried (Valmari; Godefroid).
+  schedule is equal, up to swaps of neighbors that commute, to one that is tried (Valmari; Godefroid).
 
 Sources send one event at a time, and as soon as they may: a message can stay on its way for as long as it likes.
 """
@@ -18,18 +18,18 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
-from flumina.order import END, Point
+from flumina.model.order import END, Point
 from flumina.runtime.build import workers as build
-from flumina.runtime.coordinator import Coordinator
-from flumina.runtime.messages import Credit, Handback, KeyStates, Message, PartId, Response
-from flumina.runtime.topology import COORDINATOR, Options
+from flumina.runtime.messages import Credit, ForkState, KeyStates, Message, PartId, Response
+from flumina.runtime.topology import TREE_ROOT, Options
+from flumina.runtime.tree_root import TreeRoot
 from flumina.runtime.worker import Address, Effects, Worker
 from flumina.sim.case import Case
-from flumina.sim.freeze import freeze, shared_parts
-from flumina.sim.ledger import SimulationError
-from flumina.sim.network import UNLIMITED, Cut, Link, Source
+from flumina.sim.invariants import SimulationError
+from flumina.sim.network import UNLIMITED, Delivery, Link, PartSource
 from flumina.sim.scheduler import Build, Outcome, final_of, judge, snapshots_of
-from flumina.state import copied
+from flumina.sim.state_hash import shared_parts, state_hash
+from flumina.state.compare import copied
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ class Explored:
 
 @dataclass(frozen=True)
 class _Actor:
-    """A worker or the coordinator at one moment; never changed, but copied to take a message."""
+    """A worker or the tree_root at one moment; never changed, but copied to take a message."""
 
-    machine: Worker | Coordinator
+    machine: Worker | TreeRoot
     rows: tuple[Any, ...]
     key: Any
 
@@ -77,9 +77,9 @@ class Explorer:
     ) -> None:
         self.case, self.credits, self.reduce, self.most_states = case, credits_, reduce, most_states
         self.workers = build_workers(case.plan, case.definition, options)
-        self.coordinator = Coordinator(case.crown.divide(case.definition, case.definition.init()), snapshots)
+        self.tree_root = TreeRoot(case.forest.divide(case.definition, case.definition.init()), snapshots)
         self.shared = shared_parts(case, self.workers.values())
-        self.into: dict[str, list[Link]] = {COORDINATOR: [(tree.id, COORDINATOR) for tree in case.crown.trees]}
+        self.into: dict[str, list[Link]] = {TREE_ROOT: [(tree.id, TREE_ROOT) for tree in case.forest.trees]}
         for name, worker in self.workers.items():
             self.into[name] = [(part, name) for part in worker.shape.parts]
             self.into[name] += [(worker.shape.parent, name), *((child.id, name) for child in worker.shape.children)]
@@ -94,13 +94,13 @@ class Explorer:
     # -- states -----------------------------------------------------------------------------------------------
 
     def _start(self) -> _State:
-        actors = {name: _Actor(worker, (), freeze(worker)) for name, worker in self.workers.items()}
-        actors[COORDINATOR] = _Actor(self.coordinator, (), freeze(self.coordinator))
+        actors = {name: _Actor(worker, (), state_hash(worker)) for name, worker in self.workers.items()}
+        actors[TREE_ROOT] = _Actor(self.tree_root, (), state_hash(self.tree_root))
         sources = {
             part: (0, tuple((receiver, self.credits) for receiver in self.case.receivers[part]))
             for part in self.case.parts
         }
-        return self._performed(_State(actors, {}, sources), COORDINATOR, self.coordinator.begin())
+        return self._performed(_State(actors, {}, sources), TREE_ROOT, self.tree_root.begin())
 
     def _performed(self, state: _State, sender: str, effects: Effects) -> _State:
         """The state after messages were sent and sources have gone on as far as they can."""
@@ -121,13 +121,15 @@ class Explorer:
         self, part: PartId, sent: int, left: tuple[tuple[str, int], ...], links: dict[Link, tuple[Message, ...]]
     ) -> tuple[int, tuple[tuple[str, int], ...]]:
         """Send one event after the other while there are credits, and at last the end."""
-        source = Source(part, self.case.parts[part], self.case.routes[part], self.case.receivers[part], self.credits)
+        source = PartSource(
+            part, self.case.parts[part], self.case.routes[part], self.case.receivers[part], self.credits
+        )
         source.next, source.credits = min(sent, source.next + len(source.entries)), dict(left)
         while sent <= len(source.entries):
             last = sent == len(source.entries)
             if not last and not source.room(1):
                 break
-            for receiver, data in source.advance(Cut(0, END) if last else Cut(1)):
+            for receiver, data in source.advance(Delivery(0, END) if last else Delivery(1)):
                 links[part, receiver] = (*links.get((part, receiver), ()), data)
             sent += 1
         return sent, tuple(source.credits.items())
@@ -142,13 +144,13 @@ class Explorer:
         actor = state.actors[receiver]
         machine = deepcopy(actor.machine, dict(self.shared))
         effects = machine.handle(sender, message)
-        after = _Actor(machine, (*actor.rows, *effects.outputs), freeze(machine))
+        after = _Actor(machine, (*actor.rows, *effects.outputs), state_hash(machine))
         links = {**state.links, link: tuple(rest)}
         return self._performed(replace(state, actors={**state.actors, receiver: after}, links=links), receiver, effects)
 
     def _key(self, state: _State) -> Any:  # noqa: ANN401
-        links = frozenset((link, freeze(messages)) for link, messages in state.links.items() if messages)
-        actors = tuple((actor.key, len(actor.rows), freeze(actor.rows)) for actor in state.actors.values())
+        links = frozenset((link, state_hash(messages)) for link, messages in state.links.items() if messages)
+        actors = tuple((actor.key, len(actor.rows), state_hash(actor.rows)) for actor in state.actors.values())
         return actors, links, tuple(state.sources.values())
 
     # -- the search -------------------------------------------------------------------------------------------
@@ -199,10 +201,10 @@ class Explorer:
         return [] if sent > len(self.case.parts[sender]) else list(self.case.receivers[sender])
 
     def _check_end(self, state: _State) -> None:
-        coordinator = state.actors[COORDINATOR].machine
+        tree_root = state.actors[TREE_ROOT].machine
         machines = [actor.machine for actor in state.actors.values() if isinstance(actor.machine, Worker)]
-        assert isinstance(coordinator, Coordinator)
-        if not coordinator.finished:
+        assert isinstance(tree_root, TreeRoot)
+        if not tree_root.finished:
             stalls = [str(machine.stall()) for machine in machines if machine.stall() is not None]
             raise SimulationError("a schedule ends in a deadlock: " + "; ".join(stalls))
         for machine in machines:
@@ -214,14 +216,14 @@ class Explorer:
         if lost:
             raise SimulationError(f"credits were lost: {lost}")
         rows = [row for actor in state.actors.values() for row in actor.rows]
-        judge(self.case, Outcome(rows, snapshots_of(self.case, coordinator), final_of(self.case, coordinator), {}, 0))
+        judge(self.case, Outcome(rows, snapshots_of(self.case, tree_root), final_of(self.case, tree_root), {}, 0))
 
 
 def _copied(message: Message) -> Message:
     """A message whose states can be changed."""
     if isinstance(message, KeyStates):
         return KeyStates(tuple(map(_copied, message.each)))  # type: ignore[arg-type]
-    return replace(message, state=copied(message.state)) if isinstance(message, Handback | Response) else message
+    return replace(message, state=copied(message.state)) if isinstance(message, ForkState | Response) else message
 
 
 def explore(case: Case, **arguments: Any) -> Explored:  # noqa: ANN401

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from flumina.runtime.build import workers as build
-from flumina.sim.draw import Draw
+from flumina.sim.decisions import Decisions
 from flumina.sim.scheduler import Build
 from flumina.sim.shrink import Failing, Shrinker
 from flumina.sim.trace import Trace, address
@@ -40,7 +40,7 @@ class Failure:
             case.plan.explain(),
             "",
             f"{last.trial.options}",
-            f"{last.trial.weather}",
+            f"{last.trial.conditions}",
             f"snapshots {[tuple(point) for point in last.trial.snapshots]}",
             f"crashes {[crash.after for crash in last.trial.crashes]}",
             *(
@@ -66,7 +66,7 @@ def examine(
     shortest = Shrinker(build_workers, budget).shrink(failing)
     trace = Trace()
     with suppress(Exception):  # it is expected, and known
-        shortest.trial.run(Draw(given=shortest.choices), build_workers, trace)
+        shortest.trial.run(Decisions(given=shortest.choices), build_workers, trace)
     return Failure(failing, shortest, str(trace), f"{command} --seed {failing.trial.seed}")
 
 

@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from flumina.check.choices import Choices
 from flumina.check.values import KEYS, POWERS, value
-from flumina.definition import Definition
-from flumina.events import Tag
-from flumina.order import Point
+from flumina.model.order import Point
+from flumina.model.tag import Tag
+from flumina.model.tag_set import Key, KeySet, TagSet
 from flumina.plan.tree import StreamShape
+from flumina.program.definition import Definition
 from flumina.runtime.messages import PartId
 from flumina.sim.case import Entry
-from flumina.tagsets import Key, KeySet, TagSet
 
 _COLD_KEYS: Mapping[pa.DataType, Sequence[Key]] = {
     pa.int32(): range(4, 10),

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from flumina.events import Event
-from flumina.order import END, START, Point
+from flumina.model.order import END, START, Point
+from flumina.model.tag import Event
 from flumina.runtime.messages import Data, Message, PartId
 from flumina.runtime.run import EMPTY, Run
 from flumina.runtime.worker import Address
@@ -56,7 +56,7 @@ class Network:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class Delivery:
     """How far a source goes in one step: so many events, and then perhaps a heartbeat."""
 
     events: int
@@ -72,7 +72,7 @@ class Lane:
     events: Sequence[Event]
 
 
-class Source:
+class PartSource:
     """One part: sends its events in order, to every receiver what is for it and to all of them the frontier.
 
     A receiver is sent no more events than it has credits for; one that has none holds the source back.
@@ -137,7 +137,7 @@ class Source:
         """Begin another segment."""
         self.stop, self.frontier = len(self.entries), START
 
-    def advance(self, cut: Cut) -> list[tuple[str, Data]]:
+    def advance(self, cut: Delivery) -> list[tuple[str, Data]]:
         """Send the next events, and behind them the frontier, or a heartbeat that promises more."""
         events, beat = cut.events, cut.heartbeat
         start, stop = self.next, self.next + events

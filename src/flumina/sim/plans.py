@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from flumina.definition import Definition
-from flumina.events import Tag
-from flumina.hashing import BUCKETS
-from flumina.plan.tree import Itag, Plan, StreamShape, Worker, merged
+from flumina.model.hashing import BUCKETS
+from flumina.model.tag import Tag
+from flumina.model.tag_set import KeySet, TagSet
+from flumina.plan.tree import Itag, Plan, PlanWorker, StreamShape, merged
+from flumina.program.definition import Definition
 from flumina.sim.case import Case
 from flumina.sim.coverage import HOT, INDEPENDENT_CHILD, SINGLE, TAGGED_INNER, UNTAGGED_ROOT, traits
 from flumina.sim.inputs import keys_of, random_input
-from flumina.tagsets import KeySet, TagSet
 
 _STREAMS = 6
 """How often other streams are tried before a plan of a single leaf is taken."""
@@ -136,7 +136,7 @@ class _Grower:
         linked = {(a, b) for a in sets for b in sets if between(a, b)}
         self.near = [{n for n, other in enumerate(self.atoms) if (a.tags, other.tags) in linked} for a in self.atoms]
 
-    def grow(self, atoms: Sequence[int], kind: str, depth: int = 0) -> Worker:
+    def grow(self, atoms: Sequence[int], kind: str, depth: int = 0) -> PlanWorker:
         """A subtree that handles these atoms."""
         self.count += 1
         name = f"w{self.count}"
@@ -148,8 +148,8 @@ class _Grower:
             sides = ((left, fork.left), (right, fork.right))
             if all(self.tags(side) <= self.definition.kinds[k].predicate for side, k in sides):
                 children = tuple(self.grow(side, k, depth + 1) for side, k in sides)
-                return Worker(name, kind, self.itags(own), children)
-        return Worker(name, kind, self.itags(atoms))
+                return PlanWorker(name, kind, self.itags(own), children)
+        return PlanWorker(name, kind, self.itags(atoms))
 
     def itags(self, atoms: Sequence[int]) -> tuple[Itag, ...]:
         return merged(self.atoms[n].itag() for n in atoms)

@@ -1,7 +1,7 @@
 """Random consistent programs, so that more is tried than our own examples.
 
 A random program has a few tags (keyed or not) and a few declared fields; each tag reads, sets or adds to some of them.
-Its dependence is what those accesses need (:attr:`flumina.fields.Field.conflicts`), and now and then more, so it keeps
+Its dependence is what those accesses need (:attr:`flumina.state.fields.Field.conflicts`), and now and then more, so it keeps
 all laws by construction. Some are written for one key and lifted; now and then such a program has a tag that sees all
 keys.
 """
@@ -13,14 +13,14 @@ from itertools import combinations_with_replacement
 from random import Random
 from typing import Any
 
-from flumina.depends import Declaration, TagPair, depends
-from flumina.emit import Emit
-from flumina.events import Event, Tag
-from flumina.fields import ADD, READ, SET, Count, Field, Max, Min, PerKey, Replicated, Set, Sum, greatest, least
-from flumina.keyed import KeyedProgram
-from flumina.keymap import KeyMap
-from flumina.program import Program
-from flumina.state import Record
+from flumina.model.depends import Declaration, TagPair, depends
+from flumina.model.emit import Emit
+from flumina.model.tag import Event, Tag
+from flumina.program.base import Program
+from flumina.program.keyed import KeyedProgram
+from flumina.state.compare import Record
+from flumina.state.fields import ADD, READ, SET, Count, Field, Max, Min, PerKey, Replicated, Set, Sum, greatest, least
+from flumina.state.keyed_map import KeyedMap
 
 Actions = Mapping[str, list[tuple[str, str]]]
 """For each tag what it does: (read, set or add; field)."""
@@ -145,7 +145,7 @@ def _update_of(actions: Actions, fields: Mapping[str, Field]) -> Any:  # noqa: A
 
 
 def _update_all_of(actions: Actions, fields: Mapping[str, Field]) -> Any:  # noqa: ANN401
-    def update_all(self: Program, states: KeyMap, event: Event, emit: Emit) -> None:  # noqa: ARG001
+    def update_all(self: Program, states: KeyedMap, event: Event, emit: Emit) -> None:  # noqa: ARG001
         for kind, name in actions[event.tag.name]:
             field = fields[name]
             for key, state in states.items():

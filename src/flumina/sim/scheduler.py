@@ -9,21 +9,21 @@ from functools import cached_property
 from random import Random
 from typing import Any, Protocol
 
-from flumina.emit import Chunk, Row
-from flumina.order import END, START, Point, heartbeat
+from flumina.model.emit import Chunk, Row
+from flumina.model.order import END, START, Point, heartbeat
 from flumina.runtime.build import workers as build
-from flumina.runtime.coordinator import Coordinator
 from flumina.runtime.messages import Credit, Data, Message, PartId
 from flumina.runtime.stats import WorkerStats
-from flumina.runtime.topology import COORDINATOR, Options
+from flumina.runtime.topology import TREE_ROOT, Options
+from flumina.runtime.tree_root import TreeRoot
 from flumina.runtime.worker import Address, Effects, Worker
 from flumina.sim.case import Case, OutputKey, output_keys
-from flumina.sim.draw import Draw
-from flumina.sim.ledger import Ledger, SimulationError
-from flumina.sim.network import Cut, Network, Source
-from flumina.sim.snapshot import Snapshot
-from flumina.sim.weather import CALM, Weather
-from flumina.state import same
+from flumina.sim.conditions import UNDISTURBED, Conditions
+from flumina.sim.decisions import Decisions
+from flumina.sim.invariants import Invariants, SimulationError
+from flumina.sim.network import Delivery, Network, PartSource
+from flumina.sim.snapshot import SimSnapshot
+from flumina.state.compare import same
 
 Build = Callable[..., Mapping[str, Worker]]
 
@@ -45,7 +45,7 @@ class Outcome:
     """What a simulated run did."""
 
     rows: Sequence[Row | Chunk]
-    snapshots: Sequence[Snapshot]
+    snapshots: Sequence[SimSnapshot]
     state: Any
     stats: Mapping[str, WorkerStats]
     steps: int
@@ -60,52 +60,52 @@ class Simulation:
     """The plan's workers, its sources and the network between them; ``step`` lets one thing happen."""
 
     ends = True
-    """Whether the coordinator asks for the end from the beginning."""
+    """Whether the tree_root asks for the end from the beginning."""
 
     def __init__(
         self,
         case: Case,
-        random: Random | Draw,
+        random: Random | Decisions,
         *,
         options: Options | None = None,
-        weather: Weather | None = None,
+        conditions: Conditions | None = None,
         snapshots: Sequence[Point] = (),
-        resume: Snapshot | None = None,
+        resume: SimSnapshot | None = None,
         build_workers: Build = build,
         witness: Witness | None = None,
     ) -> None:
         self.case, self.witness = case, witness
-        self.draw = random if isinstance(random, Draw) else Draw(random)
-        self.weather = CALM if weather is None else weather
+        self.draw = random if isinstance(random, Decisions) else Decisions(random)
+        self.conditions = UNDISTURBED if conditions is None else conditions
         self.workers = dict(build_workers(case.plan, case.definition, options))
         self.start = START if resume is None else resume.point
         if resume is None:
-            states = case.crown.divide(case.definition, case.definition.init())
+            states = case.forest.divide(case.definition, case.definition.init())
         else:
-            states = resume.under(case.crown)
-        self.coordinator = Coordinator(states, snapshots, self.start, ends=self.ends)
+            states = resume.under(case.forest)
+        self.tree_root = TreeRoot(states, snapshots, self.start, ends=self.ends)
         self.network = Network()
-        self.ledger = Ledger(self.workers, self.weather.credits)
+        self.invariants = Invariants(self.workers, self.conditions.credits)
         self.sources = {part: self._source(part) for part in case.parts}
         self.ready = [part for part, source in self.sources.items() if source.ready()]
         self.rows: list[Row | Chunk] = []
         self.steps = 0
-        self.perform(COORDINATOR, self.coordinator.begin())
+        self.perform(TREE_ROOT, self.tree_root.begin())
 
-    def _source(self, part: PartId) -> Source:
+    def _source(self, part: PartId) -> PartSource:
         entries, routes = self.case.parts[part], self.case.routes[part]
         skip = sum(point <= self.start for point, _ in entries)
-        return Source(part, entries[skip:], routes[skip:], self.case.receivers[part], self.weather.credits)
+        return PartSource(part, entries[skip:], routes[skip:], self.case.receivers[part], self.conditions.credits)
 
     def perform(self, sender: Address, effects: Effects) -> None:
         """Put messages on their way and collect outputs."""
         self.rows += effects.outputs
         for receiver, message in effects.sends:
             if not isinstance(message, Credit):
-                self.ledger.sent(sender, receiver, message)
+                self.invariants.sent(sender, receiver, message)
                 self.network.send(sender, receiver, message)
                 continue
-            self.ledger.credited(message.part, str(sender), message.events)
+            self.invariants.credited(message.part, str(sender), message.events)
             source = self.sources[message.part]
             if source.limited:
                 self.network.send(sender, receiver, message)
@@ -119,7 +119,7 @@ class Simulation:
             return False
         self.steps += 1
         which = self.draw.below(choices)
-        if self.weather.slow:
+        if self.conditions.slow:
             which = self.rather(which, choices)
         if which < len(self.network.busy):
             self.deliver(which)
@@ -132,7 +132,7 @@ class Simulation:
     def rather(self, which: int, choices: int) -> int:
         """Another choice, if this one would be for a slow worker."""
         for _ in range(_PATIENCE):
-            if which >= len(self.network.busy) or self.network.busy[which][1] not in self.weather.slow:
+            if which >= len(self.network.busy) or self.network.busy[which][1] not in self.conditions.slow:
                 break
             which = self.draw.below(choices)
         return which
@@ -144,34 +144,34 @@ class Simulation:
             self.refill(message, str(sender))
             return
         message = self.arriving(receiver, message)
-        if receiver == COORDINATOR:
-            self.ledger.delivered(sender, receiver, message)
-            effects = self.coordinator.handle(sender, message)
+        if receiver == TREE_ROOT:
+            self.invariants.delivered(sender, receiver, message)
+            effects = self.tree_root.handle(sender, message)
         else:
             worker = self.workers[receiver]  # type: ignore[index]
             if isinstance(message, Data):
-                self.ledger.arrived(message.part, worker.id, len(message.run))
+                self.invariants.arrived(message.part, worker.id, len(message.run))
             else:
-                self.ledger.delivered(sender, receiver, message)
+                self.invariants.delivered(sender, receiver, message)
             effects = worker.handle(sender, message)
         if self.witness is not None:
             self.witness.saw(sender, receiver, message, effects)
         self.perform(receiver, effects)
-        if receiver != COORDINATOR:
-            self.ledger.check(worker)
+        if receiver != TREE_ROOT:
+            self.invariants.check(worker)
 
     def arriving(self, receiver: Address, message: Message) -> Message:  # noqa: ARG002 -- some runs look at it
         """A message as its receiver may see it."""
         return message
 
     @property
-    def snapshots(self) -> Sequence[Snapshot]:
+    def snapshots(self) -> Sequence[SimSnapshot]:
         """Those that were taken so far, of all trees."""
-        return snapshots_of(self.case, self.coordinator)
+        return snapshots_of(self.case, self.tree_root)
 
     def refill(self, message: Credit, sender: str) -> None:
         """Give a source its credits back."""
-        self.ledger.refilled(message.part, sender, message.events)
+        self.invariants.refilled(message.part, sender, message.events)
         source = self.sources[message.part]
         source.credits[sender] += message.events
         if source.limited and message.part not in self.ready and source.ready():
@@ -180,26 +180,26 @@ class Simulation:
     def feed(self, part: PartId) -> None:
         """Let one source send some events, a heartbeat, or its end."""
         source, draw = self.sources[part], self.draw
-        most = self.weather.most_events
-        events = source.room(most - draw.below(most + 1 if self.weather.heartbeats else most))
+        most = self.conditions.most_events
+        events = source.room(most - draw.below(most + 1 if self.conditions.heartbeats else most))
         beat = None
         if not source.left - events:
-            beat = END if not events or draw.chance(self.weather.heartbeats) else None
-        elif not events or draw.chance(self.weather.heartbeats):
+            beat = END if not events or draw.chance(self.conditions.heartbeats) else None
+        elif not events or draw.chance(self.conditions.heartbeats):
             beat = self.beat(source, events)
             if beat is None and not events:
                 events = source.room(1)
-        self.post(part, Cut(events, beat))
+        self.post(part, Delivery(events, beat))
         if not source.ready():
             self.ready.remove(part)
 
-    def post(self, part: PartId, cut: Cut) -> None:
+    def post(self, part: PartId, cut: Delivery) -> None:
         """Put what a source sends on its way."""
         for receiver, data in self.sources[part].advance(cut):
-            self.ledger.fed(part, receiver, len(data.run))
+            self.invariants.fed(part, receiver, len(data.run))
             self.network.send(part, receiver, data)
 
-    def beat(self, source: Source, events: int) -> Point | None:
+    def beat(self, source: PartSource, events: int) -> Point | None:
         """A heartbeat that the next event allows."""
         following = source.entries[source.next + events][0]
         floor = source.entries[source.next + events - 1][0] if events else source.promised
@@ -223,34 +223,34 @@ class Simulation:
         while self.step():
             if self.steps > _MOST_STEPS:
                 raise SimulationError(f"the run does not end within {_MOST_STEPS} steps")
-        if not self.coordinator.finished:
+        if not self.tree_root.finished:
             stalls = [str(w.stall()) for w in self.workers.values() if w.stall() is not None]
             raise SimulationError("the run stands still: " + "; ".join(stalls))
         for worker in self.workers.values():
             if worker.waiting or not worker.stopped:
                 raise SimulationError(f"{worker.id} is left with {worker.waiting} events, stopped: {worker.stopped}")
-        self.ledger.check_end()
+        self.invariants.check_end()
         return self.outcome()
 
     def outcome(self) -> Outcome:
         """What has been done so far."""
         stats = {name: worker.stats for name, worker in self.workers.items()}
-        return Outcome(self.rows, self.snapshots, final_of(self.case, self.coordinator), stats, self.steps)
+        return Outcome(self.rows, self.snapshots, final_of(self.case, self.tree_root), stats, self.steps)
 
 
-def snapshots_of(case: Case, coordinator: Coordinator) -> list[Snapshot]:
+def snapshots_of(case: Case, tree_root: TreeRoot) -> list[SimSnapshot]:
     """The snapshots of which all trees have sent their part."""
-    taken = coordinator.snapshots.items()
-    return [case.snapshot(point, states) for point, states in taken if len(states) == len(case.crown.trees)]
+    taken = tree_root.snapshots.items()
+    return [case.snapshot(point, states) for point, states in taken if len(states) == len(case.forest.trees)]
 
 
-def final_of(case: Case, coordinator: Coordinator) -> Any:  # noqa: ANN401 -- whatever the program's state is
+def final_of(case: Case, tree_root: TreeRoot) -> Any:  # noqa: ANN401 -- whatever the program's state is
     """The state at the end, if the run has ended and somebody wanted it."""
-    known = coordinator.finished and all(state is not None for state in coordinator.final.values())
-    return case.snapshot(END, coordinator.final).state if known else None
+    known = tree_root.finished and all(state is not None for state in tree_root.final.values())
+    return case.snapshot(END, tree_root.final).state if known else None
 
 
-def judge(case: Case, outcome: Outcome, after: Snapshot | None = None) -> None:
+def judge(case: Case, outcome: Outcome, after: SimSnapshot | None = None) -> None:
     """Compare a run with the oracle: outputs in both directions, the final state, the state of every snapshot."""
     compare(case, outcome.rows, after=START if after is None else after.point)
     same_state(case, outcome.state, END, "the final state")
@@ -282,4 +282,4 @@ def _few(outputs: Counter[OutputKey], most: int = 3) -> str:
     return "nothing" if not shown else ", ".join(shown) + (f" and {more} more" if more > 0 else "")
 
 
-__all__ = ["Outcome", "Simulation", "SimulationError", "Weather", "Witness", "compare", "judge", "same_state"]
+__all__ = ["Conditions", "Outcome", "Simulation", "SimulationError", "Witness", "compare", "judge", "same_state"]

@@ -8,14 +8,14 @@ from operator import itemgetter
 from random import Random
 from typing import TypeVar
 
-from flumina.order import Point
+from flumina.model.order import Point
 from flumina.runtime.build import workers as build
 from flumina.runtime.messages import PartId
 from flumina.runtime.topology import Options
-from flumina.sim.draw import Draw
+from flumina.sim.conditions import UNDISTURBED
+from flumina.sim.decisions import Decisions
 from flumina.sim.scheduler import Build
 from flumina.sim.trial import Trial
-from flumina.sim.weather import CALM
 
 Item = TypeVar("Item")
 
@@ -26,8 +26,8 @@ _SIMPLER: tuple[Callable[[Trial], Trial], ...] = (
     lambda trial: replace(trial, crashes=()),
     lambda trial: replace(trial, crashes=trial.crashes[:1]),
     lambda trial: replace(trial, snapshots=(), crashes=()),
-    lambda trial: replace(trial, weather=CALM),
-    lambda trial: replace(trial, weather=replace(trial.weather, slow=frozenset())),
+    lambda trial: replace(trial, conditions=UNDISTURBED),
+    lambda trial: replace(trial, conditions=replace(trial.conditions, slow=frozenset())),
     lambda trial: replace(trial, options=Options(coalesce=False, pipeline=False, hand_over=False)),
     lambda trial: replace(trial, options=replace(trial.options, hand_over=False)),
     lambda trial: replace(trial, options=replace(trial.options, pipeline=False)),
@@ -50,7 +50,7 @@ class Shrinker:
     def __init__(self, build_workers: Build = build, budget: int = 3000) -> None:
         self.build, self.budget = build_workers, budget
 
-    def attempt(self, trial: Trial, draw: Draw | None = None) -> Failing | None:
+    def attempt(self, trial: Trial, draw: Decisions | None = None) -> Failing | None:
         """The failure of a run, if it fails."""
         self.budget -= 1
         chosen = trial.draw() if draw is None else draw
@@ -67,7 +67,7 @@ class Shrinker:
         return self._fewer_choices(failing)
 
     def _any_schedule(self, trial: Trial, choices: Sequence[int]) -> Failing | None:
-        draws = [Draw(Random(0), choices), *(Draw(Random(seed)) for seed in range(_SCHEDULES))]
+        draws = [Decisions(Random(0), choices), *(Decisions(Random(seed)) for seed in range(_SCHEDULES))]
         return next((found for draw in draws if (found := self.attempt(trial, draw))), None)
 
     def _simpler_trial(self, failing: Failing) -> Failing:
@@ -88,21 +88,21 @@ class Shrinker:
             failing = found or failing
             return found is not None
 
-        self._minimise(places, fails)
+        self._minimize(places, fails)
         return failing
 
     def _fewer_choices(self, failing: Failing) -> Failing:
         def fails(kept: Sequence[int]) -> bool:
             nonlocal failing
-            found = self.attempt(failing.trial, Draw(given=kept))
+            found = self.attempt(failing.trial, Decisions(given=kept))
             if found is not None and len(found.choices) <= len(failing.choices):
                 failing = found
             return found is not None
 
-        self._minimise(list(failing.choices), fails)
+        self._minimize(list(failing.choices), fails)
         return failing
 
-    def _minimise(self, items: Sequence[Item], fails: Callable[[Sequence[Item]], bool]) -> None:
+    def _minimize(self, items: Sequence[Item], fails: Callable[[Sequence[Item]], bool]) -> None:
         """Delta debugging: leave out ever smaller pieces as long as it still fails."""
         size = max(1, len(items) // 2)
         kept = list(items)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from flumina.emit import Row
-from flumina.order import END, START, Point
-from flumina.runtime.messages import Credit, Data, Handback, Item, KeyStates, Message, Request, Response, Stop
+from flumina.model.emit import Row
+from flumina.model.order import END, START, Point
+from flumina.runtime.messages import Credit, Data, ForkState, Item, KeyStates, Message, Request, Response, Stop
 from flumina.runtime.worker import Address, Effects
 
 
@@ -66,7 +66,7 @@ def told(message: Message) -> str:
         case Response(point=point, state=state, clear=clear):
             bounds = ", ".join(f"{worker}.{tag}: {place(bound)}" for (worker, tag), bound in clear.items())
             return f"response at {place(point)} with {state!r}; clear {bounds}"
-        case Handback(state=state, served=served):
+        case ForkState(state=state, served=served):
             return f"hand back {state!r}; served {place(served)}"
         case KeyStates(each=each):
             return " and ".join(f"of {one.key!r}: {told(one)}" for one in each)

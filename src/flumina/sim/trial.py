@@ -1,6 +1,6 @@
-"""From a seed to a run: program, plan, input, switches of the protocol, weather, snapshots, crashes and schedule.
+"""From a seed to a run: program, plan, input, switches of the protocol, conditions, snapshots, crashes and schedule.
 
-Neighbouring seeds share what is slow to make: 32 of them a program, 4 of them a plan and its input.
+Neighboring seeds share what is slow to make: 32 of them a program, 4 of them a plan and its input.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
 
-from flumina.definition import Definition
-from flumina.order import Point, heartbeat
+from flumina.model.order import Point, heartbeat
+from flumina.model.tag_set import Key
 from flumina.plan.tree import Plan
-from flumina.program import define
+from flumina.program.base import define
+from flumina.program.definition import Definition
 from flumina.runtime.build import workers as build
 from flumina.runtime.topology import Options
 from flumina.sim.case import Case
-from flumina.sim.draw import Draw
-from flumina.sim.faults import Crash, run
+from flumina.sim.conditions import Conditions, random_conditions
+from flumina.sim.crashes import Crash, run
+from flumina.sim.decisions import Decisions
 from flumina.sim.inputs import random_input
 from flumina.sim.plans import random_case, random_plan
 from flumina.sim.programs import random_keyed_program, random_program
 from flumina.sim.scheduler import Build, Outcome, Witness
-from flumina.sim.weather import Weather, random_weather
-from flumina.tagsets import Key
 
 _SEEDS_A_PROGRAM = 32
 _SEEDS_A_CASE = 4
@@ -58,23 +58,25 @@ class Trial:
     seed: int
     case: Case
     options: Options
-    weather: Weather
+    conditions: Conditions
     snapshots: tuple[Point, ...] = ()
     crashes: tuple[Crash, ...] = ()
     cuts: tuple[int, ...] = ()
 
-    def draw(self) -> Draw:
+    def draw(self) -> Decisions:
         """The schedule that belongs to the seed."""
-        return Draw(Random(f"schedule {self.seed}"))
+        return Decisions(Random(f"schedule {self.seed}"))
 
-    def run(self, draw: Draw | None = None, build_workers: Build = build, witness: Witness | None = None) -> Outcome:
+    def run(
+        self, draw: Decisions | None = None, build_workers: Build = build, witness: Witness | None = None
+    ) -> Outcome:
         """Run and judge; whatever goes wrong is raised."""
         return run(
             self.case,
             self.draw() if draw is None else draw,
             self.crashes,
             options=self.options,
-            weather=self.weather,
+            conditions=self.conditions,
             snapshots=self.snapshots,
             cuts=self.cuts,
             build_workers=build_workers,
@@ -87,13 +89,13 @@ def trial(seed: int, setting: Setting = DEFAULT) -> Trial:
     case = _case(seed // _SEEDS_A_CASE, setting)
     random = Random(f"trial {seed}")
     options = setting.options or _options(random)
-    weather = random_weather(random, [worker.id for worker in case.plan.workers])
+    conditions = random_conditions(random, [worker.id for worker in case.plan.workers])
     snapshots = _snapshots(random, case)
     crashes: tuple[Crash, ...] = ()
     if setting.faults and snapshots and random.random() < 0.4:
         crashes = tuple(_crash(random, case) for _ in range(random.randint(1, 2)))
     cuts = _cuts(Random(f"cuts {seed}"), case) if setting.cuts else ()
-    return Trial(seed, case, options, weather, () if cuts else snapshots, crashes, cuts)
+    return Trial(seed, case, options, conditions, () if cuts else snapshots, crashes, cuts)
 
 
 @lru_cache(maxsize=16)

@@ -17,11 +17,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 -- as everybody calls it
 from pyspark.sql import types as T  # noqa: N812
 
-from flumina.engine.arrivals import Beat
+from flumina.engine.event_stream import Heartbeat
 from flumina.errors import InputError
-from flumina.schema import timestamp_type
-from flumina.spark.place import FILE, WITHIN, place_columns
-from flumina.streams import Stream
+from flumina.input.stream import Stream
+from flumina.model.schema import timestamp_type
+from flumina.spark.row_origin import FILE, WITHIN, place_columns
 
 PARTITION = "\0partition"
 """The column that holds, for a stream gathered into one part, which file, or else which partition, each row lay in."""
@@ -96,7 +96,7 @@ class Brought:
     """Rows that Spark brings to this task; they can be read once, and a task that is tried again gets them again."""
 
     parts: int
-    batches: Iterator[pa.RecordBatch | Beat]
+    batches: Iterator[pa.RecordBatch | Heartbeat]
     gathered: str | None = None
     wake: Callable[[], None] | None = None
     """Ends the wait of a reader for rows that another one has yet to bring."""
@@ -112,13 +112,13 @@ class Brought:
     def rows(self, part: int) -> None:
         """Nobody has counted."""
 
-    def pieces(self) -> Iterator[pa.RecordBatch | Beat]:
+    def pieces(self) -> Iterator[pa.RecordBatch | Heartbeat]:
         """The rows as they come."""
         return self.batches
 
     def chunks(self, part: int, columns: Sequence[str], size: int = 0) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
         """The rows alone."""
-        return (piece for piece in self.batches if not isinstance(piece, Beat))
+        return (piece for piece in self.batches if not isinstance(piece, Heartbeat))
 
     def sample(self, part: int, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
         """Nothing: they can be read once."""
@@ -136,7 +136,7 @@ class Shared:
     """Divide one sequence of rows in O among the streams that this task reads, each in a thread of its own.
 
     The thread that has nothing left reads the next piece for all streams. Every stream gets its rows of the piece and a
-    :class:`Beat`, so that its frontier moves with the whole, also where it has few rows. At most :data:`_BEHIND` pieces
+    :class:`Heartbeat`, so that its frontier moves with the whole, also where it has few rows. At most :data:`_BEHIND` pieces
     of a stream wait: then no thread reads on until that stream has taken one, or has left.
 
     This can't stop the run for good, however small windows and queues are. Let P be the part with the lowest frontier
@@ -163,7 +163,7 @@ class Shared:
     ) -> None:
         self.batches, self.columns = batches, columns
         self.numbers = {name: number for number, name in enumerate(columns)}
-        self.waiting: dict[str, deque[tuple[pa.RecordBatch, Beat]]] = {name: deque() for name in names}
+        self.waiting: dict[str, deque[tuple[pa.RecordBatch, Heartbeat]]] = {name: deque() for name in names}
         self.ended = False
         self.changed = threading.Condition()
         self.reading = False
@@ -176,7 +176,7 @@ class Shared:
             self.closed = True
             self.changed.notify_all()
 
-    def of(self, name: str) -> Iterator[pa.RecordBatch | Beat]:
+    def of(self, name: str) -> Iterator[pa.RecordBatch | Heartbeat]:
         """Yield the rows of one stream, and how far the whole has come."""
         try:
             while (piece := self._next(name)) is not None:
@@ -186,7 +186,7 @@ class Shared:
                 self.waiting.pop(name, None)
                 self.changed.notify_all()
 
-    def _next(self, name: str) -> tuple[pa.RecordBatch, Beat] | None:
+    def _next(self, name: str) -> tuple[pa.RecordBatch, Heartbeat] | None:
         while True:
             with self.changed:
                 self.changed.wait_for(
@@ -210,7 +210,7 @@ class Shared:
 
     def _read(self, streams: Sequence[str]) -> None:
         """Read the next piece, and divide it."""
-        pieces: dict[str, tuple[pa.RecordBatch, Beat]] = {}
+        pieces: dict[str, tuple[pa.RecordBatch, Heartbeat]] = {}
         failed: BaseException | None = None
         batch: pa.RecordBatch | None = None
         try:
@@ -233,15 +233,15 @@ class Shared:
         return pa.record_batch([mine.column(column) for column in found.values()], names=list(found))
 
 
-def _beats(batch: pa.RecordBatch, streams: Sequence[int]) -> list[Beat]:
+def _beats(batch: pa.RecordBatch, streams: Sequence[int]) -> list[Heartbeat]:
     """Tell each stream how far rows in the order of (t, stream) have come with the last one of this piece."""
     last = batch.column("t").slice(batch.num_rows - 1)
     if not batch.num_rows or last.null_count:  # rows without a timestamp come first, and are no events
-        return [Beat(-(2**63), over=False) for _ in streams]
+        return [Heartbeat(-(2**63), over=False) for _ in streams]
     kind = timestamp_type(last.type)
     ts: int = last.cast(kind).cast(pa.int64())[0].as_py()
     stream: int = batch.column(0)[-1].as_py()
-    return [Beat(ts, over=number < stream) for number in streams]
+    return [Heartbeat(ts, over=number < stream) for number in streams]
 
 
 def in_place(stream: Stream, frame: DataFrame, columns: Sequence[str]) -> DataFrame:

@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from flumina.engine.progress import ProgressLine
-from flumina.engine.rendezvous import Rendezvous
+from flumina.engine.transport.rendezvous import Rendezvous
 from flumina.errors import ClusterError
 from flumina.spark.session import Cluster
 
@@ -201,7 +201,7 @@ def explained(error: BaseException) -> ClusterError:
     noise = ("at ", "File ", "Traceback", "An error occurred while calling")
     telling = [line for line in lines if not line.startswith(noise)]
     reason = next(
-        (line for line in telling if "Job aborted" in line or "cancelled" in line), telling[0] if telling else ""
+        (line for line in telling if "Job aborted" in line or "canceled" in line), telling[0] if telling else ""
     )
     last = next((line for line in reversed(telling) if "Error" in line and "Py4J" not in line), "")
     text = reason if last in reason else f"{reason}\n  {last}"

@@ -9,14 +9,14 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from flumina.engine.publish import Result
 from flumina.errors import UsageError
+from flumina.output.commit import CommittedOutput
 
 
 class DataFrames(Mapping[str, DataFrame]):
     """One DataFrame for each declared output; reading one does not run the program again."""
 
-    def __init__(self, spark: SparkSession, published: Mapping[str, Result]) -> None:
+    def __init__(self, spark: SparkSession, published: Mapping[str, CommittedOutput]) -> None:
         self._frames = {name: _frame(spark, result) for name, result in published.items() if result.kept}
         self._published = published
 
@@ -34,7 +34,7 @@ class DataFrames(Mapping[str, DataFrame]):
         return len(self._published)
 
 
-def _frame(spark: SparkSession, result: Result) -> DataFrame:
+def _frame(spark: SparkSession, result: CommittedOutput) -> DataFrame:
     schema = from_arrow_schema(result.schema)
     if result.held is not None:
         return spark.createDataFrame(result.held, schema)

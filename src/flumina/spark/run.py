@@ -16,32 +16,32 @@ from pyspark import Broadcast
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_type
 
-from flumina import schema
-from flumina.definition import Definition
-from flumina.describe import describe, one_ts_type
-from flumina.engine import pickling
-from flumina.engine.continuation import Continuation
-from flumina.engine.driver import Wishes, carry_out, check_is_no_input, choose_plan, final_state, make_job
-from flumina.engine.filesystem import resolve
-from flumina.engine.host import Invitation
+from flumina.checkpoint.committer import Committer
+from flumina.checkpoint.policy import Checkpoint
+from flumina.checkpoint.resume import ResumePoint
+from flumina.engine.driver import Wishes, check_is_no_input, choose_plan, final_state, make_job, run_job
+from flumina.engine.host import TaskAssignment
 from flumina.engine.inputs import data_of, is_paced, timestamp_type
 from flumina.engine.job import Job, Settings, TaskReport
 from flumina.engine.liveness import SPARK_TIMEOUT
-from flumina.engine.location import Location
-from flumina.engine.outputs import Nowhere
-from flumina.engine.policy import Checkpoint
 from flumina.engine.progress import ProgressLine
-from flumina.engine.recorder import Recorder
-from flumina.engine.rendezvous import Rendezvous
 from flumina.engine.results import RunResult, RunStats
-from flumina.engine.transport import Secret
+from flumina.engine.transport.listener import Secret
+from flumina.engine.transport.rendezvous import Rendezvous
 from flumina.errors import FluminaError, GangError, UsageError
-from flumina.letters import ERROR
-from flumina.plan.optimise import Optimiser
+from flumina.input.dead_letters import ERROR
+from flumina.input.stream import Stream
+from flumina.input.stream_info import describe, one_ts_type
+from flumina.model import schema
+from flumina.output.outputs import Nowhere
+from flumina.plan.optimize import Optimizer
 from flumina.plan.rates import estimate
-from flumina.plan.sources import Source as PlannedSource
+from flumina.plan.sources import StreamRates as PlannedSource
 from flumina.plan.tree import Plan
-from flumina.program import AnyProgram, define
+from flumina.program import pickling
+from flumina.program.base import AnyProgram, define
+from flumina.program.definition import Definition
+from flumina.program.ties import must_be_one_part
 from flumina.runtime.messages import PartId
 from flumina.spark.frames import Frame, brought_together, in_place, needed, quoted
 from flumina.spark.gang import Gang
@@ -49,8 +49,8 @@ from flumina.spark.results import DataFrames
 from flumina.spark.session import Cluster
 from flumina.spark.tasks import REPORT_DDL, Cargo, handed_out, kill_attempt, task
 from flumina.spec import check_streams
-from flumina.streams import Stream
-from flumina.ties import must_be_one_part
+from flumina.storage.filesystem import resolve
+from flumina.storage.output_directory import Location
 
 FAIL, SHRINK = "fail", "shrink"
 """What becomes of a run whose cluster has fewer slots than before: an error, or it goes on with those."""
@@ -69,7 +69,7 @@ def run(
     spark: SparkSession | None = None,
     workers: int | None = None,
     plan: Plan | str | Path | None = None,
-    optimiser: str | Optimiser = "cost",
+    optimizer: str | Optimizer = "cost",
     out: str | Path | Nowhere | None = None,
     filesystem: Any = None,  # noqa: ANN401 -- a pyarrow file system
     overwrite: bool = False,
@@ -90,7 +90,7 @@ def run(
 
     ``spark``       the session; by default the active one
     ``workers``     how many workers may run side by side; by default as many as the cluster has slots, or fewer
-    ``plan``        a plan, or the path of one that was saved, instead of a new one made by ``optimiser``
+    ``plan``        a plan, or the path of one that was saved, instead of a new one made by ``optimizer``
     ``out``         a folder that all tasks and the driver can reach, for the outputs as Parquet; without it they come
                     back through the driver, which is for small ones; with ``fl.NOWHERE`` they are counted only
     ``overwrite``   replace what is in that folder, once the run has succeeded
@@ -118,7 +118,7 @@ def run(
     wishes = Wishes(
         workers,
         plan,
-        optimiser,
+        optimizer,
         out,
         filesystem,
         overwrite,
@@ -168,7 +168,7 @@ def _check_lost_slots(given: object, wishes: Wishes) -> None:
         raise UsageError(
             "LOST_SLOTS",
             "on_lost_slots='shrink' makes a new plan for the slots that are left, but plan= says which one to use",
-            hint="leave out plan=, and say workers= or optimiser=",
+            hint="leave out plan=, and say workers= or optimizer=",
         )
 
 
@@ -182,7 +182,7 @@ def _run_once(
     cluster.require(staged.job.layout.tasks)
     shuffled: int | None = None
 
-    def carried_out(recorder: Recorder | None) -> dict[int, TaskReport]:
+    def executed(recorder: Committer | None) -> dict[int, TaskReport]:
         nonlocal shuffled
         try:
             reports, shuffled = execute(cluster, staged, line, recorder, tls=tls)
@@ -192,7 +192,7 @@ def _run_once(
             raise
         return reports
 
-    published, reports, snapshots = carry_out(staged.job, kept, carried_out, state=wishes.state)
+    published, reports, snapshots = run_job(staged.job, kept, executed, state=wishes.state)
     stats = RunStats.of(reports, shuffled, snapshots)
     final = final_state(staged.job, kept, reports, wishes)
     return RunResult.of(published, staged.job.plan, stats, final, partial(DataFrames, cluster.spark))
@@ -214,7 +214,7 @@ def _stage(
     definition: Definition,
     streams: Sequence[Stream],
     wishes: Wishes,
-    kept: Continuation | None,
+    kept: ResumePoint | None,
 ) -> Staged:
     """Choose a plan and the way of the data to it."""
     columns = {s.name: needed(s, s.data) for s in streams if isinstance(s.data, DataFrame)}
@@ -309,7 +309,7 @@ def execute(
     cluster: Cluster,
     staged: Staged,
     line: ProgressLine,
-    recorder: Recorder | None = None,
+    recorder: Committer | None = None,
     *,
     tls: bool,
     measured: bool = True,
@@ -335,12 +335,12 @@ def execute(
         ) as rendezvous,
     ):
         address = (cluster.reached_at, rendezvous.address[1])
-        invitation = Invitation(b"", address, secret, "", patience, job.liveness.interval)
+        assignment = TaskAssignment(b"", address, secret, "", patience, job.liveness.interval)
         start = staged.input
         if start is None:
             start = handed_out(cluster.spark, packed)
         rows = job.settings.chunk_rows
-        function = task(invitation, shipped, staged.frame, rows=rows, local=cluster.local)
+        function = task(assignment, shipped, staged.frame, rows=rows, local=cluster.local)
         barrier = start.mapInArrow(function, REPORT_DDL, barrier=True)
         gang = Gang(cluster, barrier, line, rendezvous, tasks)
         with gang:

@@ -14,8 +14,8 @@ from py4j.protocol import Py4JError
 from pyspark import BarrierTaskContext, Broadcast
 from pyspark.sql import DataFrame, SparkSession
 
-from flumina.engine.host import Data, Invitation, host, left_behind
-from flumina.engine.member import Registration
+from flumina.engine.host import Data, TaskAssignment, host, left_behind
+from flumina.engine.transport.client import Registration
 from flumina.errors import CalledOffError, PeerLostError
 from flumina.spark.frames import Frame
 
@@ -50,7 +50,7 @@ class Cargo:
 
 
 def task(
-    invitation: Invitation, cargo: Cargo | Broadcast[Cargo], frame: Frame | None, *, rows: int, local: bool
+    assignment: TaskAssignment, cargo: Cargo | Broadcast[Cargo], frame: Frame | None, *, rows: int, local: bool
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function for ``mapInArrow``: hosts the task whose number is that of the partition.
 
@@ -67,17 +67,17 @@ def task(
             brought = {}  # go of this process, and the next run waits for another one to have imported everything
         else:
             mine, brought = sent.packed[number], frame.sources(number, batches, rows)
-        here = replace(invitation, job=sent.job, bind=_address(context, local=local))
+        here = replace(assignment, job=sent.job, bind=_address(context, local=local))
         finished = _hosted(here, number, f"{context.stageId()}.{context.taskAttemptId()}", mine, brought)
         yield pa.record_batch([pa.array([number], pa.int32()), pa.array([finished])], schema=REPORT)
 
     return run
 
 
-def _hosted(invitation: Invitation, number: int, attempt: str, packed: bytes, brought: Data) -> bool:
+def _hosted(assignment: TaskAssignment, number: int, attempt: str, packed: bytes, brought: Data) -> bool:
     """Host a task, and see to it that Spark uses this process again only if nothing of the task is left in it."""
     try:
-        finished = host(invitation, number, attempt, packed, brought)
+        finished = host(assignment, number, attempt, packed, brought)
     except PeerLostError as error:
         if error.condition == "DRIVER_LOST":
             time.sleep(_ORPHANED)

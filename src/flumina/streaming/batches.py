@@ -19,36 +19,36 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from flumina.engine.checkpoint import Checkpoints, Claim, Snapshot, check_program, program_facts
-from flumina.engine.checkpoint.batches import LETTERS, SHOWN
-from flumina.engine.checkpoint.snapshot import read_state
+from flumina.checkpoint import Checkpoints, Claim, Snapshot, check_program, program_fingerprint
+from flumina.checkpoint.state_partitions import FinalStatePolicy, PartitionedState
+from flumina.checkpoint.store.batches import LETTERS, SHOWN
+from flumina.checkpoint.store.snapshot import read_state
 from flumina.engine.failpoints import reach
-from flumina.engine.shares import Ending, Shares
 from flumina.errors import CheckpointError, FluminaError, InputError, UsageError
+from flumina.input.stream import Stream
+from flumina.input.watermarks import EVERYTHING, NOTHING, ClosedBatches, Seen
 from flumina.plan.render.json import from_json, to_json
-from flumina.program import AnyProgram
-from flumina.streaming import dead
-from flumina.streaming.cut import Cut, choose, holding
-from flumina.streaming.engine import Engine, Ran
-from flumina.streaming.folder import Folder
-from flumina.streaming.frontier import EVERYTHING, NOTHING, ClosedBatches, Seen
-from flumina.streaming.left import Left, facts, following
+from flumina.program.base import AnyProgram
+from flumina.storage.directory import Folder
+from flumina.streaming import dead_letters as dead
+from flumina.streaming.batch_state import BatchState, batch_facts, following
+from flumina.streaming.batch_watermark import BatchWatermark, choose, holding
+from flumina.streaming.engine import BatchEngine, BatchRun
 from flumina.streaming.log import Log, restoring
 from flumina.streaming.order import check_order
 from flumina.streaming.planner import Change, Planner
-from flumina.streaming.progress import Progress, Stopwatch, entry
+from flumina.streaming.progress import ProgressLog, Stopwatch, entry
 from flumina.streaming.rows import dealt, from_bytes, in_order, placed, split, to_bytes
 from flumina.streaming.rules import Rules
-from flumina.streaming.sieve import Sieve, Sifted
 from flumina.streaming.sink import DeadLetters, Sink
-from flumina.streams import Stream
+from flumina.streaming.validation import RowValidator, ValidatedRows
 
 INLINE_STATE = 1 << 18
 """Up to so many bytes a state goes through the driver, and to all tasks; what is larger, tasks write and read."""
 
 
-Gather = Callable[[Mapping[str, Sieve]], Mapping[str, Sifted]]
-"""The new rows of a batch, each stream through its sieve."""
+Gather = Callable[[Mapping[str, RowValidator]], Mapping[str, ValidatedRows]]
+"""The new rows of a batch, each stream through its row_validator."""
 
 
 class Batches:
@@ -62,20 +62,20 @@ class Batches:
         ts_type: pa.DataType,
         rules: Rules,
         planner: Planner,
-        engine: Engine,
+        engine: BatchEngine,
         sink: Sink,
         letters: DeadLetters,
-        progress: Progress,
+        progress: ProgressLog,
     ) -> None:
         self.log = Log(folder.below("log"))
         self.store = Checkpoints(folder.at("state"), folder.filesystem)
-        self.facts = {**program_facts(program, streams), "timestamps": str(ts_type)}
+        self.facts = {**program_fingerprint(program, streams), "timestamps": str(ts_type)}
         self.program = {name: self.facts[name] for name in ("parameters", "code")}
         """What may differ with ``changed``, and makes other rows."""
         self.streams, self.ts_type, self.rules, self.planner = tuple(streams), ts_type, rules, planner
         self.engine, self.sink, self.letters, self.progress = engine, sink, letters, progress
         self._claim: Claim | None = None
-        self._last: tuple[int, Left] | None = None
+        self._last: tuple[int, BatchState] | None = None
         """What the last batch has left, so that it need not be read."""
         self.waiting = 0
         """How many rows were carried when the query was started."""
@@ -87,10 +87,10 @@ class Batches:
         newest = self.store.latest()
         if newest is None:
             claim = self.store.claim(resumes=None, facts=self.facts)
-            left = Left(
+            left = BatchState(
                 None, {}, {s.name: Seen() for s in self.streams}, NOTHING, {}, None, closed=False, lineage="", shown={}
             )
-            newest = claim.commit(number=0, extra=facts(left, {}, self.sink.place, self._letters_place))
+            newest = claim.commit(number=0, extra=batch_facts(left, {}, self.sink.place, self._letters_place))
         check_program(newest.manifest.facts, self.facts, changed=changed, where=self.store.folder.path)
         self.waiting = sum(rows for _, _, rows in newest.manifest.extra["carried"])
         self._check_sink(newest)
@@ -146,7 +146,9 @@ class Batches:
             if ended:
                 raise self.log.over(batch)
             if logged is not None:
-                rows, digests = _numbers(gather({s.name: Sieve(s, self.rules.policies[s.name]) for s in self.streams}))
+                rows, digests = _numbers(
+                    gather({s.name: RowValidator(s, self.rules.policies[s.name]) for s in self.streams})
+                )
                 logged.check_same_rows(replace(logged, rows=rows, digests=digests))
             return
         left = self._before(batch, reopened=ended)
@@ -156,34 +158,36 @@ class Batches:
             self.log.forget(batch)
             logged = None
         with watch.phase("intake"):
-            sifted = gather({s.name: Sieve(s, self.rules.policies[s.name], self._done(s, left)) for s in self.streams})
-            self._refuse(sifted)
+            validated = gather(
+                {s.name: RowValidator(s, self.rules.policies[s.name], self._done(s, left)) for s in self.streams}
+            )
+            self._refuse(validated)
         reach("after-intake", batch)
         with watch.phase("cut"):
-            seen = {name: left.seen[name].and_then(sifted[name].seen) for name in sifted}
+            seen = {name: left.seen[name].and_then(validated[name].seen) for name in validated}
             rows = {
-                s.name: in_order(s, [left.carried[s.name], placed(sifted[s.name].events, batch)])
+                s.name: in_order(s, [left.carried[s.name], placed(validated[s.name].events, batch)])
                 if s.name in left.carried
-                else in_order(s, [placed(sifted[s.name].events, batch)])
+                else in_order(s, [placed(validated[s.name].events, batch)])
                 for s in self.streams
             }
-            cut = self._cut(batch, sifted, seen, left.done, closed=closed)
+            cut = self._cut(batch, validated, seen, left.done, closed=closed)
             if logged is None:  # what is logged counts; what is refused is not logged, so that something can be done
-                check_order(self.planner.definition, self.streams, rows, sifted, batch)
-                self._check_carried(cut, rows)
+                check_order(self.planner.definition, self.streams, rows, validated, batch)
+                self._check_buffered(cut, rows)
             cut = self.log.decide(cut)
             ready = {name: split(table, cut.ts) for name, table in rows.items()}
             carried = {name: behind for name, (_, behind) in ready.items()}
         reach("after-cut", batch)
         change, ran = self._run(batch, {name: now for name, (now, _) in ready.items()}, left, watch)
-        after = self._after(batch, cut, left, sifted, seen, carried, ran)
+        after = self._after(batch, cut, left, validated, seen, carried, ran)
         with watch.phase("deadLetters"):
-            letters = self._letters(sifted)
+            letters = self._letters(validated)
             if len(letters) and self._letters_place is not None:
                 after.shown[LETTERS] = batch
         self._make_durable(batch, after, left.shown, ran, letters, watch)
         self._last = (batch, after)
-        about = entry(batch, cut, sifted, ready, ran, change, after, self.planner, self.rules)
+        about = entry(batch, cut, validated, ready, ran, change, after, self.planner, self.rules)
         self.progress.add({**about, "durationMs": watch.milliseconds()})
 
     def close(self, nothing: Gather) -> None:
@@ -209,7 +213,7 @@ class Batches:
 
     # -- before ---------------------------------------------------------------------------------------------------
 
-    def _before(self, batch: int, *, reopened: bool) -> Left:
+    def _before(self, batch: int, *, reopened: bool) -> BatchState:
         """What is left of the batches before; ``reopened`` if this one was to be the last, and now holds rows."""
         if self._last is not None and self._last[0] == batch - 1:
             return self._last[1]
@@ -248,9 +252,11 @@ class Batches:
             )
         self.log.commit(batch)
 
-    def _restored(self, snapshot: Snapshot) -> Left:
+    def _restored(self, snapshot: Snapshot) -> BatchState:
         told = snapshot.manifest.extra
-        kept = Shares.of(snapshot, self.facts) if any(file.shares for file in snapshot.manifest.states) else None
+        kept = (
+            PartitionedState.of(snapshot, self.facts) if any(file.shares for file in snapshot.manifest.states) else None
+        )
         if kept is not None and told["foreign"]:  # no batch has been run with it since
             kept = replace(kept, foreign=True)
         blob = memoryview(read_state(self.store.folder, snapshot.manifest.states[-1]) if told["carried"] else b"")
@@ -262,35 +268,35 @@ class Batches:
             self.planner.resume(from_json(plan, f"the plan of snapshot {snapshot.number}"))
         seen = {name: Seen(*numbers) for name, numbers in told["seen"].items()}
         totals, shown = dict(told["totals"]), dict(told[SHOWN])
-        return Left(kept, carried, seen, told["done"], totals, plan, told["closed"], told["lineage"], shown)
+        return BatchState(kept, carried, seen, told["done"], totals, plan, told["closed"], told["lineage"], shown)
 
-    def _done(self, stream: Stream, left: Left) -> int:
+    def _done(self, stream: Stream, left: BatchState) -> int:
         return NOTHING if isinstance(self.rules.policies[stream.name], ClosedBatches) else left.done
 
-    def _refuse(self, sifted: Mapping[str, Sifted]) -> None:
+    def _refuse(self, validated: Mapping[str, ValidatedRows]) -> None:
         """Raise what must not be there."""
         late, bad = self.rules.late == "error", self.rules.bad_rows == "error"
-        for name, found in sifted.items():
+        for name, found in validated.items():
             error = dead.first_error(name, found, late=late, bad=bad)
             if error is not None:
                 raise error
 
     def _cut(
-        self, batch: int, sifted: Mapping[str, Sifted], seen: Mapping[str, Seen], done: int, *, closed: bool
-    ) -> Cut:
-        rows, digests = _numbers(sifted)
-        good = {name: len(found.events) for name, found in sifted.items()}
+        self, batch: int, validated: Mapping[str, ValidatedRows], seen: Mapping[str, Seen], done: int, *, closed: bool
+    ) -> BatchWatermark:
+        rows, digests = _numbers(validated)
+        good = {name: len(found.events) for name, found in validated.items()}
         return choose(
             batch, self.rules.policies, seen, done, self.ts_type, rows=rows, good=good, digests=digests, closed=closed
         )
 
-    def _check_carried(self, cut: Cut, rows: Mapping[str, pa.Table]) -> None:
+    def _check_buffered(self, cut: BatchWatermark, rows: Mapping[str, pa.Table]) -> None:
         count = sum(len(split(table, cut.ts)[1]) for table in rows.values())
-        if count > self.rules.max_carried:
+        if count > self.rules.max_buffered_rows:
             held = holding(cut, count)
             raise InputError(
                 "STALLED",
-                f"{count:,} rows wait for it, more than max_carried={self.rules.max_carried:,}: it "
+                f"{count:,} rows wait for it, more than max_buffered_rows={self.rules.max_buffered_rows:,}: it "
                 + ("has not said anything yet" if held.silent else f"has come to {min(cut.frontiers.values())} only"),
                 stream=held.streams[0],
                 hint="say how far it is with another policy in frontiers={...}, or allow more to be carried",
@@ -299,8 +305,8 @@ class Batches:
     # -- the run --------------------------------------------------------------------------------------------------
 
     def _run(
-        self, batch: int, ready: Mapping[str, pa.Table], left: Left, watch: Stopwatch
-    ) -> tuple[Change | None, Ran | None]:
+        self, batch: int, ready: Mapping[str, pa.Table], left: BatchState, watch: Stopwatch
+    ) -> tuple[Change | None, BatchRun | None]:
         if not any(map(len, ready.values())):
             return None, None
         with watch.phase("plan"):
@@ -310,7 +316,7 @@ class Batches:
             parts, single = self.planner.shape, self.planner.single
             streams = [dealt(s, ready[s.name], parts[s.name], single=single[s.name]) for s in self.streams]
             assert self._claim is not None, "claimed before the first batch"
-            ending = Ending(self.store, self._claim.place(batch + 1), INLINE_STATE)
+            ending = FinalStatePolicy(self.store, self._claim.place(batch + 1), INLINE_STATE)
             ran = self.engine.run(batch, streams, plan, left.state, ending, self.sink.staging(batch))
         return change, ran
 
@@ -319,21 +325,21 @@ class Batches:
     def _after(
         self,
         batch: int,
-        cut: Cut,
-        left: Left,
-        sifted: Mapping[str, Sifted],
+        cut: BatchWatermark,
+        left: BatchState,
+        validated: Mapping[str, ValidatedRows],
         seen: dict[str, Seen],
         carried: dict[str, pa.Table],
-        ran: Ran | None,
-    ) -> Left:
+        ran: BatchRun | None,
+    ) -> BatchState:
         newest = max(s.newest for s in seen.values())
         done = cut.ts if cut.ts != EVERYTHING else max(left.done, newest)
         totals = dict(left.totals)
         numbers = {
-            "rows": sum(found.rows for found in sifted.values()),
-            "heartbeats": sum(found.heartbeats for found in sifted.values()),
-            "late": sum(found.late for found in sifted.values()),
-            "bad": sum(len(found.bad) - found.late for found in sifted.values()),
+            "rows": sum(found.rows for found in validated.values()),
+            "heartbeats": sum(found.heartbeats for found in validated.values()),
+            "late": sum(found.late for found in validated.values()),
+            "bad": sum(len(found.bad) - found.late for found in validated.values()),
             "processed": ran.stats.events if ran is not None else 0,
         }
         for name, number in numbers.items():
@@ -346,13 +352,13 @@ class Batches:
         lineage = following(left.lineage, cut, outputs, self.program)
         shown = {**left.shown, **{name: batch for name, count in outputs.items() if count}}
         state = left.state if ran is None else ran.state
-        return Left(state, carried, seen, done, totals, plan, cut.closed, lineage, shown)
+        return BatchState(state, carried, seen, done, totals, plan, cut.closed, lineage, shown)
 
-    def _letters(self, sifted: Mapping[str, Sifted]) -> pa.Table:
+    def _letters(self, validated: Mapping[str, ValidatedRows]) -> pa.Table:
         late, bad = self.rules.late == "dead-letter", self.rules.bad_rows == "dead-letter"
-        return pa.concat_tables([dead.letters(name, found, late=late, bad=bad) for name, found in sifted.items()])
+        return pa.concat_tables([dead.letters(name, found, late=late, bad=bad) for name, found in validated.items()])
 
-    def _write(self, batch: int, after: Left, outputs: Mapping[str, int]) -> Shares | None:
+    def _write(self, batch: int, after: BatchState, outputs: Mapping[str, int]) -> PartitionedState | None:
         """Commit the snapshot behind a batch; gives the state as the next batch is to have it."""
         assert self._claim is not None, "claimed before the first batch"
         place = self._claim.place(batch + 1)
@@ -368,14 +374,20 @@ class Batches:
             plan=after.plan,
             finished=after.closed,
             extra={
-                **facts(after, outputs, self.sink.place, self._letters_place),
+                **batch_facts(after, outputs, self.sink.place, self._letters_place),
                 "carried": [[name, len(blob), len(after.carried[name])] for name, blob in blobs.items()],
             },
         )
         return state
 
     def _make_durable(
-        self, batch: int, after: Left, before: Mapping[str, int], ran: Ran | None, letters: pa.Table, watch: Stopwatch
+        self,
+        batch: int,
+        after: BatchState,
+        before: Mapping[str, int],
+        ran: BatchRun | None,
+        letters: pa.Table,
+        watch: Stopwatch,
     ) -> None:
         """Write snapshot, outputs and commit; ``before`` has the batches with rows before this one, by output."""
         results = {} if ran is None else ran.results
@@ -403,6 +415,8 @@ def _was_written(batch: int, snapshot: Snapshot) -> bool:
     return any(place.number > batch for place in snapshot.seen.places)
 
 
-def _numbers(sifted: Mapping[str, Sifted]) -> tuple[dict[str, int], dict[str, int]]:
+def _numbers(validated: Mapping[str, ValidatedRows]) -> tuple[dict[str, int], dict[str, int]]:
     """How many rows came of each stream, and their digests."""
-    return {name: found.rows for name, found in sifted.items()}, {name: found.digest for name, found in sifted.items()}
+    return {name: found.rows for name, found in validated.items()}, {
+        name: found.digest for name, found in validated.items()
+    }

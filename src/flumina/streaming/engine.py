@@ -6,19 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from flumina.engine.publish import Result
+from flumina.checkpoint.state_partitions import FinalStatePolicy, PartitionedState
 from flumina.engine.results import RunStats
-from flumina.engine.shares import Ending, Shares
+from flumina.input.stream import Stream
+from flumina.output.commit import CommittedOutput
 from flumina.plan.tree import Plan
-from flumina.streams import Stream
 
 
 @dataclass(frozen=True)
-class Ran:
+class BatchRun:
     """What a run of the plan has left: the state, staged outputs, and statistics."""
 
-    state: Shares
-    results: Mapping[str, Result]
+    state: PartitionedState
+    results: Mapping[str, CommittedOutput]
     stats: RunStats
 
     @property
@@ -27,13 +27,19 @@ class Ran:
         return {name: result.rows for name, result in self.results.items()}
 
 
-class Engine(Protocol):
+class BatchEngine(Protocol):
     """Runs a plan on the events of one batch."""
 
     def slots(self) -> int:
         """How many tasks can run at the same time."""
 
     def run(
-        self, batch: int, streams: Sequence[Stream], plan: Plan, state: Shares | None, ending: Ending, out: str
-    ) -> Ran:
+        self,
+        batch: int,
+        streams: Sequence[Stream],
+        plan: Plan,
+        state: PartitionedState | None,
+        ending: FinalStatePolicy,
+        out: str,
+    ) -> BatchRun:
         """Run the plan from a state, with its outputs in a new folder; ``ending`` says where states go."""

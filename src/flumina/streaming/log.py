@@ -7,10 +7,10 @@ from dataclasses import asdict
 from functools import wraps
 from typing import Any, ParamSpec
 
-from flumina.engine.checkpoint.sealed import damaged, seal, unseal
 from flumina.errors import CheckpointError
-from flumina.streaming.cut import Cut
-from flumina.streaming.folder import Folder
+from flumina.storage.checksummed_file import damaged, seal, unseal
+from flumina.storage.directory import Folder
+from flumina.streaming.batch_watermark import BatchWatermark
 
 KEPT = 100
 """How many entries of a log are kept."""
@@ -49,12 +49,16 @@ class Log:
                 hint="restore it as a whole, or begin with a new checkpoint and a new sink",
             )
 
-    def cut(self, batch: int) -> Cut | None:
+    def cut(self, batch: int) -> BatchWatermark | None:
         """The cut that was chosen for a batch, if one was."""
         content = _entry(self.cuts, "cut", batch)
-        return None if content is None else Cut(**{name: content[name] for name in Cut.__dataclass_fields__})
+        return (
+            None
+            if content is None
+            else BatchWatermark(**{name: content[name] for name in BatchWatermark.__dataclass_fields__})
+        )
 
-    def decide(self, cut: Cut) -> Cut:
+    def decide(self, cut: BatchWatermark) -> BatchWatermark:
         """Log a cut; if there is one already, that one counts."""
         if self.cuts.write(_name(cut.batch), [seal("cut", asdict(cut))], once=True):
             return cut

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from flumina.events import Tag
-from flumina.faults import tag_codes
+from flumina.input.stream import Stream
+from flumina.input.validation import tag_codes
+from flumina.model.tag import Tag
+from flumina.model.tag_set import Key
 from flumina.plan.rates import HOT, HeavyHitters
-from flumina.plan.sources import Source
-from flumina.streams import Stream
-from flumina.tagsets import Key
+from flumina.plan.sources import StreamRates
 
 FADE = 0.5
 """What a batch counts for, once another one has come: rates follow a change within a few batches."""
@@ -45,8 +45,8 @@ class Observed:
                 if tag.key is not None and len(table):
                     self.keys[stream.name, tag.name].add(table.column(stream.column_of(tag.key.name)))
 
-    def sources(self, parts: Mapping[str, int]) -> list[Source]:
-        """What an optimiser needs to know."""
+    def sources(self, parts: Mapping[str, int]) -> list[StreamRates]:
+        """What an optimizer needs to know."""
         found = []
         for stream in self.streams:
             rates = {tag.name: max(self.counts[stream.name, tag.name], _LEAST) for tag in stream.tags}
@@ -59,7 +59,7 @@ class Observed:
                 for tag in stream.tags
                 if tag.key is not None
             }
-            found.append(Source(stream.name, rates, parts[stream.name], heavy, distinct=distinct))
+            found.append(StreamRates(stream.name, rates, parts[stream.name], heavy, distinct=distinct))
         return found
 
     def hot(self, stream: str, tag: str) -> dict[Key, float]:

@@ -11,29 +11,29 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from flumina.decode import Decoder
-from flumina.definition import Definition
 from flumina.errors import OrderError
+from flumina.input.decode import Decoder
+from flumina.input.stream import Stream
+from flumina.program.definition import Definition
+from flumina.program.ties import TieFinder, TieRule, matter
 from flumina.streaming.rows import batch_of, place_of
-from flumina.streaming.sieve import PLACE, Sifted
-from flumina.streams import Stream
-from flumina.ties import TieFinder, TieRule, matter
+from flumina.streaming.validation import PLACE, ValidatedRows
 
 
 def check_order(
     definition: Definition,
     streams: Sequence[Stream],
     rows: Mapping[str, pa.Table],
-    sifted: Mapping[str, Sifted],
+    validated: Mapping[str, ValidatedRows],
     batch: int,
 ) -> None:
     """Raise if two dependent rows of a stream tie, of those that are new in a batch and those that are carried."""
     names = [stream.name for stream in streams]
     for rank, stream in enumerate(streams):
         table = rows[stream.name].combine_chunks()
-        if not len(sifted[stream.name].events) or not matter(definition, stream):
+        if not len(validated[stream.name].events) or not matter(definition, stream):
             continue
-        files = sifted[stream.name].files
+        files = validated[stream.name].files
 
         def told(place: int, files: Callable[[], Mapping[int, str]] = files) -> str:
             file = files().get(place_of(place)) if batch_of(place) == batch else None

@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from flumina.definition import Definition
 from flumina.errors import PlanError
-from flumina.plan.costs import evaluate
-from flumina.plan.optimise import Optimiser, make_plan
+from flumina.input.stream import Stream
+from flumina.model.tag_set import Key
+from flumina.plan.cost_model import evaluate
+from flumina.plan.optimize import Optimizer, make_plan
 from flumina.plan.sources import bind
 from flumina.plan.tree import Plan
 from flumina.plan.validity import check_valid
+from flumina.program.definition import Definition
+from flumina.program.ties import must_be_one_part
 from flumina.streaming.observed import Observed
-from flumina.streams import Stream
-from flumina.tagsets import Key
-from flumina.ties import must_be_one_part
 
 WORTH = 0.2
 """How much less another plan has to cost, by the model, for the plan to change."""
@@ -49,7 +49,7 @@ class Planner:
     streams: Sequence[Stream]
     parts: int
     workers: int | None = None
-    optimiser: str | Optimiser = "cost"
+    optimizer: str | Optimizer = "cost"
     fixed: Plan | None = None
     adaptive: bool = True
     plan: Plan | None = None
@@ -106,7 +106,7 @@ class Planner:
             sources,
             workers=self.workers,
             slots=None if self.workers is not None else slots,
-            optimiser=self.optimiser,
+            optimizer=self.optimizer,
         )
         change = None if self.plan is None else self._change(self.plan, wanted, slots)
         if self.plan is None or change is not None:

@@ -12,13 +12,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from flumina.streaming.cut import Cut, holding
-from flumina.streaming.engine import Ran
-from flumina.streaming.frontier import EVERYTHING, NOTHING
-from flumina.streaming.left import Left
+from flumina.input.watermarks import EVERYTHING, NOTHING
+from flumina.streaming.batch_state import BatchState
+from flumina.streaming.batch_watermark import BatchWatermark, holding
+from flumina.streaming.engine import BatchRun
 from flumina.streaming.planner import Change, Planner
 from flumina.streaming.rules import Rules
-from flumina.streaming.sieve import Sifted
+from flumina.streaming.validation import ValidatedRows
 
 log = logging.getLogger("flumina")
 
@@ -48,7 +48,7 @@ class Stopwatch:
         return {name: round(1e3 * took) for name, took in [*self.seconds.items(), ("total", whole)]}
 
 
-class Progress:
+class ProgressLog:
     """The latest batches, and a warning in the log where a stream holds up others."""
 
     def __init__(self, name: str) -> None:
@@ -82,33 +82,33 @@ class Progress:
 
 def entry(
     batch: int,
-    cut: Cut,
-    sifted: Mapping[str, Sifted],
+    cut: BatchWatermark,
+    validated: Mapping[str, ValidatedRows],
     ready: Mapping[str, tuple[pa.Table, pa.Table]],
-    ran: Ran | None,
+    ran: BatchRun | None,
     change: Change | None,
-    after: Left,
+    after: BatchState,
     planner: Planner,
     rules: Rules,
 ) -> dict[str, Any]:
     """What there is to tell of a batch; ``ready`` has the rows that were processed, and those that are carried."""
     carried = {name: len(behind) for name, (_, behind) in ready.items()}
     held = holding(cut, sum(carried.values()))
-    bad = {name: len(found.bad) - found.late for name, found in sifted.items()}
-    late = {name: found.late for name, found in sifted.items()}
+    bad = {name: len(found.bad) - found.late for name, found in validated.items()}
+    late = {name: found.late for name, found in validated.items()}
     lettered = (sum(bad.values()) if rules.bad_rows == "dead-letter" else 0) + (
         sum(late.values()) if rules.late == "dead-letter" else 0
     )
     return {
         "batchId": batch,
-        "numInputRows": sum(found.rows for found in sifted.values()),
-        "rows": {name: found.rows for name, found in sifted.items()},
+        "numInputRows": sum(found.rows for found in validated.values()),
+        "rows": {name: found.rows for name, found in validated.items()},
         "processed": sum(len(now) for now, _ in ready.values()),
         "carried": carried,
         "late": late,
         "bad": bad,
         "deadLettered": lettered,
-        "heartbeats": {name: found.heartbeats for name, found in sifted.items()},
+        "heartbeats": {name: found.heartbeats for name, found in validated.items()},
         "outputs": {} if ran is None else ran.rows,
         "cut": _told(cut.ts),
         "frontiers": {name: _told(ts) for name, ts in cut.frontiers.items()},

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from flumina.engine.arrivals import Beat
-from flumina.order import Ints
-from flumina.sources import CHUNK_ROWS, Tables
-from flumina.streaming.folder import Bytes
-from flumina.streaming.sieve import PLACE, ROW, TS
-from flumina.streams import Stream
+from flumina.engine.event_stream import Heartbeat
+from flumina.input.sources import CHUNK_ROWS, InMemoryTables
+from flumina.input.stream import Stream
+from flumina.model.order import Ints
+from flumina.storage.directory import Bytes
+from flumina.streaming.validation import PLACE, ROW, TS
 
 NUMBER = "\0number"
 """The column with the number of a row among all that are dealt."""
@@ -80,7 +80,7 @@ class Gathered:
     gathered: str | None = PLACE
     parts: int = 1
 
-    def pieces(self) -> Iterator[pa.RecordBatch | Beat]:
+    def pieces(self) -> Iterator[pa.RecordBatch | Heartbeat]:
         """All rows; then there is nothing more to tell."""
         yield from self.table.to_batches(CHUNK_ROWS)
 
@@ -125,4 +125,4 @@ def dealt(stream: Stream, table: pa.Table, parts: int, *, single: bool) -> Strea
     spread = (
         [table.take(pa.array(np.arange(part, len(table), parts))) for part in range(parts)] if parts > 1 else [table]
     )
-    return replace(stream, data=Tables(spread), seq=seq, sorted=True)
+    return replace(stream, data=InMemoryTables(spread), seq=seq, sorted=True)

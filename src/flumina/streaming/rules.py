@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from flumina.errors import UsageError
-from flumina.streaming.frontier import ClosedBatches, Policy
+from flumina.input.watermarks import ClosedBatches, WatermarkPolicy
 
-MAX_CARRIED = 20_000_000
+MAX_BUFFERED_ROWS = 20_000_000
 """How many rows may be carried before that is an error."""
 
 
@@ -19,10 +19,10 @@ class Rules:
     ``late`` is error, dead-letter or drop; ``bad_rows`` is error or dead-letter.
     """
 
-    policies: Mapping[str, Policy]
+    policies: Mapping[str, WatermarkPolicy]
     late: str = "error"
     bad_rows: str = "error"
-    max_carried: int = MAX_CARRIED
+    max_buffered_rows: int = MAX_BUFFERED_ROWS
 
     def __post_init__(self) -> None:
         """Refuse what has no order: batches lead it for all streams, or for none."""

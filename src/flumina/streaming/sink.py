@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from flumina.emit import ONLY_OUTPUT
-from flumina.engine.checkpoint import Claim
-from flumina.engine.checkpoint.batches import MARKER, BatchMarker
-from flumina.engine.checkpoint.differences import differences
-from flumina.engine.filesystem import telling
-from flumina.engine.publish import Result
+from flumina.checkpoint import Claim
+from flumina.checkpoint.differences import differences
+from flumina.checkpoint.store.batches import MARKER, BatchMarker
 from flumina.errors import CheckpointError, OutputError
-from flumina.streaming.folder import Folder
+from flumina.model.emit import ONLY_OUTPUT
+from flumina.output.commit import CommittedOutput
+from flumina.storage.directory import Folder
+from flumina.storage.filesystem import telling
 from flumina.streaming.staging import Staging
 
 STAGED = "_flumina"
@@ -52,7 +52,9 @@ class Sink(Protocol):
     def staging(self, batch: int) -> str:
         """A new path, for the outputs of a batch on their way."""
 
-    def publish(self, batch: int, results: Mapping[str, Result], lineage: str, before: Mapping[str, int]) -> None:
+    def publish(
+        self, batch: int, results: Mapping[str, CommittedOutput], lineage: str, before: Mapping[str, int]
+    ) -> None:
         """Give on the outputs of a batch; called again with the same rows if it is not certain that it was done.
 
         ``lineage`` says of what they are the result, ``before`` which batch had the rows before it, for each output.
@@ -97,7 +99,9 @@ class ParquetSink:
         """A folder out of sight."""
         return self.staged.new(batch)
 
-    def publish(self, batch: int, results: Mapping[str, Result], lineage: str, before: Mapping[str, int]) -> None:
+    def publish(
+        self, batch: int, results: Mapping[str, CommittedOutput], lineage: str, before: Mapping[str, int]
+    ) -> None:
         """Rename the folder of each output that has rows, or else, so that readers find columns, the first of all."""
         for name in self.outputs:
             place, result = self._place(name), results.get(name)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 import uuid
 
-from flumina.engine.checkpoint import Claim
-from flumina.streaming.folder import Folder
+from flumina.checkpoint import Claim
+from flumina.storage.directory import Folder
 
 _OWN = re.compile(r"claim-(\d+)-.+")
 

@@ -8,7 +8,7 @@ import pytest
 import flumina as fl
 from flumina.apps import KeyCounter, PageViews, ValueBarrier
 from flumina.errors import PlanError
-from flumina.plan import Plan, Source, make_plan, validate
+from flumina.plan import Plan, StreamRates, make_plan, validate
 from flumina.plan.render.json import from_json, to_json
 from tests.plan.support import PROGRAMS, perturbed, random_streams, random_valid_plan
 
@@ -16,9 +16,9 @@ from tests.plan.support import PROGRAMS, perturbed, random_streams, random_valid
 @pytest.fixture
 def plan() -> Plan:
     sources = [
-        Source("s", {"inc": 1000, "read": 10}, parts=3, hot={"inc": {7: 500}}, keys=[[7, 8], None, None]),
+        StreamRates("s", {"inc": 1000, "read": 10}, parts=3, hot={"inc": {7: 500}}, keys=[[7, 8], None, None]),
     ]
-    return make_plan(KeyCounter, sources, workers=4, optimiser="greedy")
+    return make_plan(KeyCounter, sources, workers=4, optimizer="greedy")
 
 
 def test_what_is_written_is_read_back() -> None:
@@ -38,10 +38,10 @@ def test_keys_of_every_type_come_back(tmp_path: Path) -> None:
         read = fl.Tag(key="k binary")
         depends = fl.depends((read, read), (read, inc))
 
-    blob = Source("s", {"inc": 9, "read": 1}, hot={"inc": {b"\x00\xff": 3, b"": 2}})
-    page = Source("s", {"view": 9, "change": 1}, hot={"view": {'a"b\\c\n': 3, "é😀": 2}})
+    blob = StreamRates("s", {"inc": 9, "read": 1}, hot={"inc": {b"\x00\xff": 3, b"": 2}})
+    page = StreamRates("s", {"view": 9, "change": 1}, hot={"view": {'a"b\\c\n': 3, "é😀": 2}})
     for program, source in ((Bytes, blob), (PageViews, page)):
-        plan = make_plan(program, [source], workers=4, optimiser="greedy")
+        plan = make_plan(program, [source], workers=4, optimizer="greedy")
         plan.save(tmp_path / "plan.json")
         assert Plan.load(tmp_path / "plan.json") == plan
 
@@ -58,7 +58,7 @@ def test_the_text_is_stable_and_one_change_is_one_line(plan: Plan) -> None:
 def test_keys_are_sorted() -> None:
     hot = dict.fromkeys([f"page{n:02}" for n in range(30)], 1.0)
     plan = make_plan(
-        PageViews, [Source("s", {"view": 100, "change": 1}, hot={"view": hot})], slots=2, optimiser="greedy"
+        PageViews, [StreamRates("s", {"view": 100, "change": 1}, hot={"view": hot})], slots=2, optimizer="greedy"
     )
     workers = json.loads(to_json(plan))["workers"]
     lists = [keys[x] for w in workers for i in w["itags"] for keys in i["tags"].values() for x in keys if x != "all"]
@@ -75,7 +75,9 @@ def test_a_file_can_be_edited_by_hand(plan: Plan) -> None:
     again = from_json(json.dumps(edited))
     assert validate(again, KeyCounter) == []
     assert again.root.place is None
-    whole = json.loads(to_json(make_plan(ValueBarrier, [Source("v", {"value": 1}, 4), Source("b", {"barrier": 1})])))
+    whole = json.loads(
+        to_json(make_plan(ValueBarrier, [StreamRates("v", {"value": 1}, 4), StreamRates("b", {"barrier": 1})]))
+    )
     for worker in whole["workers"]:
         for itag in worker["itags"]:
             if itag["stream"] == "v":
@@ -84,8 +86,8 @@ def test_a_file_can_be_edited_by_hand(plan: Plan) -> None:
 
 
 def broken(change: Any) -> str:
-    sources = [Source("v", {"value": 1e9}, 2), Source("b", {"barrier": 1})]
-    plan = json.loads(to_json(make_plan(ValueBarrier, sources, optimiser="greedy")))
+    sources = [StreamRates("v", {"value": 1e9}, 2), StreamRates("b", {"barrier": 1})]
+    plan = json.loads(to_json(make_plan(ValueBarrier, sources, optimizer="greedy")))
     change(plan)
     return json.dumps(plan)
 

@@ -6,35 +6,35 @@ import pytest
 
 import flumina as fl
 from flumina.apps import KeyCounter, PageViews, ValueBarrier
-from flumina.plan import Plan, Source, make_plan
+from flumina.model.tag_set import UNKEYED, KeySet, TagSet
+from flumina.plan import Plan, StreamRates, make_plan
 from flumina.plan.render.dot import to_dot
+from flumina.plan.render.formatting import keys_text, tags_text
 from flumina.plan.render.html import to_html, to_page
 from flumina.plan.render.mermaid import to_mermaid
 from flumina.plan.render.text import to_text
-from flumina.plan.render.words import keys_text, tags_text
-from flumina.tagsets import UNKEYED, KeySet, TagSet
 
 NASTY = '<script>alert("&\\`#|")</script>'
 
 
 @pytest.fixture
 def small() -> Plan:
-    sources = [Source("values", {"value": 1e6}, parts=2), Source("barriers", {"barrier": 10})]
-    return make_plan(ValueBarrier, sources, workers=2, optimiser="greedy")
+    sources = [StreamRates("values", {"value": 1e6}, parts=2), StreamRates("barriers", {"barrier": 10})]
+    return make_plan(ValueBarrier, sources, workers=2, optimizer="greedy")
 
 
 @pytest.fixture
 def nasty() -> Plan:
-    views = Source(NASTY, {"view": 100}, parts=2, hot={"view": {NASTY: 50}}, hosts=NASTY)
-    plan = make_plan(PageViews, [views, Source("c", {"change": 1})], workers=4, optimiser="greedy")
+    views = StreamRates(NASTY, {"view": 100}, parts=2, hot={"view": {NASTY: 50}}, hosts=NASTY)
+    plan = make_plan(PageViews, [views, StreamRates("c", {"change": 1})], workers=4, optimizer="greedy")
     return replace(plan, program=NASTY, root=replace(plan.root, id=NASTY))
 
 
 @pytest.fixture
 def large() -> Plan:
     hot = {"view": {"home": 5e7, "about": 3e6}}
-    sources = [Source("views", {"view": 1e8}, parts=64, hot=hot), Source("changes", {"change": 10})]
-    plan = make_plan(PageViews, sources, workers=100, optimiser="greedy")
+    sources = [StreamRates("views", {"view": 1e8}, parts=64, hot=hot), StreamRates("changes", {"change": 10})]
+    plan = make_plan(PageViews, sources, workers=100, optimizer="greedy")
     assert len(plan) == 199
     return plan
 
@@ -50,10 +50,10 @@ def test_text(small: Plan) -> None:
 
 def test_text_of_the_papers_example() -> None:
     sources = [
-        Source("r", {"read": [15, 10]}, parts=2, keys=[[1], [2]]),
-        Source("i", {"inc": [100, 200, 300]}, parts=3, keys=[[1], [2], [2]]),
+        StreamRates("r", {"read": [15, 10]}, parts=2, keys=[[1], [2]]),
+        StreamRates("i", {"inc": [100, 200, 300]}, parts=3, keys=[[1], [2], [2]]),
     ]
-    assert make_plan(KeyCounter, sources, optimiser="greedy").explain().splitlines()[1:] == [
+    assert make_plan(KeyCounter, sources, optimizer="greedy").explain().splitlines()[1:] == [
         "w1 @ slot0",
         "├─ w2 @ slot0",
         "│     inc (1) ← i[0]",
@@ -76,7 +76,7 @@ def test_many_alike_workers_are_drawn_once(large: Plan) -> None:
 
 
 def test_keys_that_are_divided_are_shown_together() -> None:
-    plan = make_plan(KeyCounter, [Source("s", {"inc": 1e8, "read": 1e6})], workers=64, optimiser="greedy")
+    plan = make_plan(KeyCounter, [StreamRates("s", {"inc": 1e8, "read": 1e6})], workers=64, optimizer="greedy")
     assert plan.explain().splitlines()[1:] == [
         plan.explain().splitlines()[1],
         "└─ 64 leaves, w7 … w127 @ 64 places",
@@ -126,9 +126,9 @@ def rectangles(html: str) -> list[tuple[float, float, float, float]]:
 @pytest.mark.parametrize("workers", [2, 3, 5, 8, 12])
 def test_cards_do_not_overlap(workers: int) -> None:
     hot = dict.fromkeys(range(workers), 100.0)
-    sources = [Source("s", {"inc": 2000, "read": 10}, parts=2, hot={"inc": hot})]
-    for optimiser in ("greedy", "cost"):
-        plan = make_plan(KeyCounter, sources, workers=workers, optimiser=optimiser)
+    sources = [StreamRates("s", {"inc": 2000, "read": 10}, parts=2, hot={"inc": hot})]
+    for optimizer in ("greedy", "cost"):
+        plan = make_plan(KeyCounter, sources, workers=workers, optimizer=optimizer)
         cards = rectangles(to_html(plan))
         assert cards
         for index, (x, y, w, h) in enumerate(cards):
@@ -170,7 +170,7 @@ def test_state_types_are_shown_where_there_are_several() -> None:
         def unite(self, left: int, right: int) -> int:
             return left + right
 
-    plan = make_plan(Two, [Source("a", {"a": 9}, 2), Source("b", {"b": 1})], optimiser="greedy")
+    plan = make_plan(Two, [StreamRates("a", {"a": 9}, 2), StreamRates("b", {"b": 1})], optimizer="greedy")
     assert "w1 : Whole @ slot0" in plan.explain()
     assert "w2 : Half" in to_html(plan)
 

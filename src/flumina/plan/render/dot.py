@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from flumina.plan.render.collapse import CollapsedWorker, collapsed
 from flumina.plan.render.labels import headline, lines, name, place
-from flumina.plan.render.shown import Shown, shown
 from flumina.plan.tree import Plan
 
 
@@ -18,7 +18,7 @@ def to_dot(plan: Plan, *, full: bool = False) -> str:
         '  edge [arrowhead=none, color="#5b6b7b"];',
     ]
     count = 0
-    waiting: list[tuple[Shown, int, str | None]] = [(shown(plan, full=full), 0, None)]
+    waiting: list[tuple[CollapsedWorker, int, str | None]] = [(collapsed(plan, full=full), 0, None)]
     while waiting:
         node, parent, above = waiting.pop()
         count += 1
@@ -31,7 +31,7 @@ def to_dot(plan: Plan, *, full: bool = False) -> str:
     return "\n".join([*drawn, "}"]) + "\n"
 
 
-def _label(plan: Plan, node: Shown) -> str:
+def _label(plan: Plan, node: CollapsedWorker) -> str:
     head = name(plan, node) + (f"  @ {place(node)}" if place(node) else "")
     # \l ends a line and sets it to the left.
     return _quoted(head, *map(str, lines(plan, node)))

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html import escape
 
+from flumina.plan.render.collapse import CollapsedWorker, collapsed
 from flumina.plan.render.labels import Line, headline, lines, name, place
-from flumina.plan.render.shown import Shown, shown
 from flumina.plan.tree import Plan
 
 _LINE, _PAD, _GAP, _COLUMN_GAP = 17, 9, 10, 38
@@ -19,7 +19,7 @@ _CHAR = 6.2
 _WIDEST = 60
 """Characters of a line before it is cut; the whole text is in the tooltip."""
 
-_COLOURS = ("#3b6fb6", "#b6533b", "#3b9a6d", "#8a5bb0", "#b08a2e", "#2e93a8", "#a83b74", "#6b7d2e")
+_COLORS = ("#3b6fb6", "#b6533b", "#3b9a6d", "#8a5bb0", "#b08a2e", "#2e93a8", "#a83b74", "#6b7d2e")
 
 _STYLE = (
     "font-family:system-ui,-apple-system,'Segoe UI',Roboto,Helvetica,Arial,sans-serif;"
@@ -32,7 +32,7 @@ _STYLE = (
 class _Card:
     """A worker with its place on the page."""
 
-    node: Shown
+    node: CollapsedWorker
     title: str
     place: str
     lines: list[Line]
@@ -62,14 +62,14 @@ class _Card:
 
 def to_html(plan: Plan, *, full: bool = False) -> str:
     """The plan as an HTML fragment."""
-    root = _card(plan, shown(plan, full=full), 0)
+    root = _card(plan, collapsed(plan, full=full), 0)
     _stack(root, 0.0)
     cards = list(root.walk())
     widths = [max(c.width for c in cards if c.column == n) for n in range(1 + max(c.column for c in cards))]
     lefts = [sum(widths[:n]) + n * _COLUMN_GAP for n in range(len(widths))]
-    colours = {name: _COLOURS[number % len(_COLOURS)] for number, name in enumerate(plan.places)}
+    colors = {name: _COLORS[number % len(_COLORS)] for number, name in enumerate(plan.places)}
     edges = [_edge(card, child, lefts, widths) for card in cards for child in card.children]
-    boxes = [_box(c, lefts[c.column], widths[c.column] if c.lines else c.width, colours) for c in cards]
+    boxes = [_box(c, lefts[c.column], widths[c.column] if c.lines else c.width, colors) for c in cards]
     width, height = lefts[-1] + widths[-1] + 10, root.extent + 10
     head = f"{plan.program}: {headline(plan)}"
     return (
@@ -91,7 +91,7 @@ def to_page(plan: Plan, *, full: bool = False) -> str:
     )
 
 
-def _card(plan: Plan, node: Shown, column: int) -> _Card:
+def _card(plan: Plan, node: CollapsedWorker, column: int) -> _Card:
     children = [_card(plan, child, column + 1) for child in node.children]
     return _Card(node, name(plan, node), place(node), lines(plan, node), children, column)
 
@@ -108,8 +108,8 @@ def _stack(card: _Card, top: float) -> None:
         for child in card.children:
             for moved in child.walk():
                 moved.top += slack
-        centre = (card.children[0].middle + card.children[-1].middle) / 2
-        card.top = min(max(top, centre - card.height / 2), top + card.extent - card.height)
+        center = (card.children[0].middle + card.children[-1].middle) / 2
+        card.top = min(max(top, center - card.height / 2), top + card.extent - card.height)
     else:
         card.top = top
 
@@ -123,20 +123,20 @@ def _edge(card: _Card, child: _Card, lefts: list[float], widths: list[float]) ->
     return f'<path d="{path}{x2:.1f} {child.middle:.1f}" fill="none" stroke="#8795a3" stroke-width="1.4"{dashes}/>'
 
 
-def _box(card: _Card, left: float, width: float, colours: dict[str, str]) -> str:
-    colour = colours.get(card.place, "#8795a3")
+def _box(card: _Card, left: float, width: float, colors: dict[str, str]) -> str:
+    color = colors.get(card.place, "#8795a3")
     pieces = []
     if card.node.times > 1:  # a stack of cards
         pieces += [_rect(left + shift, card.top + shift, width, card.height, "#eef2f6") for shift in (6, 3)]
     pieces.append(_rect(left, card.top, width, card.height, "#ffffff"))
     pieces.append(
-        f'<rect x="{left:.1f}" y="{card.top + 5:.1f}" width="4" height="{card.height - 10:.1f}" fill="{colour}"/>'
+        f'<rect x="{left:.1f}" y="{card.top + 5:.1f}" width="4" height="{card.height - 10:.1f}" fill="{color}"/>'
     )
     base, text = card.top + _PAD + 9, left + _PAD + 5
     pieces.append(_text(text, base, escape(card.title), 'font-weight="600" fill="#1f2933"'))
     if card.place:
         right = left + width - _PAD
-        pieces.append(_text(right, base, escape(card.place), f'text-anchor="end" fill="{colour}"'))
+        pieces.append(_text(right, base, escape(card.place), f'text-anchor="end" fill="{color}"'))
     for number, line in enumerate(map(_cut, card.lines), 1):
         words = f'{escape(line.events)}<tspan fill="#5b6b7b"> ← {escape(line.origin)}</tspan>'
         pieces.append(_text(text, base + number * _LINE, words, 'fill="#1f2933"'))

@@ -11,12 +11,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from flumina.hashing import BUCKETS
-from flumina.plan.multiplicity import bits
-from flumina.plan.render.read import FORMAT, VERSION, read_plan
-from flumina.plan.render.words import key_order
-from flumina.plan.tree import Itag, Plan, StreamShape, Worker, ranges
-from flumina.tagsets import UNKEYED, Key, KeySet, TagSet
+from flumina.model.hashing import BUCKETS
+from flumina.model.tag_set import UNKEYED, Key, KeySet, TagSet
+from flumina.plan.key_cover import bits
+from flumina.plan.render.formatting import key_order
+from flumina.plan.render.parse import FORMAT, VERSION, read_plan
+from flumina.plan.tree import Itag, Plan, PlanWorker, StreamShape, ranges
 
 
 def to_json(plan: Plan) -> str:
@@ -47,7 +47,7 @@ def _flat(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _worker(worker: Worker) -> str:
+def _worker(worker: PlanWorker) -> str:
     head: dict[str, Any] = {"id": worker.id, "kind": worker.kind, "place": worker.place}
     head["children"] = [child.id for child in worker.children]
     opening = _flat(head)[:-1] + ', "itags": ['

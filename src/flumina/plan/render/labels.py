@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flumina.plan.render.shown import Shown
-from flumina.plan.render.words import count, parts_text, tags_text
+from flumina.plan.render.collapse import CollapsedWorker
+from flumina.plan.render.formatting import count, parts_text, tags_text
 from flumina.plan.tree import Itag, Plan, union
 
 
@@ -26,7 +26,7 @@ def headline(plan: Plan) -> str:
     return size + (f", {count(len(plan.places), 'place')}" if plan.places else "")
 
 
-def name(plan: Plan, node: Shown) -> str:
+def name(plan: Plan, node: CollapsedWorker) -> str:
     """The worker's id, and its state type if the plan has several; or how many are alike."""
     worker = node.example
     if node.times > 1:
@@ -34,7 +34,7 @@ def name(plan: Plan, node: Shown) -> str:
     return f"{worker.id} : {worker.kind}" if len(plan.kinds) > 1 else worker.id
 
 
-def place(node: Shown) -> str:
+def place(node: CollapsedWorker) -> str:
     """Where it runs; for alike ones, at how many places."""
     places = dict.fromkeys(worker.place for worker in node.members or (node.example,) if worker.place is not None)
     if len(places) > 1:
@@ -42,7 +42,7 @@ def place(node: Shown) -> str:
     return next(iter(places), "")
 
 
-def lines(plan: Plan, node: Shown) -> list[Line]:
+def lines(plan: Plan, node: CollapsedWorker) -> list[Line]:
     """What a worker handles itself; for alike ones, what they handle together."""
     if node.times == 1:
         return [Line(tags_text(itag.tags), _origin(plan, itag)) for itag in node.example.itags]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from flumina.plan.render.collapse import CollapsedWorker, collapsed
 from flumina.plan.render.labels import lines, name, place
-from flumina.plan.render.shown import Shown, shown
 from flumina.plan.tree import Plan
 
 _ESCAPES = {"#": "#35;", "&": "#amp;", "<": "#lt;", ">": "#gt;", '"': "#quot;", "`": "#96;"}
@@ -13,7 +13,7 @@ def to_mermaid(plan: Plan, *, full: bool = False) -> str:
     """The tree as a flowchart; ids in it are numbers, so that a worker may be called anything."""
     drawn = ["flowchart LR"]
     count = 0
-    waiting: list[tuple[Shown, int, str | None]] = [(shown(plan, full=full), 0, None)]
+    waiting: list[tuple[CollapsedWorker, int, str | None]] = [(collapsed(plan, full=full), 0, None)]
     while waiting:
         node, parent, above = waiting.pop()
         count += 1
@@ -25,7 +25,7 @@ def to_mermaid(plan: Plan, *, full: bool = False) -> str:
     return "\n".join(drawn) + "\n"
 
 
-def _box(plan: Plan, node: Shown) -> str:
+def _box(plan: Plan, node: CollapsedWorker) -> str:
     head = f"<b>{_safe(name(plan, node))}</b>"
     if place(node):
         head += f" @ {_safe(place(node))}"

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from flumina.plan.render.collapse import CollapsedWorker, collapsed
 from flumina.plan.render.labels import headline, lines, name, place
-from flumina.plan.render.shown import Shown, shown
 from flumina.plan.tree import Plan
 
 
 def to_text(plan: Plan, *, full: bool = False) -> str:
     """The tree, root first; ``full`` shows each of many alike workers too."""
     drawn = [f"{plan.program}: {headline(plan)}"]
-    waiting: list[tuple[str, str, Shown]] = [("", "", shown(plan, full=full))]
+    waiting: list[tuple[str, str, CollapsedWorker]] = [("", "", collapsed(plan, full=full))]
     while waiting:
         first, later, node = waiting.pop()
         head, *rest = _block(plan, node)
@@ -22,7 +22,7 @@ def to_text(plan: Plan, *, full: bool = False) -> str:
     return "\n".join(drawn)
 
 
-def _block(plan: Plan, node: Shown) -> list[str]:
+def _block(plan: Plan, node: CollapsedWorker) -> list[str]:
     """The lines of one worker; short ones have what they handle beside the name."""
     head = name(plan, node) + (f" @ {place(node)}" if place(node) else "")
     handled = [str(line) for line in lines(plan, node)]

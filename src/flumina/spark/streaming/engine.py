@@ -8,19 +8,19 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from flumina.engine.driver import Wishes, carry_out, make_job, shares
+from flumina.checkpoint.committer import Committer
+from flumina.checkpoint.state_partitions import FinalStatePolicy, PartitionedState
+from flumina.engine.driver import Wishes, make_job, run_job, shares
 from flumina.engine.job import Settings, Start, TaskReport
 from flumina.engine.liveness import SPARK_TIMEOUT
 from flumina.engine.progress import ProgressLine
-from flumina.engine.recorder import Recorder
 from flumina.engine.results import RunStats
-from flumina.engine.shares import Ending, Shares
+from flumina.input.stream import Stream
 from flumina.plan.tree import Plan
-from flumina.program import AnyProgram
+from flumina.program.base import AnyProgram
 from flumina.spark.run import Staged, execute
 from flumina.spark.session import Cluster
-from flumina.streaming.engine import Ran
-from flumina.streams import Stream
+from flumina.streaming.engine import BatchRun
 
 
 @dataclass
@@ -41,8 +41,14 @@ class SparkEngine:
         return max(1, Cluster(self.spark).slots())  # while executors come back, a run waits for them
 
     def run(
-        self, batch: int, streams: Sequence[Stream], plan: Plan, state: Shares | None, ending: Ending, out: str
-    ) -> Ran:
+        self,
+        batch: int,
+        streams: Sequence[Stream],
+        plan: Plan,
+        state: PartitionedState | None,
+        ending: FinalStatePolicy,
+        out: str,
+    ) -> BatchRun:
         """Run the plan from a state, with its outputs in a new folder; ``ending`` says where states go."""
         cluster = Cluster.of(self.spark)
         wishes = Wishes(
@@ -58,9 +64,9 @@ class SparkEngine:
         cluster.require(job.layout.tasks)
         line = ProgressLine(f"{self.name}, batch {batch}", shown=False)
 
-        def execute_batch(recorder: Recorder | None) -> dict[int, TaskReport]:
+        def execute_batch(recorder: Committer | None) -> dict[int, TaskReport]:
             tls = self.tls or cluster.encrypted
             return execute(cluster, Staged(job, streams, None, None), line, recorder, tls=tls, measured=False)[0]
 
-        results, reports, _ = carry_out(job, None, execute_batch)
-        return Ran(shares(job, reports), results, RunStats.of(reports))
+        results, reports, _ = run_job(job, None, execute_batch)
+        return BatchRun(shares(job, reports), results, RunStats.of(reports))

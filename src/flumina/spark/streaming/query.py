@@ -11,12 +11,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery as SparkQuery
 
-from flumina.engine.checkpoint.claim import in_use
+from flumina.checkpoint.store.owner import in_use
 from flumina.errors import UsageError
 from flumina.plan.tree import Plan
 from flumina.spark.gang import explained
 from flumina.spark.streaming.engine import SparkEngine
-from flumina.spark.streaming.intake import Wide
+from flumina.spark.streaming.ingest import Wide
 from flumina.streaming.batches import Batches
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from flumina.definition import RAISED, Definition, user_error
-from flumina.emit import EVENT_COLUMNS, ONLY_OUTPUT
-from flumina.engine.checkpoint import Claim
-from flumina.engine.publish import Result
+from flumina.checkpoint import Claim
+from flumina.model.emit import EVENT_COLUMNS, ONLY_OUTPUT
+from flumina.output.commit import CommittedOutput
+from flumina.program.definition import RAISED, Definition, user_error
 from flumina.spark.results import DataFrames
 from flumina.spark.streaming.engine import SparkEngine
-from flumina.streaming.folder import Folder
+from flumina.storage.directory import Folder
 from flumina.streaming.staging import Staging
 
 
@@ -49,7 +49,9 @@ class FunctionSink:
         """A folder in the checkpoint."""
         return self.staged.new(batch)
 
-    def publish(self, batch: int, results: Mapping[str, Result], lineage: str, before: Mapping[str, int]) -> None:  # noqa: ARG002
+    def publish(
+        self, batch: int, results: Mapping[str, CommittedOutput], lineage: str, before: Mapping[str, int]
+    ) -> None:  # noqa: ARG002
         """Call the function."""
         filled = results or {name: self._empty(name) for name in self.definition.outputs}
         frames = DataFrames(self.engine.spark, filled)
@@ -64,9 +66,9 @@ class FunctionSink:
         """Spark asks for the next batch only once the function has returned."""
         return True
 
-    def _empty(self, name: str) -> Result:
+    def _empty(self, name: str) -> CommittedOutput:
         """With the schema of batches that have rows: what Spark reads from files may be null, as far as it knows."""
         ts, stream = EVENT_COLUMNS
         fields = [*self.definition.outputs[name].fields, ts.with_type(self.engine.ts_type), stream]
         table = pa.schema([field.with_nullable(True) for field in fields]).empty_table()  # noqa: FBT003 -- Arrow's own
-        return Result(0, table.schema, held=table)
+        return CommittedOutput(0, table.schema, held=table)

@@ -12,29 +12,29 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from flumina.definition import Definition
 from flumina.engine.job import Settings
 from flumina.engine.liveness import SPARK_TIMEOUT, check_timeout
 from flumina.errors import UsageError
-from flumina.plan.optimise import Optimiser, check_optimiser, check_workers
+from flumina.input.stream import Stream
+from flumina.input.watermarks import BoundedDelay, ClosedBatches, Heartbeats, InOrder, WatermarkPolicy
+from flumina.plan.optimize import Optimizer, check_optimizer, check_workers
 from flumina.plan.tree import Plan
-from flumina.program import AnyProgram, define
+from flumina.program.base import AnyProgram, define
+from flumina.program.definition import Definition
 from flumina.spark.gang import explained
 from flumina.spark.run import timestamps
 from flumina.spark.session import Cluster
 from flumina.spark.streaming.engine import SparkEngine
-from flumina.spark.streaming.intake import Wide
+from flumina.spark.streaming.ingest import Wide
 from flumina.spark.streaming.query import StreamingQuery, check_trigger
 from flumina.spark.streaming.sinks import FunctionSink
 from flumina.spec import check_streams
+from flumina.storage.directory import Folder
 from flumina.streaming.batches import Batches
-from flumina.streaming.folder import Folder
-from flumina.streaming.frontier import BoundedDelay, ClosedBatches, Heartbeats, InOrder, Policy
 from flumina.streaming.planner import Planner
-from flumina.streaming.progress import Progress
-from flumina.streaming.rules import MAX_CARRIED, Rules
+from flumina.streaming.progress import ProgressLog
+from flumina.streaming.rules import MAX_BUFFERED_ROWS, Rules
 from flumina.streaming.sink import DeadLetters, ParquetSink, Sink
-from flumina.streams import Stream
 
 Function = Callable[[Any, int], object]
 
@@ -48,17 +48,17 @@ def start(
     sink: str | os.PathLike[str] | Function,
     checkpoint: str | os.PathLike[str],
     *,
-    frontiers: Policy | Mapping[str, Policy] | None = None,
+    frontiers: WatermarkPolicy | Mapping[str, WatermarkPolicy] | None = None,
     late: str = "error",
     bad_rows: str = "error",
     dead_letters: str | os.PathLike[str] | None = None,
     trigger: Mapping[str, Any] | None = None,
     closed: bool = False,
-    max_carried: int = MAX_CARRIED,
+    max_buffered_rows: int = MAX_BUFFERED_ROWS,
     name: str | None = None,
     workers: int | None = None,
     plan: Plan | str | Path | None = None,
-    optimiser: str | Optimiser = "cost",
+    optimizer: str | Optimizer = "cost",
     adaptive: bool = True,
     changed: bool = False,
     tls: bool = False,
@@ -80,11 +80,11 @@ def start(
     ``dead_letters``  the folder for those; by default one in the checkpoint
     ``trigger``       ``{"availableNow": True}`` or ``{"processingTime": "1 second"}``, as for Spark
     ``closed``        with availableNow: nothing comes after what is there now, so what is carried is processed, too
-    ``max_carried``   how many rows may wait for a stream that holds up others before that is an error
+    ``max_buffered_rows``   how many rows may wait for a stream that holds up others before that is an error
     ``name``          how Spark and messages call the query; by default the program's name
     ``workers``       at most so many workers, each a task; by default what the cluster has room for
-    ``plan``          a plan, or the file of one, for all batches; instead of ``workers`` and ``optimiser``
-    ``optimiser``     how plans are made, as for :func:`flumina.spark.run`
+    ``plan``          a plan, or the file of one, for all batches; instead of ``workers`` and ``optimizer``
+    ``optimizer``     how plans are made, as for :func:`flumina.spark.run`
     ``adaptive``      make another plan between two batches where the observed rates promise 20 % or more
     ``changed``       go on from the checkpoint although the program's code is another
     ``tls``           encrypt what workers send each other, also where Spark does not encrypt
@@ -98,12 +98,12 @@ def start(
     definition = define(program)
     check_streams(definition, streams)
     check_workers(workers, plan)
-    check_optimiser(optimiser)
+    check_optimizer(optimizer)
     if settings is not None and not isinstance(settings, Settings):
         raise UsageError("OPTION", f"settings= is a Settings, got {settings!r}")
     check_timeout(task_timeout)
     cluster.require(workers or 1)
-    rules = Rules(_policies(streams, frontiers), late, bad_rows, max_carried)
+    rules = Rules(_policies(streams, frontiers), late, bad_rows, max_buffered_rows)
     _check_rules(rules)
     _check_switches(closed=closed, adaptive=adaptive, changed=changed, tls=tls)
     options = check_trigger(trigger, closed=closed)
@@ -126,14 +126,14 @@ def start(
         [replace(stream, data=None) for stream in streams],
         workers or cluster.slots(),
         workers,
-        optimiser,
+        optimizer,
         plan if isinstance(plan, Plan) or plan is None else Plan.load(plan),
         adaptive,
     )
     letters = DeadLetters(dead_letters if dead_letters is not None else folder.at(DEAD_LETTERS))
     _check_apart(folder, target, letters)
     batches = Batches(
-        folder, program, planner.streams, ts_type, rules, planner, engine, target, letters, Progress(shown)
+        folder, program, planner.streams, ts_type, rules, planner, engine, target, letters, ProgressLog(shown)
     )
     query = StreamingQuery(batches, wide, engine, closed=closed)
     writer = wide.frame.writeStream.foreachBatch(query.batch).queryName(shown).outputMode("append")
@@ -182,10 +182,10 @@ def _check_apart(checkpoint: Folder, sink: Sink, letters: DeadLetters) -> None:
             )
 
 
-def _policies(streams: Sequence[Stream], given: object) -> dict[str, Policy]:
+def _policies(streams: Sequence[Stream], given: object) -> dict[str, WatermarkPolicy]:
     """A policy for each stream."""
     if given is None or isinstance(given, InOrder | BoundedDelay | Heartbeats | ClosedBatches):
-        chosen: Policy = InOrder() if given is None else given
+        chosen: WatermarkPolicy = InOrder() if given is None else given
         return {stream.name: chosen for stream in streams}
     if not isinstance(given, Mapping):
         raise UsageError("FRONTIERS", f"frontiers= is a policy, or a dict of them by stream, got {given!r}")
@@ -208,8 +208,12 @@ def _check_rules(rules: Rules) -> None:
     ):
         if value not in known:
             raise UsageError("OPTION", f"{option}= is one of {', '.join(map(repr, known))}, got {value!r}")
-    if isinstance(rules.max_carried, bool) or not isinstance(rules.max_carried, int) or rules.max_carried < 1:
-        raise UsageError("OPTION", f"max_carried= is a number of rows, got {rules.max_carried!r}")
+    if (
+        isinstance(rules.max_buffered_rows, bool)
+        or not isinstance(rules.max_buffered_rows, int)
+        or rules.max_buffered_rows < 1
+    ):
+        raise UsageError("OPTION", f"max_buffered_rows= is a number of rows, got {rules.max_buffered_rows!r}")
 
 
 def _check_switches(**given: object) -> None:

@@ -1,0 +1,148 @@
+"""A run that keeps snapshots: what there is of it already, and how it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from flumina.checkpoint import (
+    Checkpoints,
+    Checksum,
+    Claim,
+    Snapshot,
+    check_files,
+    input_fingerprint,
+    program_fingerprint,
+)
+from flumina.checkpoint.committer import CommittedProgress, Committer, commit
+from flumina.checkpoint.policy import Checkpoint
+from flumina.checkpoint.store.manifest import CHECKSUMS, FILES, ROWS
+from flumina.engine.job import Job, Snapshots
+from flumina.errors import CheckpointError
+from flumina.input.stream import Stream
+from flumina.output.commit import CommittedOutput, OutputCommit
+from flumina.output.outputs import Outputs
+from flumina.program.base import AnyProgram
+from flumina.storage.checksummed_file import damaged
+from flumina.storage.filesystem import join
+from flumina.storage.output_directory import MARKER, Location
+
+
+@dataclass(frozen=True)
+class ResumePoint:
+    """This driver's claim on a checkpoint, and the snapshot from which it goes on."""
+
+    given: Checkpoint
+    store: Checkpoints
+    claim: Claim
+    latest: Snapshot | None
+
+    @staticmethod
+    def of(
+        given: Checkpoint, program: AnyProgram, streams: Sequence[Stream], place: Callable[[str], Location | None]
+    ) -> ResumePoint:
+        """Find out where a run stands, and become the driver that carries it on.
+
+        ``place`` tells where the outputs of a run go: an older snapshot is chosen for what lies there, too.
+        """
+        store = Checkpoints(given.path, filesystem=given.filesystem, keep=given.keep)
+        latest = store.latest(
+            older=given.older, check=lambda snapshot: check_outputs(store, snapshot, place(snapshot.manifest.run))
+        )
+        facts = {**program_fingerprint(program, streams), "input": input_fingerprint(streams)}
+        run = store.begun() if latest is None else latest.manifest.run
+        claim = store.claim(resumes=latest, facts=facts, run=run, changed=given.changed)
+        return ResumePoint(given, store, claim, latest)
+
+    @property
+    def run(self) -> str:
+        """The id of the run, the same for all drivers."""
+        return self.claim.run
+
+    @property
+    def over(self) -> bool:
+        """Whether all events have been processed."""
+        return self.latest is not None and _is_over(self.latest)
+
+    @property
+    def final(self) -> bytes | None:
+        """The state of a run that is over, if it was asked for then."""
+        return self.latest.state() if self.latest is not None and self.over and self.latest.manifest.states else None
+
+    def job(self, job: Job) -> Job:
+        """The job, so that it takes snapshots and begins where the last one was taken."""
+        location = job.outputs.location
+        if self.latest is not None:
+            self._check_folder(self.latest, location)
+            if not self.given.older:  # else it was chosen for that
+                check_outputs(self.store, self.latest, location)
+        if self.over:
+            return job
+        if self.latest is not None and location is not None:
+            location.take_back(self.store.names(self.latest.seen, self.latest.manifest.place))
+        progress = CommittedProgress.of(self.latest)
+        snapshots = Snapshots(self.given.policy, self.store, self.claim.epoch)
+        return replace(job, start=progress.start(self.claim.facts), snapshots=snapshots)
+
+    def recorder(self, job: Job) -> Committer:
+        """Who commits what the tasks hand in."""
+        return Committer(self.claim, job, CommittedProgress.of(self.latest))
+
+    def results(self, outputs: Outputs) -> dict[str, CommittedOutput]:
+        """The results of a run that is over: made visible now, if the driver died before it had done so."""
+        assert self.latest is not None
+        manifest = self.latest.manifest
+        publication = OutputCommit(outputs, manifest.extra[ROWS], manifest.extra[FILES])
+        if outputs.location is not None:
+            if not outputs.location.is_published:
+                publication.make_visible()
+            outputs.location.settle_published()
+            outputs.location.discard()
+        if not manifest.finished:
+            done, state = CommittedProgress.of(self.latest), self.final
+            commit(self.claim, done, manifest.extra, outputs, manifest.plan, state=state, finished=True)
+        return publication.results()
+
+    def _check_folder(self, latest: Snapshot, location: Location | None) -> None:
+        """The outputs so far lie where those to come will."""
+        before, now = latest.manifest.folder, None if location is None else location.staging
+        if before != now:
+            raise CheckpointError(
+                "CHECKPOINT_OUT",
+                f"the outputs of this run so far lie in {before}, not in {now}",
+                file=self.store.folder.path,
+                hint="pass the same out= as before, or begin anew with another checkpoint",
+            )
+
+
+def check_outputs(store: Checkpoints, snapshot: Snapshot, location: Location | None) -> None:
+    """What a snapshot says was written is still there, byte for byte, or has been published.
+
+    Outputs that lie in another folder than this run's are not looked at.
+    """
+    manifest = snapshot.manifest
+    if location is None or manifest.folder != location.staging:
+        return
+    if not _is_over(snapshot):
+        written = {f"{location.staging}/{file.path}": Checksum(file.size, file.crc32) for file in manifest.outputs}
+    elif location.is_published:
+        return
+    elif manifest.finished:
+        raise CheckpointError(
+            "CHECKPOINT_MISSING_FILE",
+            f"{join(location.path, MARKER)} is not there, or of another run, though this run has published its results",
+            file=join(location.path, MARKER),
+            hint="bring the results back, or begin anew with another checkpoint",
+        )
+    else:
+        written = {path: Checksum(*found) for path, found in manifest.extra.get(CHECKSUMS, {}).items()}
+        for path in (path for named in manifest.extra[FILES].values() for path in named.values()):
+            if path not in written:
+                raise damaged(path, "no checksum was taken when it was written")
+    names = store.names(snapshot.seen, manifest.place)  # by this one, or a newer one that can't be gone on from
+    lie = {path: location.lies(path, names[path]) if path in names else path for path in written}
+    check_files(location.filesystem, {lie[path]: checksum for path, checksum in written.items()})
+
+
+def _is_over(snapshot: Snapshot) -> bool:
+    return FILES in snapshot.manifest.extra

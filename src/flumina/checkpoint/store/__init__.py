@@ -1,0 +1,1 @@
+"""The files of a checkpoint: layout, owner, manifests, lineage, reading and verification."""

@@ -1,0 +1,126 @@
+"""Batches in the sink of a streaming query: what made them, and whether their files are all there.
+
+The folder of a batch, ``batch=N``, has a sealed file that names the batch, its lineage, the program that made the rows,
+its files with their sizes, and the batch with rows before it. The last one is named by the newest snapshot. So a batch
+that was deleted is noticed, as long as the next one is there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import fs
+
+from flumina.checkpoint.store.layout import Folder
+from flumina.checkpoint.store.reader import SnapshotReader
+from flumina.checkpoint.store.verify import Finding
+from flumina.errors import CheckpointError, FluminaError, UsageError
+from flumina.model.emit import ONLY_OUTPUT
+from flumina.storage.checksummed_file import seal, unseal
+from flumina.storage.filesystem import resolve
+
+MARKER = "_flumina-batch.json"
+"""The file in the folder of a batch that says of what it is the result; readers of Parquet pass over it."""
+
+SHOWN, LETTERS = "shown", "letters"
+"""What a snapshot says in ``extra``: the last batch with rows of each output, and the folder of dead letters."""
+
+_BATCH = re.compile(r"batch=(\d+)", re.ASCII)
+
+
+@dataclass(frozen=True)
+class BatchMarker:
+    """What the folder of a batch tells; ``previous`` is the batch with rows before it, ``files`` have their sizes."""
+
+    batch: int
+    lineage: str
+    program: Mapping[str, Any] = field(default_factory=dict)
+    previous: int | None = None
+    files: Mapping[str, int] = field(default_factory=dict)
+
+    def to_bytes(self) -> bytes:
+        """The file to write."""
+        return seal("batch", asdict(self))
+
+    @staticmethod
+    def of(data: bytes, path: str) -> BatchMarker:
+        """What was written; ``path`` is for error messages."""
+        content = unseal(data, "batch", path)
+        return BatchMarker(**{name: content[name] for name in BatchMarker.__dataclass_fields__})
+
+
+def verify_sink(reader: SnapshotReader, path: str | None) -> list[Finding]:
+    """Compare the files of a query's sink with what was published: names and sizes, and that no batch is gone.
+
+    Without ``path`` the folders are those that the newest snapshot remembers, of outputs and of dead letters.
+    """
+    newest = reader.latest()
+    told = {} if newest is None else newest.manifest.extra
+    if SHOWN not in told:
+        raise UsageError(
+            "NO_SINK",
+            f"{reader.folder.path} is not of a streaming query, so that it has no sink",
+            hint="leave out --sink: outputs of a run are verified with its snapshots",
+        )
+    sink = told["sink"]["folder"] if path is None else path
+    if sink is None:
+        raise UsageError(
+            "NO_SINK", "the outputs of this query go to a function, so that there are no files", hint="leave out --sink"
+        )
+    shown = dict(told[SHOWN])
+    found: list[Finding] = []
+    letters = shown.pop(LETTERS, None)
+    for name, last in shown.items():
+        found += _verify(_folder(reader, sink), "" if name == ONLY_OUTPUT else name, last)
+    if letters is not None:
+        found += _verify(_folder(reader, told[LETTERS]), "", letters)
+    return found
+
+
+def _folder(reader: SnapshotReader, path: str) -> Folder:
+    return Folder(*resolve(path, None if "://" in path else reader.folder.filesystem, "sink"))
+
+
+def _verify(folder: Folder, output: str, last: int) -> Iterator[Finding]:
+    """Compare the batches of one output, the last of which is known."""
+    place = folder.below(output) if output else folder
+    try:
+        names = place.names() or []
+    except FluminaError as error:
+        yield Finding(place.path, error.message)
+        return
+    there = sorted(int(match[1]) for match in map(_BATCH.fullmatch, names) if match)
+    wanted = {last: "the newest snapshot"}
+    for batch in there:
+        found = place.below(f"batch={batch}")
+        try:
+            marker = BatchMarker.of(found.read(MARKER), found.at(MARKER))
+        except CheckpointError as error:
+            yield Finding(found.path, f"has no {MARKER} that can be read: {error.message}")
+            continue
+        if marker.batch != batch:
+            yield Finding(found.path, f"holds batch {marker.batch}")
+        if marker.previous is not None:
+            wanted[marker.previous] = f"batch={batch}"
+        yield from _files(found, marker)
+    for batch in sorted(set(wanted) - set(there)):
+        told = f"is not there, though {wanted[batch]} tells of it: its rows are lost, perhaps those before it, too"
+        yield Finding(place.at(f"batch={batch}"), told)
+
+
+def _files(folder: Folder, marker: BatchMarker) -> Iterator[Finding]:
+    for name, size in marker.files.items():
+        path = folder.at(name)
+        try:
+            info = folder.filesystem.get_file_info(path)
+        except (OSError, pa.ArrowException) as error:
+            yield Finding(path, f"can't be read: {error}")
+            continue
+        if info.type != fs.FileType.File:
+            yield Finding(path, f"is not there: {size:,} bytes were published")
+        elif info.size != size:
+            yield Finding(path, f"has {info.size:,} bytes, {size:,} were published")

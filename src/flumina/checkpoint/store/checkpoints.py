@@ -1,0 +1,117 @@
+"""A checkpoint: a folder with the snapshots of one run, over all the drivers that carry it on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from pyarrow import fs
+
+from flumina.checkpoint.differences import check_program
+from flumina.checkpoint.store.layout import ClaimName, Folder, Listing, Place, new_id
+from flumina.checkpoint.store.manifest import StateFile, library_version
+from flumina.checkpoint.store.owner import Claim, in_use
+from flumina.checkpoint.store.reader import SnapshotReader
+from flumina.checkpoint.store.snapshot import Snapshot, write_state
+from flumina.checkpoint.store.verify import Finding, verify
+from flumina.errors import CheckpointError, UsageError
+from flumina.storage.checksummed_file import seal
+
+KEEP = 3
+"""How many snapshots are kept, unless told otherwise."""
+
+
+class Checkpoints(SnapshotReader):
+    """The snapshots at a path or URI, which need not be there yet; the last ``keep`` of them are kept.
+
+    It travels to the tasks, which write states through it; a relative path is that of the process that made it.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], filesystem: fs.FileSystem | None = None, keep: int = KEEP) -> None:
+        if not isinstance(keep, int) or keep < 1:
+            raise UsageError("KEEP", f"at least one snapshot is kept, got keep={keep!r}")
+        super().__init__(Folder.of(path, filesystem))
+        self.keep = keep
+
+    def claim(
+        self,
+        *,
+        resumes: Snapshot | None,
+        facts: Mapping[str, Any] | None = None,
+        run: str | None = None,
+        changed: bool = False,
+    ) -> Claim:
+        """Become the driver that writes snapshots; every driver before loses that right.
+
+        ``resumes`` is what :meth:`latest` gave. If somebody else has claimed or committed since, this is an error, and
+        of two drivers that claim at once at least one gets it. ``facts`` (of :func:`program_facts`) have to be those
+        of the program that made the snapshot; ``changed`` allows that its code is another.
+        """
+        if resumes is not None:
+            check_program(resumes.manifest.facts, facts or {}, changed=changed, where=self.folder.path)
+        self.folder.create()
+        before = self.folder.listing()
+        if resumes is None:
+            self._check_fresh(before)
+        name = ClaimName(before.epoch + 1, new_id())
+        place = None if resumes is None else resumes.manifest.place
+        content = {
+            "epoch": name.epoch,
+            "id": name.id,
+            "run": run or name.id,
+            "resumes": place,
+            "created": datetime.now(UTC).isoformat(),
+            "flumina": library_version(),
+        }
+        sealed = seal("claim", content)
+        try:
+            self.folder.write(str(name), sealed, name.epoch)
+            now = self.folder.listing()
+            self._check_alone(now, before if resumes is None else resumes.seen, name)
+        except BaseException:
+            self.folder.delete([str(name)])
+            raise
+        self._clean(now, name.epoch)
+        highest = max((found.number for found in now.places), default=0)
+        return Claim(self, self.keep, name, run or name.id, place, dict(facts or {}), highest)
+
+    def write_state(self, place: Place, data: bytes, shares: Sequence[tuple[str, int]] = ()) -> StateFile:
+        """Write a state for a snapshot that will be committed; any process may do this, and more than once.
+
+        ``place`` is what :meth:`Claim.place` gave the driver, ``shares`` what is in it: see :class:`StateFile`.
+        """
+        return write_state(self.folder, place, data, shares)
+
+    def verify(self) -> list[Finding]:
+        """Read everything, and tell what is damaged or lies there without need; empty if all is well."""
+        return verify(self)
+
+    def _check_fresh(self, listing: Listing) -> None:
+        """Whoever starts anew does so because nothing was committed."""
+        found = self.newest(listing)
+        if found is not None:
+            raise CheckpointError(
+                "CHECKPOINT_EXISTS",
+                f"{self.folder.path} holds snapshots, up to {found.number}, and can't be begun anew",
+                file=self.folder.path,
+                hint="go on from the latest, or choose another folder",
+            )
+
+    def _check_alone(self, now: Listing, seen: Listing, own: ClaimName) -> None:
+        """Nobody else has written since ``seen``.
+
+        Two drivers write their claims and look afterwards, so that at least one of them sees the other. A driver
+        commits and looks for claims before it deletes old snapshots; so either it is seen here, or it deletes none.
+        """
+        rivals = sorted(now.claims - seen.claims - {own})
+        added = sorted(now.places - seen.places)
+        if rivals or added or own not in now.claims:
+            what = f"claimed epoch {rivals[-1].epoch}" if rivals else f"committed snapshot {added[-1].number}"
+            raise in_use(self.folder.path, f"another driver {what}" if rivals or added else "the claim was deleted")
+
+    def _clean(self, listing: Listing, epoch: int) -> None:
+        """Delete what earlier drivers did not finish."""
+        orphans = [name for place, name in listing.states if place.epoch < epoch and place not in listing.places]
+        self.folder.delete([*orphans, *(name for of, name in listing.partial if of <= epoch)])

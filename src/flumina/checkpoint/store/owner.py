@@ -1,0 +1,173 @@
+"""The right to commit snapshots, held by one driver at a time."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from flumina.checkpoint.store.layout import ClaimName, Listing, Place, missing
+from flumina.checkpoint.store.manifest import OutputFile, SnapshotManifest, StateFile, library_version
+from flumina.checkpoint.store.reader import SnapshotReader
+from flumina.checkpoint.store.snapshot import Snapshot, write_state
+from flumina.errors import CheckpointError, UsageError
+from flumina.storage.checksummed_file import seal, unseal
+
+
+class Claim:
+    """One driver's turn at a checkpoint, from :meth:`Checkpoints.claim`; it lasts until another driver claims."""
+
+    def __init__(
+        self,
+        reader: SnapshotReader,
+        keep: int,
+        name: ClaimName,
+        run: str,
+        resumes: Place | None,
+        facts: Mapping[str, Any],
+        highest: int,
+    ) -> None:
+        self.epoch, self.id = name
+        self.run, self.resumes, self.facts = run, resumes, facts
+        self._reader, self._folder, self._keep, self._name = reader, reader.folder, keep, name
+        self._last, self._highest = -1 if resumes is None else resumes.number, highest
+
+    @property
+    def next_number(self) -> int:
+        """The number that the next snapshot gets if none is given: no other one in the folder has it."""
+        return max(self._last, self._highest) + 1
+
+    def place(self, number: int | None = None) -> Place:
+        """Where a state for the snapshot of this number belongs: what a task needs to write it."""
+        number = self.next_number if number is None else number
+        if not isinstance(number, int) or isinstance(number, bool) or number <= self._last:
+            before = "a snapshot has a number from 0 on" if self._last < 0 else f"the last one was {self._last}"
+            raise UsageError("SNAPSHOT_NUMBER", f"the numbers of snapshots increase: got {number!r}, {before}")
+        return Place(self.epoch, number)
+
+    def check(self) -> None:
+        """Raise if another driver has taken over, or the checkpoint was deleted."""
+        self._check(self._folder.listing())
+
+    def commit(
+        self,
+        *,
+        number: int | None = None,
+        after: int | None = None,
+        state: bytes | None = None,
+        state_files: Sequence[StateFile] = (),
+        events: int = 0,
+        plan: str | None = None,
+        folder: str | None = None,
+        outputs: Sequence[OutputFile] = (),
+        finished: bool = False,
+        extra: Mapping[str, Any] | None = None,
+    ) -> Snapshot:
+        """Make a snapshot count, and delete the oldest ones that are no longer wanted.
+
+        The state is given as bytes, or was written by tasks (``state_files``); it may be in several pieces. For the
+        rest see :class:`SnapshotManifest`.
+        """
+        place = self.place(number)
+        self.check()
+        for file in state_files:
+            self._check_written(file, place)
+        manifest = SnapshotManifest(
+            number=place.number,
+            epoch=self.epoch,
+            claim=self.id,
+            run=self.run,
+            created=datetime.now(UTC),
+            flumina=library_version(),
+            after=after,
+            events=events,
+            finished=finished,
+            states=tuple(state_files),
+            folder=folder,
+            outputs=tuple(outputs),
+            resumes=self.resumes,
+            extra=extra or {},
+            facts=self.facts,
+            plan=plan,
+        )
+        seal("manifest", manifest.to_json())  # what is no JSON is refused before anything is written
+        if state is not None:
+            written = write_state(self._folder, place, state)
+            manifest = replace(manifest, states=(*manifest.states, written))
+        data = seal("manifest", manifest.to_json())
+        self._folder.write(place.manifest, data, self.epoch)
+        marker = seal("marker", {"manifest": hashlib.sha256(data).hexdigest()})
+        self._folder.write(place.marker, marker, self.epoch)
+        self._last = place.number
+        now = self._folder.listing()
+        self._check(now)  # before anything is deleted: another driver may just have gone on from what is old to us
+        self._prune(now, manifest)
+        content = unseal(data, "manifest", self._folder.at(place.manifest))
+        return Snapshot(SnapshotManifest.from_json(content), self._folder, now)
+
+    def _check(self, listing: Listing) -> None:
+        later = [claim.epoch for claim in listing.claims if claim.epoch > self.epoch]
+        if later:
+            raise in_use(self._folder.path, f"another driver claimed epoch {max(later)}, this one had {self.epoch}")
+        if self._name not in listing.claims:
+            raise missing(self._folder.at(str(self._name)))
+
+    def _check_written(self, file: StateFile, place: Place) -> None:
+        if not file.is_of(place):
+            raise UsageError(
+                "STATE_FILES",
+                f"{file.name} was not written for snapshot {place.number} of epoch {place.epoch}",
+                hint="give write_state the place that Claim.place gave",
+            )
+        size = self._folder.size(file.name)
+        if size is None:
+            raise missing(self._folder.at(file.name))
+        if size != file.size:
+            path = self._folder.at(file.name)
+            raise CheckpointError(
+                "CHECKPOINT_DAMAGED",
+                f"{path} has {size:,} bytes, a task wrote {file.size:,}",
+                file=path,
+                hint="a checkpoint needs storage that the driver and all tasks share",
+            )
+
+    def _prune(self, listing: Listing, newest: SnapshotManifest) -> None:
+        """Delete snapshots that are not among the last, with the claims before them; what is damaged deletes nothing.
+
+        Of the newest one, states go that tasks have written which were lost. The marker goes first and the state last:
+        whatever is left by a crash still tells the truth.
+        """
+        named = {file.name for file in newest.states}
+        self._folder.delete([name for of, name in listing.states if of == newest.place and name not in named])
+        kept: list[Place] = []
+        with suppress(CheckpointError):
+            for place in self._reader.chain(listing.up_to(self.epoch)):
+                kept.append(place)
+                if len(kept) == self._keep:
+                    break
+            self._delete_all_but(kept, listing, newest.place)
+
+    def _delete_all_but(self, kept: Sequence[Place], listing: Listing, newest: Place) -> None:
+        gone = sorted(place for place in listing.places if place <= newest and place not in kept)
+        first = min(place.epoch for place in kept)
+        self._folder.delete(
+            [
+                *(place.marker for place in gone if place in listing.markers),
+                *(place.manifest for place in gone if place in listing.manifests),
+                *(name for place, name in listing.states if place < newest and place not in kept),
+                *(str(claim) for claim in listing.claims if claim.epoch < first),
+            ]
+        )
+
+
+def in_use(path: str, what: str) -> CheckpointError:
+    """The error for a driver that is not alone."""
+    return CheckpointError(
+        "CHECKPOINT_IN_USE",
+        f"{path} is in use: {what}",
+        file=path,
+        hint="let one driver at a time work on a checkpoint; if the other one is gone, try again",
+    )

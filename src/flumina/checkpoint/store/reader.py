@@ -1,0 +1,176 @@
+"""Finding snapshots: the one to go on from, one by its number, all of them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+from flumina.checkpoint.store.layout import ClaimName, Folder, Listing, Place, missing
+from flumina.checkpoint.store.lineage import lineage
+from flumina.checkpoint.store.manifest import FILES, SnapshotManifest
+from flumina.checkpoint.store.snapshot import Snapshot
+from flumina.errors import CheckpointError, UsageError
+from flumina.storage.checksummed_file import damaged, unseal
+
+_TRIES = 5
+"""How often we look again because a driver is at work, and may have deleted what we were about to read."""
+
+
+class SnapshotReader:
+    """What can be learned from a checkpoint without writing to it."""
+
+    def __init__(self, folder: Folder) -> None:
+        self.folder = folder
+
+    def latest(self, *, older: bool = False, check: Callable[[Snapshot], None] = lambda _: None) -> Snapshot | None:
+        """The snapshot to go on from; None where nothing was ever committed.
+
+        Damage is an error. With ``older``, the newest snapshot is given that is whole: its state is read to know that,
+        and ``check`` raises if anything is wrong with what belongs to it and lies elsewhere. If none is, that is an
+        error too.
+        """
+        listing = self.folder.listing()
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                return self._newest_good(listing, check) if older else self.newest(listing)
+            except CheckpointError:
+                again = self.folder.listing()
+                if again == listing or not tries_left:
+                    raise
+                listing = again
+        raise AssertionError
+
+    def at(self, number: int) -> Snapshot:
+        """The snapshot with this number, among those that count."""
+        listing = self.folder.listing()
+        self.check_ours(listing)
+        there = []
+        for place in self.chain(listing):
+            if place.number == number:
+                return self.read(place, listing)
+            there.append(place.number)
+        raise UsageError(
+            "NO_SNAPSHOT",
+            f"{self.folder.path} has no snapshot {number}",
+            hint=f"there are {', '.join(map(str, there))}" if there else "nothing was committed yet",
+        )
+
+    def all(self) -> list[Snapshot]:
+        """Every snapshot in the folder, the oldest first, also those that a driver wrote after it was replaced."""
+        found = [snapshot for _, snapshot in self.each()]
+        for snapshot in found:
+            if isinstance(snapshot, CheckpointError):
+                raise snapshot
+        return [snapshot for snapshot in found if isinstance(snapshot, Snapshot)]
+
+    def each(self) -> Iterator[tuple[Place, Snapshot | CheckpointError]]:
+        """Every snapshot in the folder, the oldest first, or what is wrong with it."""
+        listing = self.folder.listing()
+        for place in sorted(listing.places):
+            try:
+                yield place, self.read(place, listing)
+            except CheckpointError as error:
+                yield place, error
+
+    def newest(self, listing: Listing) -> Snapshot | None:
+        """The snapshot to go on from, by what lay in the folder at one moment."""
+        self.check_ours(listing)
+        place = next(self.chain(listing), None)
+        return None if place is None else self.read(place, listing)
+
+    def _newest_good(self, listing: Listing, check: Callable[[Snapshot], None]) -> Snapshot | None:
+        """The newest snapshot on the chain that is whole, or, where the chain is broken, of all."""
+        if not listing.places:
+            return self.newest(listing)
+        try:
+            counted = list(self.chain(listing))
+        except CheckpointError:
+            counted = sorted(listing.places, reverse=True)
+        first: CheckpointError | None = None
+        for place in counted:
+            try:
+                snapshot = self.read(place, listing)
+                snapshot.states()
+                check(snapshot)
+            except CheckpointError as error:
+                first = first or error
+            else:
+                return snapshot
+        assert first is not None
+        hint = (
+            "restore what is damaged from a copy, or begin anew, with another checkpoint and another place for outputs"
+        )
+        none_whole = CheckpointError(first.condition, first.message, file=first.file, hint=hint)
+        none_whole.add_note(f"none of the {len(listing.places)} snapshots in {self.folder.path} is whole")
+        raise none_whole from first
+
+    def names(self, listing: Listing, since: Place | None = None) -> dict[str, str]:
+        """Staged files that a driver has begun to publish, and under which names: it may have died over it.
+
+        Only snapshots from the one at ``since`` on are asked, and those that can't be read say nothing.
+        """
+        names: dict[str, str] = {}
+        for place in sorted(listing.manifests):
+            if since is None or place >= since:
+                with suppress(CheckpointError):
+                    files = self.read(place, listing).manifest.extra.get(FILES, {})
+                    names |= {staged: name for named in files.values() for name, staged in named.items()}
+        return names
+
+    def read(self, place: Place, listing: Listing) -> Snapshot:
+        """A snapshot whose manifest has its own checksum and that of its marker."""
+        data = self.folder.read(place.manifest)
+        content = unseal(data, "manifest", self.folder.at(place.manifest))
+        manifest = SnapshotManifest.from_json(content)
+        if manifest.place != place:
+            raise damaged(self.folder.at(place.manifest), f"it is the manifest of snapshot {manifest.place}")
+        if place in listing.markers:
+            marker = unseal(self.folder.read(place.marker), "marker", self.folder.at(place.marker))
+            if marker["manifest"] != hashlib.sha256(data).hexdigest():
+                raise damaged(self.folder.at(place.manifest), "it is not the manifest that was committed")
+        return Snapshot(manifest, self.folder, listing)
+
+    def chain(self, listing: Listing) -> Iterator[Place]:
+        """The snapshots that count, the newest first."""
+        return lineage(listing, lambda epoch: self._resumed(epoch, listing))
+
+    def _resumed(self, epoch: int, listing: Listing) -> Place | None:
+        """From which snapshot an epoch went on.
+
+        There are two claims of one epoch where a driver died while it found out that it was not alone. It has written
+        nothing, so that it does not matter which of them is believed, as long as it is always the same.
+        """
+        contents = [self.read_claim(claim) for claim in sorted(listing.claims) if claim.epoch == epoch]
+        return max((Place(*content["resumes"]) for content in contents if content["resumes"]), default=None)
+
+    def read_claim(self, name: ClaimName) -> dict[str, Any]:
+        """What a driver wrote when it took over."""
+        path = self.folder.at(str(name))
+        content = unseal(self.folder.read(str(name)), "claim", path)
+        if (content["epoch"], content["id"]) != name:
+            raise damaged(path, f"it is the claim of epoch {content['epoch']} by {content['id']}")
+        return content
+
+    def begun(self) -> str | None:
+        """The run of the last driver that claimed the folder, which may have died before its first snapshot."""
+        claims = sorted(self.folder.listing().claims)
+        return str(self.read_claim(claims[-1])["run"]) if claims else None
+
+    def check_ours(self, listing: Listing) -> None:
+        """A folder is empty, or holds claims for all that it holds."""
+        if not listing.claims:
+            if listing.places or listing.states:
+                raise missing(self.folder.at("claim-*.json"))
+            if listing.foreign:
+                raise CheckpointError(
+                    "CHECKPOINT_FOREIGN",
+                    f"{self.folder.path} is no checkpoint: it holds {', '.join(listing.foreign[:3])}",
+                    file=self.folder.path,
+                    hint="choose a folder that is empty or not there yet",
+                )
+            return
+        latest = max(claim.epoch for claim in listing.claims)
+        if latest < listing.epoch:
+            raise missing(self.folder.at(f"claim-{listing.epoch:06d}-*.json"))

@@ -1,0 +1,81 @@
+"""A snapshot that was found in a checkpoint."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from flumina.checkpoint.store.layout import Folder, Listing, Place
+from flumina.checkpoint.store.manifest import SnapshotManifest, StateFile
+from flumina.errors import UsageError
+from flumina.plan.forest import Forest
+from flumina.plan.render.json import from_json
+from flumina.storage.checksummed_file import damaged
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A snapshot whose manifest is whole; the state is read and checked when it is asked for.
+
+    ``seen`` is what lay in the folder when this one was chosen: who claims the checkpoint later can tell whether
+    somebody else has written since.
+    """
+
+    manifest: SnapshotManifest
+    folder: Folder = field(repr=False)
+    seen: Listing = field(repr=False)
+
+    @property
+    def number(self) -> int:
+        """Increases over the whole life of a checkpoint."""
+        return self.manifest.number
+
+    @property
+    def after(self) -> int | None:
+        """The timestamp up to which all events are in it."""
+        return self.manifest.after
+
+    def state(self) -> bytes:
+        """The bytes of the only state file."""
+        if len(self.manifest.states) != 1:
+            raise UsageError(
+                "STATE_FILES",
+                f"snapshot {self.number} has {len(self.manifest.states)} state files, not one",
+                hint="states() gives them all",
+            )
+        return self.states()[0]
+
+    def forest(self) -> Forest:
+        """That of the plan whose trees have left the state; it is damage if there are others, or they are not all."""
+        where = self.folder.at(self.manifest.place.manifest)
+        if self.manifest.plan is None:
+            raise damaged(where, "it names no plan whose trees have left the state")
+        forest = Forest.of(from_json(self.manifest.plan, f"the plan of snapshot {self.number}").root)
+        there = sorted(tree for file in self.manifest.states for tree, _ in file.shares)
+        if there != sorted(tree.id for tree in forest.trees):
+            raise damaged(where, f"it has the states of {there}, the trees of its plan are others")
+        return forest
+
+    def states(self) -> list[bytes]:
+        """The bytes of every state file, as they were committed."""
+        return [read_state(self.folder, file) for file in self.manifest.states]
+
+
+def read_state(folder: Folder, file: StateFile) -> bytes:
+    """The bytes of a state file, if they are those that were written."""
+    data = folder.read(file.name)
+    if len(data) != file.size:
+        raise damaged(folder.at(file.name), f"it has {len(data):,} bytes, {file.size:,} were written")
+    if file.shares and sum(size for _, size in file.shares) != file.size:
+        raise damaged(folder.at(file.name), "the shares that the manifest states do not make it up")
+    if hashlib.sha256(data).hexdigest() != file.sha256:
+        raise damaged(folder.at(file.name), "its bytes do not have the checksum that the manifest states")
+    return data
+
+
+def write_state(folder: Folder, place: Place, data: bytes, shares: Sequence[tuple[str, int]] = ()) -> StateFile:
+    """A new file with a state, or with those of several trees."""
+    file = StateFile(place.new_state(), len(data), hashlib.sha256(data).hexdigest(), tuple(shares))
+    folder.write(file.name, data, place.epoch)
+    return file

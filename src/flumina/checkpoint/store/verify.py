@@ -1,0 +1,193 @@
+"""Reading everything that a checkpoint holds, to know whether it is what was written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyarrow import fs
+
+from flumina.checkpoint.store.layout import Folder, Listing, Place, missing
+from flumina.checkpoint.store.manifest import CHECKSUMS, SnapshotManifest
+from flumina.checkpoint.store.reader import SnapshotReader
+from flumina.checkpoint.store.snapshot import Snapshot, read_state
+from flumina.errors import CheckpointError, FluminaError
+from flumina.storage.checksum import Checksum
+from flumina.storage.checksummed_file import unseal
+from flumina.storage.filesystem import join, resolve
+from flumina.storage.output_directory import READY
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing worth telling about a checkpoint; not ``damaged`` where nothing is lost by it."""
+
+    file: str
+    what: str
+    damaged: bool = True
+
+
+def verify(reader: SnapshotReader) -> list[Finding]:
+    """What is wrong with a checkpoint, and what lies in it without need.
+
+    Output files are read where their folder is in reach. A driver may be at work meanwhile: what it deletes is no
+    damage.
+    """
+    listing = reader.folder.listing()
+    found = list(_look(reader, listing))
+    gone = listing.places - reader.folder.listing().places
+    return [finding for place, finding in found if place not in gone]
+
+
+def verify_log(folder: Folder) -> list[Finding]:
+    """What is wrong with the log of a streaming query, every entry of which is sealed."""
+    found: list[Finding] = []
+    for kind, log in {"query": folder, "cut": folder.below("cuts"), "commit": folder.below("commits")}.items():
+        for name in sorted(log.names() or ()):
+            if name.endswith(".json"):
+                try:
+                    unseal(log.read(name), kind, log.at(name))
+                except CheckpointError as error:
+                    if name in (log.names() or ()):  # a driver at work deletes old ones
+                        found.append(_found(error))
+    return found
+
+
+def _look(reader: SnapshotReader, listing: Listing) -> Iterator[tuple[Place | None, Finding]]:
+    counted: set[Place] | None = None
+    try:
+        reader.check_ours(listing)
+        counted = set(reader.chain(listing))
+    except CheckpointError as error:
+        yield None, _found(error)
+    for claim in sorted(listing.claims):
+        try:
+            reader.read_claim(claim)
+        except CheckpointError as error:
+            yield None, _found(error)
+    claimed = {claim.epoch for claim in listing.claims}
+    for epoch in sorted({place.epoch for place in counted or ()} - claimed):
+        yield None, _found(missing(reader.folder.at(f"claim-{epoch:06d}-*.json")))
+    checked: set[tuple[str | None, str]] = set()
+    names = reader.names(listing)
+    for place in sorted(listing.places | (counted or set())):
+        counts = counted is None or place in counted
+        if not counts:
+            path = reader.folder.at(place.manifest)
+            yield place, Finding(path, "does not count: its driver had been replaced before", damaged=False)
+        for finding in _look_at(reader, place, listing, checked, names):
+            yield place, finding if counts else Finding(finding.file, finding.what, damaged=False)
+    for finding in _without_need(reader, listing):
+        yield None, finding
+
+
+class _Written(NamedTuple):
+    """A file of outputs as it was written; ``path`` is relative to the folder of them all."""
+
+    path: str
+    checksum: Checksum
+    what: str
+    name: str | None
+    """Under which it is to be seen, once somebody has begun with that."""
+
+
+def _look_at(
+    reader: SnapshotReader,
+    place: Place,
+    listing: Listing,
+    checked: set[tuple[str | None, str]],
+    names: Mapping[str, str],
+) -> Iterator[Finding]:
+    """One snapshot with its files; outputs belong to many snapshots and are read once."""
+    try:
+        snapshot = reader.read(place, listing)
+    except CheckpointError as error:
+        yield _found(error)
+        return
+    manifest = snapshot.manifest
+    for file in manifest.states:
+        try:
+            read_state(reader.folder, file)
+        except CheckpointError as error:
+            yield _found(error)
+    if any(file.shares for file in manifest.states):
+        try:
+            snapshot.forest()
+        except CheckpointError as error:
+            yield _found(error)
+    named = {file.name for file in manifest.states}
+    for name in sorted(name for of, name in listing.states if of == place and name not in named):
+        yield Finding(reader.folder.at(name), "belongs to no snapshot: a task that was lost wrote it", damaged=False)
+    new = {file.path: file for file in _written(manifest, names) if (manifest.folder, file.path) not in checked}
+    checked |= {(manifest.folder, path) for path in new}
+    if new:
+        yield from _outputs(snapshot, list(new.values()))
+
+
+def _written(manifest: SnapshotManifest, names: Mapping[str, str]) -> Iterator[_Written]:
+    """The outputs that a snapshot vouches for, and those that were merged of them to be seen."""
+    folder = manifest.folder or ""
+    merged = manifest.extra.get(CHECKSUMS, {})
+    for path, checksum in merged.items():
+        name = names.get(path)
+        yield _Written(path.removeprefix(f"{folder}/"), Checksum(*checksum), name or "results", name)
+    for file in manifest.outputs:
+        what, name = f"{file.rows:,} rows of output {file.output!r}", names.get(join(folder, file.path))
+        if join(folder, file.path) not in merged:
+            yield _Written(file.path, Checksum(file.size, file.crc32), what, name)
+
+
+def _outputs(snapshot: Snapshot, files: list[_Written]) -> Iterator[Finding]:
+    folder = snapshot.manifest.folder or ""
+    try:
+        filesystem, inside = resolve(folder, None if "://" in folder else snapshot.folder.filesystem)
+        there = filesystem.get_file_info(inside).type == fs.FileType.Directory
+    except (FluminaError, OSError, pa.ArrowException):
+        there = False
+    if not there:
+        count = f"{len(files)} file{'s' if len(files) > 1 else ''} of outputs"
+        why = "is not there or not in reach"
+        if snapshot.manifest.finished:
+            why = "is gone, as the run has ended and its outputs are where they should be"
+        yield Finding(folder, f"{why}: {count} can't be checked", damaged=False)
+        return
+    for file in files:
+        yield from _output(filesystem, inside, file)
+
+
+def _output(filesystem: fs.FileSystem, folder: str, file: _Written) -> Iterator[Finding]:
+    """One file, staged or moved to where it waits to be seen; elsewhere it is the next run that looks."""
+    path = join(folder, file.path)
+    if file.name is not None and filesystem.get_file_info(path).type == fs.FileType.NotFound:
+        path = join(folder, READY, file.name)
+    try:
+        found = Checksum.of(filesystem, path)
+    except FileNotFoundError:
+        if file.name is None:
+            yield Finding(path, f"is not there: {file.what} are lost")
+        else:
+            yield Finding(path, "is not there: if it was published already, the next run checks it", damaged=False)
+    except (OSError, pa.ArrowException) as error:
+        yield Finding(path, f"can't be read: {error}")
+    else:
+        if found.size != file.checksum.size:
+            yield Finding(path, f"has {found.size:,} bytes, {file.checksum.size:,} were written")
+        elif found != file.checksum:
+            yield Finding(path, "does not have the checksum that the manifest states")
+
+
+def _without_need(reader: SnapshotReader, listing: Listing) -> Iterator[Finding]:
+    for place, name in sorted(listing.states):
+        if place not in listing.places:
+            yield Finding(reader.folder.at(name), "belongs to a snapshot that was not committed", damaged=False)
+    for _, name in sorted(listing.partial):
+        yield Finding(reader.folder.at(name), "was not written to its end", damaged=False)
+    for name in listing.foreign if listing.claims else ():
+        yield Finding(reader.folder.at(name), "is no file of a checkpoint", damaged=False)
+
+
+def _found(error: CheckpointError) -> Finding:
+    what = error.message.removeprefix(f"{error.file} ")
+    return Finding(error.file or "", what)

@@ -1,0 +1,228 @@
+"""``flumina checkpoint``: look at the snapshots of a checkpoint, and check that they are whole."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from flumina.checkpoint.store.batches import verify_sink
+from flumina.checkpoint.store.checkpoints import Checkpoints
+from flumina.checkpoint.store.manifest import CHECKSUMS, FILES, SnapshotManifest
+from flumina.checkpoint.store.snapshot import Snapshot
+from flumina.checkpoint.store.verify import verify_log
+from flumina.errors import CheckpointError, PlanError, UsageError
+from flumina.formatting import size, table
+from flumina.plan.render.json import from_json
+from flumina.plan.render.text import to_text
+
+_HELP = """\
+examples:
+
+  flumina checkpoint ls totals.checkpoint
+  flumina checkpoint show totals.checkpoint 17
+  flumina checkpoint verify s3://bucket/totals.checkpoint --json
+  flumina checkpoint verify query.checkpoint --sink
+
+exit codes: 0 all is well; 1 something is damaged; 2 there is no checkpoint, or the call can't be meant
+"""
+
+_DAMAGE = ("CHECKPOINT_DAMAGED", "CHECKPOINT_MISSING_FILE")
+
+
+def add_parser(subparsers: Any) -> None:  # noqa: ANN401 -- argparse has no public name for it
+    """Add ``checkpoint`` to the commands of ``flumina``."""
+    parser = subparsers.add_parser(
+        "checkpoint",
+        help="look at the snapshots of a checkpoint, or check that they are whole",
+        description="Look at the snapshots of a checkpoint, or check that they are whole. Nothing is changed.",
+        epilog=_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    actions = parser.add_subparsers(title="actions", required=True, metavar="ACTION")
+    for name, action, told in (
+        ("ls", _ls, "list the snapshots"),
+        ("show", _show, "tell everything about one"),
+        ("verify", _verify, "read every file and check its bytes"),
+    ):
+        one = actions.add_parser(
+            name,
+            help=told,
+            description=told.capitalize() + ".",
+            epilog=f"example: flumina checkpoint {name} totals.checkpoint",
+        )
+        one.add_argument("path", help="the folder of the checkpoint, or its URI")
+        if name == "show":
+            one.add_argument("number", nargs="?", type=int, help="which snapshot (default: the latest)")
+        if name == "verify":
+            one.add_argument(
+                "--sink",
+                nargs="?",
+                const="",
+                metavar="DIR",
+                help="of a streaming query: look for the files of its sink, too (default: the folder it wrote to)",
+            )
+        one.add_argument("--json", action="store_true", help="for programs rather than people")
+        one.set_defaults(run=run, action=action)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what the command line asks; 1 if something is damaged."""
+    store = Checkpoints(args.path)
+    args.log = None
+    if {"log", "state"} <= set(store.folder.names() or ()):  # of a streaming query, which has more in it
+        args.log = store.folder.below("log")
+        store = Checkpoints(f"{args.path.rstrip('/')}/state")
+    if not store.folder.names():
+        raise UsageError("NO_CHECKPOINT", f"{args.path} is not there, or empty", hint="name the folder of a checkpoint")
+    try:
+        code: int = args.action(store, args)
+    except CheckpointError as error:
+        if error.condition not in _DAMAGE:
+            raise
+        print(f"flumina: {error}", file=sys.stderr)
+        return 1
+    return code
+
+
+def _ls(store: Checkpoints, args: argparse.Namespace) -> int:
+    store.check_ours(store.folder.listing())
+    found = list(store.each())
+    wrong = [error for _, error in found if isinstance(error, CheckpointError)]
+    try:
+        latest = store.latest()
+    except CheckpointError as error:
+        latest, wrong = None, [error, *wrong]
+    place = None if latest is None else latest.manifest.place
+    if args.json:
+        rows = [
+            {"number": at.number, "epoch": at.epoch, "latest": at == place, **_summary(snapshot)}
+            for at, snapshot in found
+        ]
+        print(json.dumps(rows, indent=1))
+    elif not found:
+        print("no snapshot was committed yet")
+    else:
+        head = ["", "number", "epoch", "created (UTC)", "up to", "events", "state", "rows", "finished"]
+        cells = [["*" if at == place else "", str(at.number), str(at.epoch), *_cells(one)] for at, one in found]
+        print(table([head, *cells]))
+    for told in dict.fromkeys(map(str, wrong)):
+        print(f"flumina: {told}", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+def _summary(snapshot: Snapshot | CheckpointError) -> dict[str, Any]:
+    if isinstance(snapshot, CheckpointError):
+        return {"damaged": snapshot.message}
+    manifest = snapshot.manifest
+    return {
+        "created": manifest.created.isoformat(),
+        "after": manifest.after,
+        "events": manifest.events,
+        "state_size": manifest.state_size,
+        "rows": manifest.rows,
+        "finished": manifest.finished,
+        "damaged": None,
+    }
+
+
+def _cells(snapshot: Snapshot | CheckpointError) -> list[str]:
+    if isinstance(snapshot, CheckpointError):
+        return ["damaged", "", "", "", "", ""]
+    manifest = snapshot.manifest
+    return [
+        f"{manifest.created:%Y-%m-%d %H:%M:%S}",
+        "" if manifest.after is None else str(manifest.after),
+        f"{manifest.events:,}",
+        size(manifest.state_size),
+        _rows(manifest.rows),
+        "yes" if manifest.finished else "no",
+    ]
+
+
+def _show(store: Checkpoints, args: argparse.Namespace) -> int:
+    snapshot = store.latest() if args.number is None else store.at(args.number)
+    if snapshot is None:
+        raise UsageError("NO_SNAPSHOT", f"{args.path} has no snapshot: nothing was committed yet")
+    if args.json:
+        print(json.dumps(snapshot.manifest.to_json(), indent=1))
+    else:
+        print("\n".join(_described(snapshot.manifest)))
+    return 0
+
+
+def _described(manifest: SnapshotManifest) -> Iterator[str]:
+    yield f"snapshot {manifest.number} of epoch {manifest.epoch}"
+    before = manifest.resumes
+    facts = {
+        "created": f"{manifest.created:%Y-%m-%d %H:%M:%S} UTC by flumina {manifest.flumina}",
+        "run": manifest.run,
+        "went on from": "nothing" if before is None else f"snapshot {before.number} of epoch {before.epoch}",
+        "up to": "" if manifest.after is None else f"timestamp {manifest.after}",
+        "events": f"{manifest.events:,}",
+        "finished": "yes" if manifest.finished else "no",
+        "outputs in": manifest.folder or "",
+    }
+    yield from (f"  {name:<13} {told}" for name, told in facts.items() if told)
+    for file in manifest.states:
+        shares = f", of {', '.join(tree for tree, _ in file.shares)}" if file.shares else ""
+        yield f"  {'state':<13} {file.name}, {size(file.size)}{shares}"
+    for name in dict.fromkeys(file.output for file in manifest.outputs):
+        mine = [file for file in manifest.outputs if file.output == name]
+        files, bytes_ = f"{len(mine)} file{'' if len(mine) == 1 else 's'}", sum(file.size for file in mine)
+        yield f"  {'output':<13} {name}: {sum(file.rows for file in mine):,} rows in {files}, {size(bytes_)}"
+    extra = {name: value for name, value in manifest.extra.items() if name not in (FILES, CHECKSUMS)}
+    if extra:
+        yield from ("extra", *_nested(extra))
+    if manifest.facts:
+        yield from ("program", *_nested(manifest.facts))
+    if manifest.plan is not None:
+        yield "plan"
+        yield from (f"  {line}" for line in _drawn(manifest.plan).splitlines())
+
+
+def _drawn(plan: str) -> str:
+    try:
+        return to_text(from_json(plan))
+    except PlanError as error:
+        return f"can't be drawn: {error.message}"
+
+
+def _nested(facts: Mapping[str, Any], indent: str = "  ") -> Iterator[str]:
+    """Facts in lines; maps of plain values on one."""
+    for name, value in facts.items():
+        if not isinstance(value, Mapping):
+            told = ", ".join(map(str, value)) if isinstance(value, list) else value
+            yield f"{indent}{name}: {'none' if told is None else told}"
+        elif value and not any(isinstance(inner, Mapping) for inner in value.values()):
+            yield f"{indent}{name}: {', '.join(f'{k} {_plain(v)}' for k, v in value.items())}"
+        elif value:
+            yield f"{indent}{name}:"
+            yield from _nested(value, indent + "  ")
+
+
+def _plain(value: object) -> str:
+    return "/".join(map(str, value)) if isinstance(value, list) else "none" if value is None else str(value)
+
+
+def _verify(store: Checkpoints, args: argparse.Namespace) -> int:
+    findings = store.verify() + ([] if args.log is None else verify_log(args.log))
+    if args.sink is not None:
+        findings += verify_sink(store, args.sink or None)
+    damaged = [finding for finding in findings if finding.damaged]
+    if args.json:
+        told = [{"file": f.file, "what": f.what, "damaged": f.damaged} for f in findings]
+        print(json.dumps({"path": args.path, "damaged": bool(damaged), "findings": told}, indent=1))
+    else:
+        for finding in findings:
+            print(f"{'DAMAGED' if finding.damaged else 'note   '} {finding.file}: {finding.what}")
+        count = len(store.folder.listing().places)
+        snapshots = f"{count} snapshot{'' if count == 1 else 's'}"
+        print(f"{snapshots}, {f'{len(damaged)} damaged' if damaged else 'nothing is damaged'}")
+    return 1 if damaged else 0
+
+
+def _rows(rows: Mapping[str, int]) -> str:
+    return " ".join(f"{name} {count:,}" for name, count in rows.items())

@@ -1,0 +1,377 @@
+"""``flumina run``: run a program, show what it did, and have the oracle judge it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+from flumina.checkpoint.policy import Checkpoint
+from flumina.cli.display import samples, shown_outputs
+from flumina.cli.engines import Backend, backend
+from flumina.cli.inputs import Named, Wanted, Work, function_parameters
+from flumina.cli.json_output import json_output
+from flumina.cli.verify import Verification, judge
+from flumina.engine.liveness import check_timeout
+from flumina.engine.results import RunResult
+from flumina.errors import UsageError
+from flumina.input.dead_letters import DEAD_LETTER, ERROR
+from flumina.local.run import cores
+from flumina.output.outputs import NOWHERE, Nowhere
+from flumina.plan.optimize import OPTIMIZERS
+from flumina.plan.render.json import to_json
+from flumina.plan.tree import Plan
+from flumina.program.base import define
+from flumina.report import RunReport
+from flumina.report.figures import run_figures
+
+REPORT = "flumina-report.html"
+_PAGE = b"<!doctype html"
+
+_HELP = """\
+APP is one of key-counter, value-barrier, page-views, fraud, outliers, smart-home, whose input is made up unless --input
+names files; or your own program, as module:Program or path/to/file.py:Program.
+
+examples:
+
+  flumina run value-barrier --workers 2 --verify
+  flumina run value-barrier --set events=5000000 --set ratio=1000 --out totals --report
+  flumina run value-barrier --set rate=50000 --set events=250000 --paced --report latency.html
+  flumina run smart-home --input plugs.csv.gz --lenient --set slice_seconds=60
+  flumina run my/job.py:Orders --input order=orders/ --bad-rows dead-letter --out totals
+  flumina run page-views --engine spark --master "local[4]" --workers 4 --out joined --overwrite
+  flumina run my/job.py:Orders --input orders:order=orders/ --input rules:rule=rules.parquet --order
+  flumina run my/job.py:Orders --streams my/job.py:streams --set day=2024-05-01 --json
+  flumina run page-views --set events=50000000 --out joined --checkpoint joined.checkpoint --snapshot-every 10s
+
+exit codes: 0 all is well; 1 the run failed, or --verify found other outputs; 2 the call or its input can't be meant;
+130 it was interrupted
+"""
+
+_EVERY = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>s|events|syncs|)")
+
+
+def add_parser(subparsers: Any) -> None:  # noqa: ANN401 -- argparse has no public name for it
+    """Add ``run`` to the commands of ``flumina``."""
+    parser = subparsers.add_parser(
+        "run",
+        help="run a program on this machine or on Spark",
+        description="Run a program, show its plan, some outputs and what it cost.",
+        epilog=_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("program", metavar="APP", help="a known program, module:Program or path/to/file.py:Program")
+    _add_input(parser.add_argument_group("where events come from"))
+    _add_plan(parser.add_argument_group("how it is run"))
+    _add_output(parser.add_argument_group("where outputs go, and what is shown"))
+    parser.set_defaults(run=run)
+
+
+def _add_input(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="a parameter of made-up input, of the format "
+        "of a file, or of the function of --streams (may be repeated; NAME=? lists them)"
+    )  # fmt: skip
+    group.add_argument(
+        "--input", action="append", default=[], metavar="[NAME[:TAG]=]PATH", help="read this file or folder in the "
+        "program's own format; or, for each stream, Parquet files: NAME is that of the stream, TAG that of its events "
+        "if it has another name"
+    )  # fmt: skip
+    group.add_argument("--streams", metavar="MODULE:FUNCTION", help="a function that gives a list of fl.Stream")
+    group.add_argument("--lenient", action="store_true", help="leave out lines of --input PATH that can't be read")
+    group.add_argument("--unsorted", action="store_true", help="files of --input are not sorted by timestamp")
+    group.add_argument(
+        "--bad-rows", choices=[ERROR, DEAD_LETTER], default=ERROR, help="what becomes of rows that do not fit their "
+        "declaration: they end the run, or are put aside (in DIR/_dead_letters with --out DIR)"
+    )  # fmt: skip
+    group.add_argument("--ts", metavar="COLUMN", help="the column of --input that holds timestamps (default ts)")
+    group.add_argument("--paced", action="store_true", help="made-up events come as time passes, so latency is known")
+    group.add_argument("--heartbeats", type=float, metavar="N", help="with --paced: so many a second (default 100)")
+
+
+def _add_plan(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--workers", type=int, metavar="N", help="how many may run side by side (default: all cores)")
+    group.add_argument("--plan", metavar="FILE", help="a plan that flumina plan has saved, instead of a new one")
+    group.add_argument("--optimizer", choices=sorted(OPTIMIZERS), default="cost", help="who makes the plan")
+    group.add_argument("--engine", choices=["local", "spark"], default="local", help="where it runs (default local)")
+    group.add_argument("--master", help="Spark's master (default: local, with a core for each worker)")
+    group.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark's session")
+    group.add_argument(
+        "--task-timeout", metavar="SECONDS", help="end a task that gives no sign of "
+        "life for so long, or none (default: none on this machine, 600 on Spark)"
+    )  # fmt: skip
+    group.add_argument("--checkpoint", metavar="DIR", help="keep snapshots there, and go on from the last one")
+    group.add_argument(
+        "--snapshot-every", metavar="N", help="with --checkpoint: 30s, 100000events or 50syncs (default 30s)"
+    )
+    group.add_argument("--resume-older", action="store_true", help="if the last snapshot is damaged, use one before it")
+    group.add_argument("--resume-changed", action="store_true", help="go on although the program's code has changed")
+
+
+def _add_output(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--out", metavar="DIR", help="write outputs there as Parquet; without it some rows are shown")
+    group.add_argument("--overwrite", action="store_true", help="replace what is in that folder")
+    group.add_argument("--order", action="store_true", help="outputs in the order of their events")
+    group.add_argument("--discard", action="store_true", help="count outputs and keep none, to see how fast it can be")
+    group.add_argument("--rows", type=int, default=5, metavar="N", help="how many rows are shown (default 5)")
+    group.add_argument("--verify", action="store_true", help="compare with the sequential program; 1 if they differ")
+    group.add_argument(
+        "--report", nargs="?", const=REPORT, metavar="FILE", help=f"write a page about the run (default {REPORT})"
+    )
+    group.add_argument("--json", action="store_true", help="one JSON object instead of text")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what the command line asks; 1 if the oracle disagrees."""
+    _check(args)
+    with json_output(alone=args.json) as shown:
+        return _run(args, shown)
+
+
+def _run(args: argparse.Namespace, shown: TextIO) -> int:
+    named = Named.find(args.program)
+    wanted = _wanted(args)
+    if "?" in wanted.set.values():
+        return _list_parameters(named, wanted.streams, shown)
+    work = named.work(wanted) if wanted.streams is None else None
+    title = define(named.program).name
+    with (
+        backend(
+            args.engine, title=title, workers=args.workers, master=args.master, conf=_pairs("--conf", args.conf)
+        ) as where,
+        _place(args, where) as out,
+    ):
+        work = work or named.work(wanted)  # a function may want the session
+        _tell_left_out(work)
+        if named.app is None:
+            _tell_silent_tags(work)
+        result = where.run(work.program, work.streams, out=out, **_options(args))
+        verdict = _judged(work, result, args.bad_rows) if args.verify else None
+        report = _report(args, where, result, verdict) if args.report is not None else None
+        _show(args, where, work, result, verdict, report, shown)
+    return 1 if verdict is not None and not verdict.right else 0
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Refuse options that have no meaning together."""
+    if args.workers is not None and args.workers < 1:
+        raise UsageError("WORKERS", f"--workers is at least 1, got {args.workers}")
+    if args.workers is not None and args.plan is not None:
+        raise UsageError("WORKERS", "a plan says how many workers there are", hint="give --plan or --workers, not both")
+    if args.rows < 0:
+        raise UsageError("ROWS", f"--rows is at least 0, got {args.rows}")
+    if args.checkpoint is not None and args.out is None:
+        raise UsageError("CHECKPOINT", "--checkpoint needs --out: outputs have to lie somewhere until the run goes on")
+    for option in ("snapshot_every", "resume_older", "resume_changed"):
+        if getattr(args, option) and args.checkpoint is None:
+            raise UsageError("CHECKPOINT", f"--{option.replace('_', '-')} has no meaning without --checkpoint")
+    if args.task_timeout is not None:
+        _timeout(args.task_timeout)
+    if args.report is not None:
+        _check_report(args.report)
+    if args.overwrite and args.out is None:
+        raise UsageError("OVERWRITE", "--overwrite has no meaning without --out")
+    for option in ("out", "verify", "order"):
+        if args.discard and getattr(args, option):
+            raise UsageError("DISCARD", f"--discard keeps no outputs, so --{option} has no meaning with it")
+
+
+def _wanted(args: argparse.Namespace) -> Wanted:
+    return Wanted(
+        input=args.input,
+        streams=args.streams,
+        set=_pairs("--set", args.set),
+        parts=args.workers or (1 if args.plan is not None else cores()),
+        paced=args.paced,
+        heartbeats=args.heartbeats,
+        lenient=args.lenient,
+        unsorted=args.unsorted,
+        ts=args.ts,
+    )
+
+
+def _pairs(option: str, given: Sequence[str]) -> dict[str, str]:
+    """The pairs of an option that may be repeated."""
+    found: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise UsageError(option.strip("-").upper(), f"{option} {text}: expected NAME=VALUE")
+        if name.strip() in found:
+            raise UsageError(option.strip("-").upper(), f"{option} gives {name.strip()} twice")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def _list_parameters(named: Named, function: str | None, shown: TextIO) -> int:
+    if function is None and named.app is None:
+        what = f"{define(named.program).name} has no made-up input, and so no parameters"
+        raise UsageError("SET", what, hint="with --streams module:function, those of the function are listed")
+    known: Mapping[str, tuple[object, str]] = {}
+    if function is not None:
+        known = function_parameters(function)
+    elif named.app is not None:
+        own = dict.fromkeys(named.app.options, ("", "for --input PATH, in the program's own format"))
+        known = {**named.app.workload.parameters(), **own}
+    for name, (default, about) in known.items():
+        print(f"  {name:<14} {default!s:>10}  {about}", file=shown)
+    return 0
+
+
+def _options(args: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "workers": args.workers,
+        "plan": None if args.plan is None else Plan.load(args.plan),
+        "optimizer": args.optimizer,
+        "overwrite": args.overwrite,
+        "order": args.order,
+        "checkpoint": _checkpoint(args),
+        "bad_rows": args.bad_rows,
+        **({} if args.task_timeout is None else {"task_timeout": _timeout(args.task_timeout)}),
+    }
+
+
+def _timeout(text: str) -> float | None:
+    """Return the value of ``--task-timeout``; None for no timeout."""
+    try:
+        return None if text == "none" else check_timeout(float(text))
+    except (ValueError, UsageError):
+        what = f"expected --task-timeout as a number of seconds above 0, or none, got {text!r}"
+        raise UsageError("TASK_TIMEOUT", what) from None
+
+
+def _checkpoint(args: argparse.Namespace) -> Checkpoint | None:
+    if args.checkpoint is None:
+        return None
+    policy: dict[str, Any] = {}
+    if args.snapshot_every is not None:
+        match = _EVERY.fullmatch(args.snapshot_every)
+        unit = None if match is None else match["unit"] or "s"
+        if match is None or (unit != "s" and "." in match["number"]):
+            what = f"--snapshot-every {args.snapshot_every} is no time and no number of events"
+            raise UsageError("SNAPSHOT_EVERY", what, hint="for example 30s, 100000events or 50syncs")
+        policy = {"seconds": float(match["number"])} if unit == "s" else {str(unit): int(match["number"])}
+    return Checkpoint(args.checkpoint, **policy, older=args.resume_older, changed=args.resume_changed)
+
+
+@contextmanager
+def _place(args: argparse.Namespace, where: Backend) -> Iterator[str | Nowhere | None]:
+    """Where outputs go: for those that nobody wants to keep, a folder that ends with the command."""
+    if args.discard:
+        yield NOWHERE
+    elif args.out is not None or not where.near:
+        yield args.out
+    else:
+        with tempfile.TemporaryDirectory(prefix="flumina-") as folder:
+            yield str(Path(folder) / "outputs")
+
+
+def _tell_silent_tags(work: Work) -> None:
+    carried = {tag.name for stream in work.streams for tag in stream.tags}
+    silent = [name for name in define(work.program).tags if name not in carried]
+    if silent:
+        print(f"note: no stream has events of {', '.join(silent)}", file=sys.stderr)
+
+
+def _tell_left_out(work: Work, most: int = 5) -> None:
+    if not work.left_out:
+        return
+    count = len(work.left_out)
+    print(f"{count:,} line{'s were' if count > 1 else ' was'} left out:", file=sys.stderr)
+    for told in work.left_out[:most]:
+        print(f"  {told}", file=sys.stderr)
+    if count > most:
+        print(f"  ... and {count - most:,} more", file=sys.stderr)
+
+
+def _judged(work: Work, result: RunResult, bad_rows: str) -> Verification:
+    if sys.stderr.isatty():
+        print("asking the sequential program ...", end="\r", file=sys.stderr, flush=True)
+    verdict = judge(work.program, work.streams, result.published, bad_rows)
+    if sys.stderr.isatty():
+        print(" " * 40, end="\r", file=sys.stderr, flush=True)
+    return verdict
+
+
+def _check_report(given: str) -> None:
+    """A report replaces nothing but a page."""
+    path, hint = Path(given), "name the file that is to be written"
+    if not given or path.is_dir():
+        raise UsageError("REPORT", f"--report {given!r} is {'a folder' if given else 'no name'}", hint=hint)
+    if path.is_file() and path.stat().st_size:
+        with path.open("rb") as file:
+            if not file.read(len(_PAGE)).lower().startswith(_PAGE):
+                raise UsageError("REPORT", f"--report {given} is there, and is no page of HTML", hint=hint)
+
+
+def _report(args: argparse.Namespace, where: Backend, result: RunResult, verdict: Verification | None) -> Path:
+    hidden = ("run", "command", "json", "report", "rows")
+    settings = {name: value for name, value in vars(args).items() if name not in hidden and value not in (None, [])}
+    settings["set"] = ", ".join(args.set) or "nothing"
+    page = RunReport(
+        result,
+        where.place,
+        args.command,
+        {name.replace("_", "-"): ", ".join(v) if isinstance(v, list) else v for name, v in settings.items()},
+        samples(result, args.rows),
+        None if verdict is None else verdict.right,
+    )
+    return page.save(args.report)
+
+
+def _show(
+    args: argparse.Namespace,
+    where: Backend,
+    work: Work,
+    result: RunResult,
+    verdict: Verification | None,
+    report: Path | None,
+    shown: TextIO,
+) -> None:
+    if args.json:
+        found = _as_json(where, work, result, verdict, report, kept=args.out is not None)
+        print(json.dumps(found, indent=1), file=shown)
+        return
+    print(f"{result.plan.program} on {where.place}: {result.stats}\n")
+    print(f"{result.plan.explain()}\n")
+    print(shown_outputs(result, args.rows, place=args.out))
+    if verdict is not None:
+        print(f"\n{verdict}{_about(verdict, args.program, work, result.plan)}")
+    if report is not None:
+        print(f"\nreport: {report}")
+
+
+def _about(verdict: Verification, program: str, work: Work, plan: Plan) -> str:
+    """What a verdict leaves open, and who can tell."""
+    if verdict.right:
+        return " (the plan has one worker: fork and join were not used)" if len(plan) == 1 else ""
+    cls = work.program if isinstance(work.program, type) else type(work.program)
+    name = program if ":" in program else f"{cls.__module__}:{cls.__qualname__}"
+    return f"\n  hint: flumina check {name} says whether the program breaks a law, and on which events"
+
+
+def _as_json(
+    where: Backend, work: Work, result: RunResult, verdict: Verification | None, report: Path | None, *, kept: bool
+) -> Mapping[str, Any]:
+    outputs = {
+        name: {"rows": one.rows, "path": one.path if kept else None, "columns": one.schema.names}
+        for name, one in result.published.items()
+    }
+    return {
+        "program": result.plan.program,
+        "engine": where.name,
+        "outputs": outputs,
+        "verified": None if verdict is None else verdict.right,
+        "mismatch": None if verdict is None else verdict.mismatch,
+        "report": None if report is None else str(report),
+        "left_out": len(work.left_out),
+        "dead_letters": {"rows": result.letters.rows, "path": result.letters.path if kept else None},
+        "stats": run_figures(result.stats),
+        "plan": json.loads(to_json(result.plan)),
+    }

@@ -1,0 +1,192 @@
+"""What arrives on one part of a stream, as a task sees it: batch after batch, each with its frontier.
+
+The source is read and decoded in this iterator, and a paced one sleeps in it, so it is meant for a thread of its own::
+
+    after a batch                                          frontier = the point of its last event
+    after everything that was due before t, paced streams  frontier = heartbeat(t - 1)
+    after the last batch                                   frontier = END
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+import pyarrow as pa
+
+from flumina.input.decode import Decoder, OnBadRows
+from flumina.input.sources import CHUNK_ROWS, Generated
+from flumina.input.stream import Stream
+from flumina.model.batch import Batch
+from flumina.model.depends import Dependence
+from flumina.model.order import END, START, Point, heartbeat
+from flumina.program.ties import TieFinder, TieRule
+from flumina.runtime.truncate import behind
+
+_FIRST = -(2**63)
+"""The lowest sequence number that a row can have."""
+
+
+class EventBatch(NamedTuple):
+    """Events, or none, and a frontier: nothing at or before it is still to come on this part."""
+
+    batch: Batch | None
+    frontier: Point
+
+
+class Heartbeat(NamedTuple):
+    """State how far a source has come: no row before ``ts`` is still to come, nor one at ``ts`` if that is ``over``."""
+
+    ts: int
+    over: bool = True
+
+    def frontier(self, rank: int) -> Point:
+        """Return the highest frontier that this allows a stream with such a rank."""
+        return behind(self.ts) if self.over else Point(self.ts, rank, _FIRST)
+
+
+@runtime_checkable
+class Telling(Protocol):
+    """A source with one part, in order, that tells how far it has come also where it has no rows.
+
+    If its rows lay in several places before, ``gathered`` names the column with the number of each row's place: rows
+    of one place have kept their order, those of two have none where times are equal.
+    """
+
+    gathered: str | None
+
+    def pieces(self) -> Iterator[pa.RecordBatch | Heartbeat]:
+        """Rows, and word of how far they have come."""
+
+
+def event_stream(
+    stream: Stream,
+    rank: int,
+    number: int,
+    names: Sequence[str],
+    *,
+    started: Callable[[], float] | None = None,
+    stop: threading.Event | None = None,
+    chunk_rows: int = CHUNK_ROWS,
+    depends: Dependence | None = None,
+    after: int | None = None,
+    aside: OnBadRows | None = None,
+) -> Iterator[EventBatch]:
+    """Everything that one part of a stream has to say; the last arrival has the frontier END.
+
+    ``started`` tells when the run started, as ``time.time()`` counts, and may wait until it has; without it, the run
+    starts with the first event. It is called once, and only for a paced source, after its first rows have been made.
+    Once ``stop`` is set, nothing more arrives. With ``depends``, gathered rows are searched for dependent ones that
+    tie. With ``after``, events up to and including this timestamp are left out: they have been processed before. With
+    ``aside``, rows that can't be read go there, all of them whatever has been processed, instead of being an error.
+    """
+    for arrival in _all(stream, rank, number, names, started, stop, chunk_rows, depends, aside):
+        if after is None or not arrival.batch or arrival.batch.ts[0] > after:
+            yield arrival
+        elif (first := int(np.searchsorted(arrival.batch.ts, after, "right"))) < len(arrival.batch):
+            yield EventBatch(arrival.batch.slice(first, len(arrival.batch)), arrival.frontier)
+
+
+def _all(
+    stream: Stream,
+    rank: int,
+    number: int,
+    names: Sequence[str],
+    started: Callable[[], float] | None,
+    stop: threading.Event | None,
+    chunk_rows: int,
+    depends: Dependence | None,
+    aside: OnBadRows | None,
+) -> Iterator[EventBatch]:
+    stop = threading.Event() if stop is None else stop
+    source = stream.source()
+    decoder = Decoder(stream, rank, number, names, aside)
+    generated = stream.data if isinstance(stream.data, Generated) else None
+    if generated is None and (schema := source.schema(number)) is not None:
+        decoder.check_schema(schema)
+    if isinstance(source, Telling):
+        yield from _told(source, decoder, rank, stop, depends, chunk_rows)
+        return
+    batches = decoder.batches(source.chunks(number, stream.columns, chunk_rows), chunk_rows)
+    if generated is not None and generated.rate is not None:
+        yield from _paced(batches, rank, 1 / generated.heartbeats, started or time.time, stop, chunk_rows)
+    else:
+        for batch in batches:
+            if stop.is_set():
+                return
+            yield EventBatch(batch, batch.point(-1))
+    if not stop.is_set():
+        yield EventBatch(None, END)
+
+
+def _told(
+    source: Telling, decoder: Decoder, rank: int, stop: threading.Event, depends: Dependence | None, most: int
+) -> Iterator[EventBatch]:
+    """Rows and word of a source that tells how far it has come."""
+    finder = None
+    if source.gathered is not None and depends is not None:
+        finder = TieFinder(TieRule.of(depends, decoder.stream.tags, sequenced=False))
+    frontier = START
+    pieces = source.pieces()
+    try:
+        for piece in pieces:
+            if stop.is_set():
+                return
+            if isinstance(piece, Heartbeat):
+                if piece.frontier(rank) > frontier:  # behind a row of its own, a stream is further
+                    frontier = piece.frontier(rank)
+                    yield EventBatch(None, frontier)
+                continue
+            first = decoder.rows
+            if len(batch := decoder.decode(piece)):
+                if finder is not None:  # without sequence numbers, so that those are the numbers of the rows
+                    places = piece.column(source.gathered).to_numpy().astype(np.int64)
+                    finder.look([batch], [places[batch.seq - first]])
+                    finder.forget(int(batch.ts[-1]))
+                for start in range(0, len(batch), most):
+                    rows = batch.slice(start, start + most)
+                    frontier = rows.point(-1)
+                    yield EventBatch(rows, frontier)
+    finally:
+        # After an error, its traceback keeps the iterator alive, and streams that share rows would wait for this one.
+        if isinstance(pieces, Generator):
+            pieces.close()
+    if not stop.is_set():
+        yield EventBatch(None, END)
+
+
+def _paced(
+    batches: Iterator[Batch],
+    rank: int,
+    period: float,
+    started: Callable[[], float],
+    stop: threading.Event,
+    most: int,
+) -> Iterator[EventBatch]:
+    """Events when they are due, a period's worth at once, and how far it is when there are none."""
+    waiting = next(batches, None)
+    start = time.monotonic() - (time.time() - started())  # from here on, setting the clock changes nothing
+    while waiting is not None:
+        elapsed = time.monotonic() - start
+        now = int(elapsed * 1e6)
+        due: list[Batch] = []
+        while waiting is not None and sum(map(len, due)) < most:
+            count = int(np.searchsorted(waiting.ts, now))  # due before now: what comes is at now or later
+            if count:
+                due.append(waiting.slice(0, count))
+            if count < len(waiting):
+                waiting = waiting.slice(count, len(waiting))
+                break
+            waiting = next(batches, None)
+        behind = waiting is not None and int(waiting.ts[0]) < now
+        batch = None if not due else due[0] if len(due) == 1 else Batch.merge(due)
+        if stop.is_set():
+            return
+        yield EventBatch(batch, batch.point(-1) if behind and batch is not None else heartbeat(now - 1, rank))
+        if waiting is not None and not behind:
+            elapsed = time.monotonic() - start
+            if stop.wait((int(elapsed / period) + 1) * period - elapsed if elapsed >= 0 else -elapsed):
+                return

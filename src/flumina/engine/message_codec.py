@@ -1,0 +1,248 @@
+"""Messages between workers as bytes: plain tuples, states by pickle, columns as they lie in memory.
+
+Large buffers (numpy, Arrow) travel beside the pickle, so that neither end copies them. What every task has anyway (the
+program's tags, fields and classes) is named by number: a state that refers to them is as small as what is new in it.
+Numbers follow from names, not from the order of lines in the class: states are kept for who may have moved some.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import itemgetter
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import pyarrow as pa
+
+from flumina.errors import UsageError
+from flumina.model.batch import Batch
+from flumina.model.order import Ints, Point
+from flumina.model.tag import Tag
+from flumina.program.declared_state import DeclaredState
+from flumina.program.definition import Definition, initial_state
+from flumina.runtime.messages import (
+    Credit,
+    Data,
+    ForkState,
+    Item,
+    KeyStates,
+    Message,
+    Origin,
+    Request,
+    Response,
+    Stop,
+)
+from flumina.runtime.run import EMPTY, Run
+from flumina.runtime.worker import Address
+from flumina.state.fields import Field
+
+Buffer = bytes | bytearray | memoryview
+Letter = tuple[Address, Address, Message]
+"""To whom, from whom, what."""
+
+APART = 8192
+"""Buffers of this many bytes and more travel beside the pickle."""
+
+
+class Codec:
+    """Turns letters into buffers and back, for one program; both ends have made theirs from the same program."""
+
+    def __init__(self, definition: Definition, streams: Sequence[str]) -> None:
+        self.tags = definition.tags
+        self.streams = tuple(streams)
+        named = sorted(_shared(definition), key=itemgetter(0))
+        self.shared = [what for _, what in named]
+        self.numbers = {id(what): number for number, what in reversed([*enumerate(self.shared)])}
+
+    def encode(self, letters: Iterable[Letter], sizes: dict[str, int] | None = None) -> list[Buffer]:
+        """Letters as pickles in a row and the buffers beside them; ``sizes`` learns how large a sender's states are."""
+        apart: list[Buffer] = []
+
+        def keep_inside(buffer: pickle.PickleBuffer) -> bool:
+            view = buffer.raw()
+            if view.nbytes < APART:
+                return True
+            apart.append(view)
+            return False
+
+        file = io.BytesIO()
+        pickler = _Pickler(file, self.numbers, keep_inside)
+        for to, sender, message in letters:
+            began, before = file.tell(), len(apart)
+            pickler.dump((to, sender, *_plain(message)))
+            if sizes is not None and isinstance(message, Response | ForkState | KeyStates):
+                assert isinstance(sender, str)
+                size = file.tell() - began + sum(map(len, apart[before:]))
+                sizes[sender] = sizes.get(sender, 0) + size
+        return [file.getbuffer(), *apart]
+
+    def decode(self, buffers: Sequence[Buffer]) -> Iterator[Letter]:
+        """The letters again."""
+        first, *apart = buffers
+        file = io.BytesIO(first)
+        unpickler = _Unpickler(file, self.shared, apart)
+        while file.tell() < len(first):
+            to, sender, kind, *fields = unpickler.load()
+            yield to, sender, self._message(kind, fields)
+
+    def pack(self, state: Any) -> bytes:  # noqa: ANN401 -- whatever the program's state is
+        """A state by itself, for a process that has the same program."""
+        file = io.BytesIO()
+        _Pickler(file, self.numbers, lambda _: True).dump(state)
+        return file.getvalue()
+
+    def unpack(self, packed: Buffer) -> Any:  # noqa: ANN401
+        """The state again."""
+        return _Unpickler(io.BytesIO(packed), self.shared, ()).load()
+
+    def _message(self, kind: str, fields: list[Any]) -> Message:
+        match kind:
+            case "data":
+                part, frontier, batch = fields
+                run = EMPTY if batch is None else Run(batch=self._batch(*batch))
+                return Data(part, run, Point._make(frontier))
+            case "request":
+                items, frontier, calm = fields
+                wanted = tuple(
+                    Item(Point._make(point), cause, key, origin and Origin._make(origin))
+                    for point, cause, key, origin in items
+                )
+                return Request(wanted, Point._make(frontier), Point._make(calm))
+            case "response":
+                point, state, clear, key = fields
+                return Response(Point._make(point), state, {c: Point._make(p) for c, p in clear.items()}, key)
+            case "handback":
+                state, served, key = fields
+                return ForkState(state, Point._make(served), key)
+            case "states":
+                return KeyStates(tuple(self._message(which, rest) for which, *rest in fields[0]))  # type: ignore[arg-type]
+            case "credit":
+                return Credit(*fields)
+            case _:
+                return Stop()
+
+    def _batch(
+        self,
+        tags: Sequence[str],
+        tables: Sequence[Any],
+        ts: Ints,
+        rank: Ints | int,
+        seq: Ints,
+        table_of: Ints | None,
+        row_of: Ints | None,
+    ) -> Batch:
+        known = tuple(self.tags[name] for name in tags)
+        columns = tuple(_table_back(tag, table) for tag, table in zip(known, tables, strict=True))
+        ranks = np.broadcast_to(np.int64(rank), len(ts)) if isinstance(rank, int) else rank
+        return Batch(known, columns, ts, ranks, seq, self.streams, table_of, row_of)
+
+
+Name = tuple[str, ...]
+
+
+def _shared(definition: Definition) -> Iterator[tuple[Name, object]]:
+    """What states may refer to and every task has, by names of which no two are equal."""
+    for label, one in (("all", definition), ("one", definition.lifted and definition.lifted.one)):
+        if one:
+            yield from (((label, "tag", name), tag) for name, tag in one.tags.items())
+            owner = getattr(one.init, "__self__", None)
+            yield (label, "owner"), owner
+            if isinstance(owner, DeclaredState):
+                for name, field in owner.fields.items():
+                    yield from _fields((label, "field", name), field)
+            yield (label, "type"), type(initial_state(one))
+    yield ("lifted",), definition.lifted
+    yield ("definition",), definition
+
+
+def _fields(name: Name, field: Field) -> Iterator[tuple[Name, Field]]:
+    yield name, field
+    inside = (*getattr(field, "parts", ()), *((field.inner,) if hasattr(field, "inner") else ()))
+    for number, part in enumerate(inside):
+        yield from _fields((*name, f"{number:06d}"), part)
+
+
+def _plain(message: Message) -> tuple[Any, ...]:
+    """A message as a tuple of what pickles fast."""
+    match message:
+        case Data():
+            batch = None
+            if message.run:
+                assert message.run.batch is not None, "engines work on columns"
+                batch = _plain_batch(message.run.batch)
+            return ("data", message.part, tuple(message.frontier), batch)
+        case Request():
+            items = [
+                (tuple(item.point), item.cause, item.key, item.origin and tuple(item.origin)) for item in message.items
+            ]
+            return ("request", items, tuple(message.frontier), tuple(message.calm))
+        case Response():
+            clear = {cause: tuple(point) for cause, point in message.clear.items()}
+            return ("response", tuple(message.point), message.state, clear, message.key)
+        case ForkState():
+            return ("handback", message.state, tuple(message.served), message.key)
+        case KeyStates():
+            return ("states", [_plain(one) for one in message.each])
+        case Credit():
+            return ("credit", message.part, message.events)
+        case Stop():
+            return ("stop",)
+
+
+def _plain_batch(batch: Batch) -> tuple[Any, ...]:
+    if batch.table_of is not None and batch.row_of is not None:
+        batch = Batch.merge([batch])  # a slice refers to rows that are not in it
+    rank: Ints | int = batch.rank
+    if len(batch) and batch.rank.strides == (0,):
+        rank = int(batch.rank[0])
+    tables = [pickle.PickleBuffer(table.serialize()) if table.num_columns else table.num_rows for table in batch.tables]
+    tags = [tag.name for tag in batch.tags]
+    return (tags, tables, batch.ts, rank, batch.seq, batch.table_of, batch.row_of)
+
+
+def _table_back(tag: Tag, table: Any) -> pa.RecordBatch:  # noqa: ANN401 -- whatever holds the bytes
+    if isinstance(table, int):
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * table, pa.struct([])))
+    return pa.ipc.read_record_batch(pa.py_buffer(table), tag.schema)
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc] # it ships no types
+    def __init__(self, file: io.BytesIO, numbers: dict[int, int], apart: Callable[[pickle.PickleBuffer], bool]) -> None:
+        super().__init__(file, protocol=5, buffer_callback=apart)
+        self.shared_numbers = numbers
+
+    def dump(self, what: object) -> None:
+        try:
+            super().dump(what)
+        except (pickle.PicklingError, TypeError, AttributeError) as error:
+            raise UsageError(
+                "STATE_NOT_PICKLABLE",
+                f"a state can't be sent to another process: {error}",
+                hint="states are data: keep open files, locks and connections elsewhere",
+            ) from error
+
+    def reducer_override(self, obj: object) -> Any:  # noqa: ANN401
+        number = self.shared_numbers.get(id(obj))
+        if number is not None:
+            return (_known, (number,))
+        if type(obj).__module__ in ("flumina.state.compare", "flumina.state.keyed_map"):
+            return NotImplemented
+        return super().reducer_override(obj)
+
+
+def _known(number: int) -> object:
+    raise AssertionError(f"number {number} is looked up by the one who reads")
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, shared: Sequence[object], apart: Sequence[Buffer]) -> None:
+        super().__init__(file, buffers=apart)
+        self.shared = shared
+
+    def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401
+        if name == "_known" and module == __name__:
+            return self.shared.__getitem__
+        return super().find_class(module, name)

@@ -1,0 +1,1 @@
+"""Transport: authenticated connections between tasks and the driver, and the rendezvous."""

@@ -1,0 +1,409 @@
+"""A small server in the driver, where the tasks of a run find each other and report.
+
+Tasks that have to run together are a *gang*. It assembles from registrations; when it is complete, all members are told
+each other's addresses: a *generation*. A generation that loses a member is over, and a new gang may assemble, since
+Spark tries a stage again as a whole. One thread owns all of that; others leave it notes.
+"""
+
+from __future__ import annotations
+
+import logging
+import selectors
+import socket
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from threading import Event, Thread
+from types import TracebackType
+from typing import Protocol, Self
+
+from flumina.engine.liveness import Liveness, LivenessMonitor, Silence
+from flumina.engine.transport.client import (
+    CalledOff,
+    CheckpointPart,
+    ControlMessage,
+    PeerTable,
+    Ping,
+    PingReply,
+    ProgressReport,
+    Registration,
+    TaskDone,
+    TaskFailure,
+)
+from flumina.engine.transport.listener import Address, Channel, Listener, Secret, dumps, loads
+from flumina.errors import ClusterError, FluminaError, GangError, TaskLostError, TaskSilentError
+
+log = logging.getLogger("flumina")
+
+OnProgress = Callable[[int, object], None]
+OnSilent = Callable[[Registration, str], None]
+
+
+class SnapshotCommitter(Protocol):
+    """Where goes what tasks hand in on the way, and what a gang that comes after another begins with."""
+
+    def begin(self) -> object:
+        """A gang is complete: where it begins. What was handed in before and is not whole is of no use any more."""
+
+    def hand_in(self, task: int, what: object) -> None:
+        """A member of the gang that runs hands something in."""
+
+
+GRACE = 5.0
+"""Seconds for a task that was called off to leave, before its connection is closed."""
+
+
+@dataclass(eq=False, slots=True)
+class _Seat:
+    """A task that registered. ``leaves_by`` is set once it was called off."""
+
+    registration: Registration
+    channel: Channel
+    monitor: LivenessMonitor
+    generation: int = 0
+    done: bool = False
+    waits_to_write: bool = False
+    leaves_by: float | None = None
+
+
+class Rendezvous:
+    """Brings ``tasks`` tasks together, and collects what they have to say.
+
+    With ``retry`` a lost task is not the end: whoever runs the tasks may bring a new gang, within the same time as the
+    first one had. ``on_progress(task, progress)`` is called in a thread of ours.
+
+    A task that gives no sign of life is told of in the log, and counts as lost after the timeout of ``liveness``, if
+    there is one; ``on_silent(registration, why)`` then ends what is left of it where that is not a process of ours.
+    """
+
+    def __init__(
+        self,
+        tasks: int,
+        secret: Secret,
+        host: str = "127.0.0.1",
+        *,
+        assemble_within: float = 60.0,
+        on_progress: OnProgress | None = None,
+        records: SnapshotCommitter | None = None,
+        retry: bool = True,
+        liveness: Liveness | None = None,
+        on_silent: OnSilent | None = None,
+    ) -> None:
+        self._records = records
+        self._liveness, self._on_silent = liveness or Liveness(), on_silent
+        self._silent: TaskSilentError | None = None
+        """Why the last generation was over, if that was silence."""
+        self._tasks, self._within, self._on_progress, self._retry = tasks, assemble_within, on_progress, retry
+        self._generation = 0
+        self._gang: dict[int, _Seat] = {}
+        """By task, in the order in which they came: those who assemble, or the generation that runs."""
+        self._running = False
+        self._deadline = time.monotonic() + assemble_within
+        self._leaving: set[_Seat] = set()
+        self._results: dict[int, object] = {}
+        self._error: BaseException | None = None
+        self._over = Event()
+        self._closing = False
+        self._notes: deque[Callable[[], None]] = deque()
+        self._bell, self._rope = socket.socketpair()
+        self._bell.settimeout(0)
+        self._rope.settimeout(0)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._bell, selectors.EVENT_READ)
+        try:
+            self._listener = Listener(host, secret, self._arrive)
+        except BaseException:
+            self._clear_up()
+            raise
+        self.address: Address = self._listener.address
+        self._thread = Thread(target=self._serve, name="rendezvous", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def wait(self, timeout: float | None = None) -> dict[int, object]:
+        """The results by task, once every member of one generation is done; raises what ended the run otherwise."""
+        if not self._over.wait(timeout):
+            raise TimeoutError(f"the run is not over after {timeout} s")
+        if self._error is not None:
+            raise self._error
+        return dict(sorted(self._results.items()))
+
+    @property
+    def over(self) -> bool:
+        """Whether ``wait`` would return or raise at once."""
+        return self._over.is_set()
+
+    @property
+    def generation(self) -> int:
+        """How many gangs have been complete so far."""
+        return self._generation
+
+    @property
+    def assembled(self) -> bool:
+        """Whether a gang is complete and runs."""
+        return self._running
+
+    def prolong(self) -> None:
+        """Count the time to assemble from now on, from any thread: tasks can't come yet. Too late once one has come."""
+        self._note(self._count_anew)
+
+    def cancel(self, error: BaseException) -> None:
+        """End the run from any thread: everyone is called off, and ``wait`` raises the error."""
+        self._note(lambda: self._end(error))
+
+    def close(self) -> None:
+        """Call off whoever is still there, and leave no thread and no socket behind."""
+        self._listener.close()
+        self.cancel(GangError("the rendezvous was closed before the run was over"))
+        self._note(self._begin_to_close)
+        self._thread.join()
+
+    # In other threads.
+
+    def _arrive(self, hello: object, channel: Channel) -> None:
+        self._note(lambda: self._register(hello, channel))
+
+    def _note(self, action: Callable[[], None]) -> None:
+        self._notes.append(action)
+        with suppress(OSError):  # full: it rings already; closed: nobody is there any more
+            self._rope.send(b"!")
+
+    # In our own thread.
+
+    def _serve(self) -> None:
+        try:
+            while not (self._closing and not self._leaving):
+                self._turn()
+        except BaseException as error:
+            self._end(error)  # nobody shall wait for a thread that is no more
+            raise
+        finally:
+            self._clear_up()
+
+    def _turn(self) -> None:
+        heard_until = time.monotonic()  # before we listen: that this process stood still is no silence of others
+        for key, _ in self._selector.select(self._patience()):
+            if isinstance(key.data, _Seat):
+                self._hear(key.data)
+            else:
+                self._bell.recv(4096)
+        while self._notes:
+            self._notes.popleft()()
+        self._look_for_silence(heard_until)
+        now = time.monotonic()
+        if not self._running and not self._over.is_set() and now >= self._deadline:
+            self._end(self._incomplete())
+        for seat in [seat for seat in self._leaving if seat.leaves_by is not None and now >= seat.leaves_by]:
+            self._remove(seat)
+
+    def _clear_up(self) -> None:
+        for key in list(self._selector.get_map().values()):
+            if isinstance(key.data, _Seat):
+                key.data.channel.close()
+        self._selector.close()
+        self._bell.close()
+        self._rope.close()
+
+    def _patience(self) -> float | None:
+        """Seconds until something is due."""
+        due = [seat.leaves_by for seat in self._leaving if seat.leaves_by is not None]
+        if not self._running and not self._over.is_set():
+            due.append(self._deadline)
+        due += [at for seat in self._gang.values() if not seat.done and (at := seat.monitor.due) is not None]
+        return max(0.0, min(due) - time.monotonic()) if due else None
+
+    def _register(self, hello: object, channel: Channel) -> None:
+        channel.unblock()
+        if not isinstance(hello, Registration) or not 0 <= hello.task < self._tasks:
+            channel.close()
+            return
+        channel.name = f"task {hello.task}"
+        seat = _Seat(hello, channel, LivenessMonitor(self._liveness, time.monotonic()))
+        self._selector.register(channel, selectors.EVENT_READ, seat)
+        if self._over.is_set():
+            self._call_off(seat, "the run is over")
+            return
+        self._make_way(hello.task)
+        self._gang[hello.task] = seat
+        if len(self._gang) == self._tasks:
+            self._generation += 1
+            self._running, self._silent = True, None
+            addresses = {task: s.registration.address for task, s in sorted(self._gang.items())}
+            start = None if self._records is None else self._records.begin()
+            peer_table = PeerTable(self._generation, addresses, time.time(), start)
+            for member in self._gang.values():
+                member.generation = self._generation
+                self._tell(member, peer_table)
+
+    def _count_anew(self) -> None:
+        if not self._running and not self._gang:
+            self._deadline = time.monotonic() + self._within
+
+    def _make_way(self, task: int) -> None:
+        """A task that comes again was tried again, and so were all that had come before it did."""
+        if task not in self._gang:
+            return
+        reason = f"task {task} was tried again"
+        if self._running:
+            self._disband(reason)
+            return
+        while task in self._gang:
+            earliest = next(iter(self._gang))
+            self._call_off(self._gang.pop(earliest), reason)
+
+    def _look_for_silence(self, now: float) -> None:
+        """Warn of tasks that have given no sign of life for long, and lose those that have not for too long."""
+        for seat in [seat for seat in self._gang.values() if not seat.done]:
+            match seat.monitor.look(now):
+                case Silence.WARN:
+                    log.warning(_silence(seat.registration, now - seat.monitor.heard, self._liveness.timeout))
+                case Silence.TIMEOUT:
+                    self._time_out(seat, now - seat.monitor.heard)
+                    return  # the gang is another one now
+
+    def _time_out(self, seat: _Seat, seconds: float) -> None:
+        whom = seat.registration
+        assert self._liveness.timeout is not None
+        timeout = self._liveness.timeout
+        error = TaskSilentError(whom.task, pid=whom.pid, host=whom.host, seconds=seconds, timeout=timeout)
+        self._lose(seat, error)
+        if self._retry and not self._over.is_set():
+            self._silent = error
+            log.warning("%s; the tasks of the run are called off, and may be tried again", error.message)
+        if self._on_silent is not None:
+            self._on_silent(whom, error.message)
+
+    def _hear(self, seat: _Seat) -> None:
+        silence = seat.monitor.hear(time.monotonic())
+        if silence is not None:
+            log.warning("task %d is heard again, after %.0f s", seat.registration.task, silence)
+        try:
+            if seat.waits_to_write and seat.channel.flush():
+                self._listen(seat, selectors.EVENT_READ)
+            messages = [loads(frame) for frame in seat.channel.take()]
+        except FluminaError:  # gone, or out of its mind
+            self._lose(seat)
+            return
+        except Exception as error:  # noqa: BLE001 -- a result whose class does not exist here can fail in any way
+            self._end(error)
+            return
+        for message in messages:
+            if seat.leaves_by is not None:
+                return
+            self._understand(seat, message)
+
+    def _understand(self, seat: _Seat, message: object) -> None:
+        task = seat.registration.task
+        if isinstance(message, Ping):
+            self._tell(seat, ControlMessage(PingReply(message.number)))
+        elif isinstance(message, TaskFailure):
+            self._end(message.error(task))
+        elif isinstance(message, ProgressReport) and self._on_progress is not None:
+            try:
+                self._on_progress(task, message.what)
+            except Exception as error:  # noqa: BLE001 -- the caller's own function
+                self._end(error)
+        elif isinstance(message, CheckpointPart):
+            try:
+                assert self._records is not None
+                self._records.hand_in(task, message.what)
+            except Exception as error:  # noqa: BLE001 -- the run must not go on without
+                self._end(error)
+        elif isinstance(message, TaskDone):
+            assert seat.generation == self._generation, "only members of the gang that runs are still listened to"
+            seat.done = True
+            self._results[task] = message.result
+            if len(self._results) == self._tasks:
+                self._end(None)
+
+    def _lose(self, seat: _Seat, why: TaskSilentError | None = None) -> None:
+        """A connection is gone, or given up: the end of the gang unless the task was done, or had been called off."""
+        wanted = seat.leaves_by is None and not seat.done
+        self._remove(seat)
+        if not wanted or self._over.is_set():
+            return
+        whom = seat.registration
+        if not self._retry:
+            self._end(why or TaskLostError(whom.task, pid=whom.pid, host=whom.host))
+            return
+        self._gang.pop(whom.task, None)
+        self._disband(f"task {whom.task} was lost" if why is None else why.message)
+
+    def _disband(self, reason: str) -> None:
+        """Call off the gang, and give a new one the time to assemble."""
+        for seat in self._gang.values():
+            self._call_off(seat, reason)
+        self._gang.clear()
+        self._results.clear()
+        self._running = False
+        self._deadline = time.monotonic() + self._within
+
+    def _end(self, error: BaseException | None) -> None:
+        """The run is over, for good; the first reason counts."""
+        if self._over.is_set():
+            return
+        if self._silent is not None and isinstance(error, ClusterError):
+            self._silent.__cause__ = error  # Spark gave up because of what we told it
+            error = self._silent
+        self._error = error
+        self._over.set()
+        reason = "the run is done" if error is None else f"{type(error).__name__}: {error}".partition("\n")[0][:500]
+        for seat in self._gang.values():
+            self._call_off(seat, reason)
+        self._gang.clear()
+
+    def _call_off(self, seat: _Seat, reason: str) -> None:
+        """Tell a task to end, and hear no more of it; it has a while to read that."""
+        if seat.channel.fileno() < 0:
+            return  # it was done, and has left
+        seat.leaves_by = time.monotonic() + GRACE
+        self._leaving.add(seat)
+        self._tell(seat, CalledOff(reason, over=self._over.is_set()))
+
+    def _tell(self, seat: _Seat, message: object) -> None:
+        seat.channel.put(dumps(message))
+        if seat.channel.pending:
+            self._listen(seat, selectors.EVENT_READ | selectors.EVENT_WRITE)
+
+    def _listen(self, seat: _Seat, events: int) -> None:
+        seat.waits_to_write = events != selectors.EVENT_READ
+        self._selector.modify(seat.channel, events, seat)
+
+    def _remove(self, seat: _Seat) -> None:
+        self._leaving.discard(seat)
+        with suppress(KeyError, ValueError):
+            self._selector.unregister(seat.channel)
+        seat.channel.close()
+
+    def _begin_to_close(self) -> None:
+        self._closing = True
+        for seat in self._leaving:
+            seat.leaves_by = min(seat.leaves_by or 0.0, time.monotonic() + 0.5)
+
+    def _incomplete(self) -> GangError:
+        missing = [task for task in range(self._tasks) if task not in self._gang]
+        names = ", ".join(map(str, missing[:10])) + (", ..." if len(missing) > 10 else "")
+        before = "" if not self._generation else f" again after generation {self._generation} was lost"
+        return GangError(
+            f"the tasks of the run did not come together{before} within {self._within:g} s: "
+            f"{len(self._gang)} of {self._tasks} came, missing: {names}",
+            missing=missing,
+            hint="are there as many free slots as tasks, and can every machine reach the driver?",
+        )
+
+
+def _silence(whom: Registration, seconds: float, timeout: float | None) -> str:
+    wait = "without limit, as no task_timeout= is set" if timeout is None else f"up to task_timeout={timeout:g} s"
+    return (
+        f"task {whom.task} has given no sign of life for {seconds:.0f} s (process {whom.pid} on {whom.host}): it is "
+        f"stopped, its machine hangs or is gone, or one call in C holds Python's lock; the run waits for it {wait}"
+    )

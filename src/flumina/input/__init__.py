@@ -1,0 +1,1 @@
+"""Input: declared streams, their sources and files, decoding, validation, watermarks and dead letters."""

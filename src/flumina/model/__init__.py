@@ -1,0 +1,1 @@
+"""What flows: tags, events, tag sets, dependence, the order O, schemas, batches and emitted outputs."""

@@ -1,0 +1,220 @@
+"""Tags, and events as the user's ``update`` sees them."""
+
+from __future__ import annotations
+
+import sys
+from collections import namedtuple
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pyarrow as pa
+
+from flumina.errors import SchemaError, UsageError, location
+from flumina.model.order import Point
+from flumina.model.schema import BadValueError, Schema, column, type_name
+from flumina.model.tag_set import UNKEYED, Key, KeySet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+FIXED_FIELDS = ("ts", "stream", "seq", "key")
+"""What every event has; the columns of its tag follow."""
+
+RESERVED_COLUMNS = frozenset({*FIXED_FIELDS, "tag"})
+"""Names that a payload column can't have, because ``event.name`` means something else."""
+
+KEY_TYPES = (pa.int32(), pa.int64(), pa.string(), pa.binary())
+
+
+def user_line(depth: int = 1) -> str:
+    """``file:line`` of the code that called the caller (``depth`` frames up)."""
+    frame = sys._getframe(depth + 1)
+    return location(frame.f_code.co_filename, frame.f_lineno)
+
+
+class Tag:
+    """A kind of event: its payload columns and, for a keyed tag, its key column.
+
+    ``keys=`` lists the only keys there can be; a dependence given as a function needs that.
+
+    >>> view = Tag("user long", key="page string")
+    >>> view.columns.names, view.key.name
+    (('user',), 'page')
+    """
+
+    def __init__(self, columns: str = "", *, key: str | None = None, keys: Iterable[Key] | None = None) -> None:
+        self.name = "?"
+        self.owner: type | None = None
+        """The class in whose body the tag stands."""
+        self.where = user_line()
+        self.mistakes: list[tuple[str, str]] = []
+        self.columns = self._parse(columns)
+        self.finite_keys = None if keys is None else frozenset(keys)
+        self.key: pa.Field | None = None
+        if key is not None:
+            self._set_key(key)
+        elif keys is not None:
+            self.mistakes.append(("KEYS_WITHOUT_KEY", "keys= is given for a tag without key="))
+        names = {*self.columns.names, *((self.key.name,) if self.key is not None else ())}
+        for name in sorted(RESERVED_COLUMNS.intersection(self.columns.names)):
+            self.mistakes.append(("RESERVED_COLUMN", f"a payload column can't be called {name!r}"))
+        if self.key is not None and self.key.name in RESERVED_COLUMNS - {"key"}:
+            self.mistakes.append(("RESERVED_COLUMN", f"a key column can't be called {self.key.name!r}"))
+        if len(names) < len(self.columns) + (self.key is not None):
+            self.mistakes.append(("DUPLICATE_COLUMN", "the key column is a payload column too"))
+
+    def _parse(self, ddl: str) -> Schema:
+        try:
+            return Schema.parse(ddl)
+        except SchemaError as error:
+            self.mistakes.append(("BAD_SCHEMA", error.message))
+            return Schema("", ())
+
+    def _set_key(self, ddl: str) -> None:
+        before = len(self.mistakes)
+        schema = self._parse(ddl)
+        if len(schema) == 1 and schema.fields[0].type in KEY_TYPES:
+            field = schema.fields[0]
+            self.key = pa.field(field.name, field.type, nullable=False)
+            self._check_finite_keys()
+        elif len(self.mistakes) == before:
+            known = ", ".join(type_name(t) for t in KEY_TYPES)
+            self.mistakes.append(("BAD_KEY", f"a key is one column of type {known}, got {ddl!r}"))
+
+    def _check_finite_keys(self) -> None:
+        """Keys that are listed are values of the key column."""
+        assert self.key is not None
+        listed = sorted(self.finite_keys or (), key=repr)
+        try:
+            nulls = column(listed, self.key.type).null_count
+        except BadValueError as error:
+            self.mistakes.append(("BAD_KEY", f"keys= holds {error.value!r}, which is no {type_name(self.key.type)}"))
+        else:
+            if nulls:
+                self.mistakes.append(("BAD_KEY", "keys= holds None, which is no key"))
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        """Learn the tag's name from the class body it stands in."""
+        if self.name == "?":
+            self.name, self.owner = name, owner
+
+    def __getstate__(self) -> dict[str, object]:
+        """The class of this tag's events is made anew wherever the tag arrives."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("event_class", "owner")}
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Tag:
+        """Tags never change, and events that a state keeps are compared with them by ``is``."""
+        return self
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        self.owner = None
+
+    @property
+    def universe(self) -> KeySet:
+        """All the keys that events of this tag can have."""
+        if self.key is None:
+            return UNKEYED
+        return KeySet.everything() if self.finite_keys is None else KeySet(0, self.finite_keys)
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The Arrow columns of this tag's events: the key first, then the payload."""
+        return pa.schema([*((self.key,) if self.key is not None else ()), *self.columns.fields])
+
+    @cached_property
+    def event_class(self) -> type[Event]:
+        """The tuple class of this tag's events, with one attribute for each column."""
+        fields = namedtuple(  # type: ignore[misc] # noqa: PYI024 -- names are known at run time only
+            "Columns", (*FIXED_FIELDS, *self.columns.names), rename=True
+        )
+        members: dict[str, Any] = {"__slots__": (), "tag": self}
+        if self.key is not None and self.key.name not in FIXED_FIELDS:
+            members[self.key.name] = fields.key  # type: ignore[attr-defined]
+        return type(self.name, (Event, fields), members)
+
+    @property
+    def make_event(self) -> Callable[[tuple[object, ...]], Event]:
+        """An event from the values of :attr:`event_class`, which have to be as many as it has."""
+        return partial(tuple.__new__, self.event_class)
+
+    def event(self, /, *, ts: int = 0, stream: str = "", seq: int = 0, **columns: object) -> Event:
+        """One event of this tag, for trying things out and for tests.
+
+        >>> Tag("user long", key="page string").event(ts=3, page="a", user=7).page
+        'a'
+        """
+        key = columns.pop(self.key.name, None) if self.key is not None else None
+        if self.key is not None and key is None:
+            raise UsageError("NULL_KEY", f"an event of tag {self.name!r} needs its key column {self.key.name!r}")
+        if columns.keys() != set(self.columns.names):
+            raise UsageError(
+                "COLUMNS",
+                f"an event of tag {self.name!r} has the columns {list(self.columns.names)}, got {sorted(columns)}",
+            )
+        return _revive(self, (ts, stream, seq, key, *(columns[n] for n in self.columns.names)))
+
+    def __repr__(self) -> str:
+        key = "" if self.key is None else f", key={f'{self.key.name} {type_name(self.key.type)}'!r}"
+        return f"<Tag {self.name}: {str(self.columns)!r}{key}>"
+
+
+class Event(tuple[Any, ...]):
+    """One event: ``tag``, ``key`` (None if unkeyed), ``stream``, ``ts``, ``seq``, and its tag's columns by name.
+
+    ``event.page`` and ``event["page"]`` are the same; the second also reaches columns whose names are Python words.
+    Compare tags with ``is``: ``if event.tag is self.view``.
+    """
+
+    __slots__ = ()
+
+    tag: ClassVar[Tag]
+    ts: int
+    stream: str
+    seq: int
+    key: Any
+    _make: ClassVar[Any]
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 -- a column can hold anything
+        raise AttributeError(
+            f"event of tag {self.tag.name!r} has no column {name!r}; it has {[f.name for f in self.tag.schema]}"
+        )
+
+    def __getitem__(self, item: Any) -> Any:  # noqa: ANN401
+        """A column by name; tuple indexing stays as it is."""
+        if not isinstance(item, str):
+            return tuple.__getitem__(self, item)
+        if self.tag.key is not None and item == self.tag.key.name:
+            return self.key
+        if item in self.tag.columns.names:
+            return tuple.__getitem__(self, len(FIXED_FIELDS) + self.tag.columns.names.index(item))
+        return getattr(self, item)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Event) and self.tag.name == other.tag.name and tuple.__eq__(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash((self.tag.name, tuple(self)))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """The class is made from its tag, so the tag is what travels."""
+        return (_revive, (self.tag, tuple(self)))
+
+    def __repr__(self) -> str:
+        values = {f.name: self[f.name] for f in self.tag.schema}
+        columns = ", ".join(f"{name}={value!r}" for name, value in values.items())
+        where = f" {self.stream}#{self.seq}" if self.stream else ""
+        return f"{self.tag.name}({columns})@{self.ts}{where}"
+
+
+def _revive(tag: Tag, values: tuple[object, ...]) -> Event:
+    event: Event = tag.event_class._make(values)
+    return event
+
+
+def point(event: Event, rank: int) -> Point:
+    """The event's place in O, its stream having this rank."""
+    return Point(event.ts, rank, event.seq)

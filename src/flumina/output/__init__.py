@@ -1,0 +1,1 @@
+"""Output: writing, merging and committing the results of a run."""

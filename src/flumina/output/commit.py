@@ -1,0 +1,239 @@
+"""How the driver makes the results of a run visible: once, and only those of the attempts that counted."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from flumina.errors import UsageError
+from flumina.model.order import argsort
+from flumina.output.merge import RunFile, SortedRunReader, merged
+from flumina.output.outputs import Manifest, Outputs, StagedFile
+from flumina.output.parquet_file import ParquetFile
+from flumina.output.row_buffer import places
+from flumina.storage.checksum import Checksum, check_files
+from flumina.storage.filesystem import join, telling
+from flumina.storage.output_directory import Location
+
+FILE_ROWS = 32 << 20
+"""Rows of one file of ordered results."""
+
+
+@dataclass(frozen=True)
+class CommittedOutput:
+    """One output of a run that has ended: in ``files`` below ``path``, or (without them) in memory."""
+
+    rows: int
+    schema: pa.Schema = field(repr=False)
+    path: str | None = None
+    files: tuple[str, ...] = ()
+    location: Location | None = field(default=None, repr=False)
+    held: pa.Table | None = field(default=None, repr=False)
+
+    @property
+    def kept(self) -> bool:
+        """Whether the rows can be read."""
+        return self.location is not None or self.held is not None
+
+    def dataset(self) -> ds.Dataset:
+        """The rows as a dataset, for reading parts of them."""
+        if not self.kept:
+            raise UsageError("NOT_KEPT", f"{self.rows:,} rows were made and not kept, since out=NOWHERE was given")
+        if self.location is None:
+            return ds.dataset(self.held)
+        with telling("read", str(self.path)):
+            return ds.dataset(
+                list(self.files), schema=self.schema, format="parquet", filesystem=self.location.filesystem
+            )
+
+    def table(self) -> pa.Table:
+        """All rows in memory."""
+        if self.held is not None:
+            return self.held
+        with telling("read", str(self.path)):
+            return self.dataset().to_table()
+
+
+@dataclass(frozen=True)
+class OutputCommit:
+    """Files that are ready to become the results of a run: for each output their names, and where they are staged.
+
+    ``checksums`` are those of the staged files, where somebody may publish them much later.
+    """
+
+    outputs: Outputs
+    rows: Mapping[str, int]
+    files: Mapping[str, Mapping[str, str]]
+    checksums: Mapping[str, Checksum] = field(default_factory=dict)
+
+    def make_visible(self) -> None:
+        """Bring all of them to their place; what a driver that died has begun is brought to its end."""
+        assert self.outputs.location is not None
+        self.outputs.location.commit(dict(chain.from_iterable(named.items() for named in self.files.values())))
+
+    def results(self) -> dict[str, CommittedOutput]:
+        """The results where they lie now."""
+        location = self.outputs.location
+        if location is None:
+            return {
+                name: CommittedOutput(self.rows.get(name, 0), self.outputs.final(name)) for name in self.outputs.names
+            }
+        return {
+            name: CommittedOutput(
+                self.rows[name],
+                self.outputs.final(name),
+                join(location.path, self.outputs.folder(name).rstrip("/")).rstrip("/"),
+                tuple(join(location.path, file) for file in named),
+                location,
+            )
+            for name, named in self.files.items()
+        }
+
+
+def commit_outputs(outputs: Outputs, manifests: Sequence[Manifest]) -> dict[str, CommittedOutput]:
+    """Make visible what these attempts wrote, one a task, and delete what all others did; refused a second time."""
+    tasks = sorted(manifest.task for manifest in manifests)
+    if tasks != list(range(len(tasks))):
+        raise UsageError("MANIFESTS", f"each task has one manifest, got those of the tasks {tasks}")
+    if outputs.location is None and outputs.kept:
+        tables = {name: _inline(outputs, name, manifests) for name in outputs.names}
+        return {name: CommittedOutput(len(table), table.schema, held=table) for name, table in tables.items()}
+    if outputs.location is not None:
+        outputs.location.check_unpublished()
+    publication = prepare(outputs, manifests)
+    if outputs.location is not None:
+        publication.make_visible()
+    return publication.results()
+
+
+def prepare(outputs: Outputs, manifests: Sequence[Manifest]) -> OutputCommit:
+    """What these attempts wrote, perhaps in several segments, as results that nobody sees yet.
+
+    Ordered files are merged here, in the driver, from the sorted runs of the tasks, with bounded memory. Ordered inline
+    results are sorted in memory. What is written here has names that no other call gives: a driver that was replaced,
+    and does not know it yet, writes beside the files of its successor, not into them. What has a checksum is read once
+    more: nothing damaged is published, or merged into what would look whole.
+    """
+    _check(outputs, manifests)
+    rows = {name: sum(manifest.rows.get(name, 0) for manifest in manifests) for name in outputs.names}
+    files: dict[str, dict[str, str]] = {}
+    checksums: dict[str, Checksum] = {}
+    location = outputs.location
+    if location is not None:
+        made = join(location.staging, uuid.uuid4().hex[:12])
+        for name in outputs.names:
+            staged = _files(location, name, manifests)
+            if outputs.is_ordered(name):
+                staged = _merge(outputs, location, name, manifests, made)
+            staged = staged or [_empty(outputs, location, name, made)]
+            folder = outputs.folder(name)
+            files[name] = {f"{folder}part-{n:05d}-{outputs.run}.parquet": file.path for n, file in enumerate(staged)}
+            checksums |= _checksums(staged)
+    return OutputCommit(outputs, rows, files, checksums)
+
+
+def _check(outputs: Outputs, manifests: Sequence[Manifest]) -> None:
+    """All are of this run, and no two of the same attempt."""
+    for manifest in manifests:
+        if manifest.run != outputs.run:
+            raise UsageError("MANIFESTS", f"a manifest of run {manifest.run} was given to run {outputs.run}")
+    attempts = [(manifest.task, manifest.attempt) for manifest in manifests]
+    if len(set(attempts)) < len(attempts):
+        raise UsageError("MANIFESTS", f"each attempt of a task has one manifest, got {attempts}")
+
+
+def _inline(outputs: Outputs, name: str, manifests: Sequence[Manifest]) -> pa.Table:
+    _check(outputs, manifests)
+    final = outputs.final(name)
+    tables = [pa.ipc.open_stream(m.inline[name]).read_all() for m in manifests if name in m.inline]
+    if not tables:
+        return final.empty_table()
+    table = pa.concat_tables(tables)
+    if outputs.is_ordered(name):
+        table = _encoded(outputs, name, table.take(pa.array(argsort(*places(table)))))
+    return table.cast(final)
+
+
+def _files(location: Location, name: str, manifests: Sequence[Manifest]) -> list[StagedFile]:
+    files = [manifest.files[name] for manifest in manifests if name in manifest.files]
+    checksums = _checksums(files)
+    for file in files:
+        if file.path not in checksums:
+            location.check_staged(file.path, file.size)
+    check_files(location.filesystem, checksums)
+    return files
+
+
+def _checksums(files: Sequence[StagedFile]) -> dict[str, Checksum]:
+    return {file.path: Checksum(file.size, file.crc) for file in files if file.crc is not None}
+
+
+def _empty(outputs: Outputs, location: Location, name: str, made: str) -> StagedFile:
+    """A file without rows, which still says what the columns are; ``made`` is how its path begins."""
+    final = outputs.final(name)
+    path = f"{made}-{name}.parquet"
+    file = ParquetFile(location.filesystem, path, final, final, outputs.compression, checked=outputs.checked)
+    file.write(final.empty_table())
+    file.close()
+    location.settle(path)
+    return StagedFile(path, 0, file.size, crc=file.crc)
+
+
+def _merge(
+    outputs: Outputs, location: Location, name: str, manifests: Sequence[Manifest], made: str
+) -> list[StagedFile]:
+    runs: list[SortedRunReader] = []
+    for number, manifest in enumerate(manifests):
+        if name in manifest.files:
+            staged = manifest.files[name]
+            file = RunFile(partial(_open, location, staged.path))
+            runs += [SortedRunReader(file, (number, n), run) for n, run in enumerate(staged.runs)]
+    final = outputs.final(name)
+    written: list[ParquetFile] = []
+    with telling("merge results in", location.staging):
+        for table in _groups(merged(runs), outputs.group_rows):
+            if not written or written[-1].rows >= FILE_ROWS:
+                if written:
+                    written[-1].close()
+                path = f"{made}-{name}-{len(written):05d}.parquet"
+                schemas = outputs.encoded(name), final
+                written.append(
+                    ParquetFile(location.filesystem, path, *schemas, outputs.compression, checked=outputs.checked)
+                )
+            written[-1].write(_encoded(outputs, name, table))
+        if written:
+            written[-1].close()
+        location.settle(*(file.path for file in written))
+    return [StagedFile(file.path, file.rows, file.size, crc=file.crc) for file in written]
+
+
+def _open(location: Location, path: str) -> pq.ParquetFile:
+    with telling("read", path):
+        return pq.ParquetFile(location.filesystem.open_input_file(path), buffer_size=1 << 18)
+
+
+def _groups(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
+    """The same rows in tables of the size of row groups."""
+    waiting: list[pa.Table] = []
+    for table in tables:
+        waiting.append(table)
+        if sum(map(len, waiting)) >= rows:
+            yield pa.concat_tables(waiting)
+            waiting = []
+    if waiting:
+        yield pa.concat_tables(waiting)
+
+
+def _encoded(outputs: Outputs, name: str, table: pa.Table) -> pa.Table:
+    """A staged table in O as it is written: without places, with the names of streams."""
+    ranks = table.column(table.num_columns - 2).to_numpy().astype(np.int32)
+    streams = pa.DictionaryArray.from_arrays(pa.array(ranks), outputs.stream_names)
+    return pa.Table.from_arrays([*table.columns[:-2], streams], schema=outputs.encoded(name))

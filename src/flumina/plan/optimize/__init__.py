@@ -1,0 +1,88 @@
+"""Who makes plans: optimizers behind one small protocol.
+
+An optimizer gets a program, what is known of its streams, and how many workers may run side by side; it returns a
+valid plan in which every worker has a state type and a place. :func:`make_plan` finds one by name; others can be added
+to ``OPTIMIZERS`` or passed as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from flumina.errors import UsageError
+from flumina.plan.optimize.cost import cost
+from flumina.plan.optimize.greedy import greedy
+from flumina.plan.optimize.sequential import sequential
+from flumina.plan.sources import Inputs, StreamRates, bind
+from flumina.plan.state_sizes import StateSize
+from flumina.plan.tree import Plan
+from flumina.plan.validity import check_valid
+from flumina.program.base import AnyProgram
+
+
+class Optimizer(Protocol):
+    """Anything that makes plans."""
+
+    def __call__(self, inputs: Inputs, slots: int | None, /) -> Plan:
+        """A valid plan with at most this many leaves; None leaves the number to the optimizer."""
+
+
+OPTIMIZERS: dict[str, Optimizer] = {"cost": cost, "greedy": greedy, "sequential": sequential}
+
+
+def make_plan(
+    program: AnyProgram,
+    streams: Iterable[StreamRates],
+    *,
+    workers: int | None = None,
+    slots: int | None = None,
+    optimizer: str | Optimizer = "cost",
+    states: StateSize | None = None,
+) -> Plan:
+    """A valid plan with a placement.
+
+    ``workers`` is how many workers you want to run side by side, and asking for more than the input can be divided
+    into is an error; ``slots`` is how many could, and fewer are fine. A good plan may have fewer of either. ``states``
+    is how large states become, where that was sampled (:func:`flumina.plan.sample_states`).
+    """
+    if workers is not None and slots is not None:
+        raise UsageError("WORKERS", "give workers= or slots=, not both")
+    wanted = workers if workers is not None else slots
+    check_workers(wanted)
+    check_optimizer(optimizer)
+    chosen = OPTIMIZERS[optimizer] if isinstance(optimizer, str) else optimizer
+    inputs = bind(program, streams, states)
+    if workers is not None:
+        _check_workers(inputs, workers)
+    plan = chosen(inputs, wanted)
+    check_valid(plan, inputs.definition, inputs.shapes)
+    return plan
+
+
+def _check_workers(inputs: Inputs, workers: int) -> None:
+    """Every worker needs an itag of its own, and unknown keys are as many itags as there are buckets."""
+    available = 0
+    for load in inputs.loads:
+        keys = load.profile.keys
+        available += len(keys.flips) if keys.is_finite else keys.buckets.bit_count()
+    if workers > available:
+        raise UsageError(
+            "TOO_MANY_WORKERS",
+            f"{workers} workers for {available} itags: some would have nothing to do",
+            hint=f"give at most workers={available}, streams with more parts, or slots= for 'at most'",
+        )
+
+
+def check_workers(workers: object, plan: object = None) -> None:
+    """A number, or none: a plan says how many workers there are."""
+    if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
+        raise UsageError("WORKERS", f"the number of workers is a whole number from 1 on, got {workers!r}")
+    if workers is not None and plan is not None:
+        raise UsageError("WORKERS", "a plan says how many workers there are; give plan= or workers=, not both")
+
+
+def check_optimizer(given: object) -> None:
+    """A name that we know, or a function."""
+    if not (callable(given) or (isinstance(given, str) and given in OPTIMIZERS)):
+        raise UsageError("OPTIMIZER", f"there is no optimizer {given!r}", hint=f"there are {', '.join(OPTIMIZERS)}")

@@ -1,0 +1,1 @@
+"""Programs: what a user's class means, and everything derived from it."""

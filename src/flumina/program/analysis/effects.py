@@ -1,0 +1,441 @@
+"""Which tags read, set or add to which fields of declared state, read off the source of ``update``.
+
+The analysis errs on one side only: what it can't follow counts as reading *and* setting, so that a missing
+dependence is never overlooked. A field's ``read_by=``, ``added_by=`` and ``set_by=`` overrule it.
+
+It follows ``if``/``match`` on ``event.tag`` (``is``, ``==``, ``in``, ``and``, ``or``, ``not``), early returns, and
+methods of the program that are given the state. Within a :class:`~flumina.state.fields.PerKey` field, ``state.f[event.key]``
+touches the event's own key; everything else touches all keys.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from flumina.errors import Problem
+from flumina.model.tag import Tag
+from flumina.program.analysis.function_source import (
+    ROLES,
+    FieldRef,
+    FunctionSource,
+    Scope,
+    SourceMissingError,
+    Tags,
+    Use,
+    compared,
+    event_columns,
+)
+from flumina.state.fields import ADD, READ, SET, Field, Max, Min, PerKey, Set, Sum, greatest, least
+
+_LOOKERS = frozenset({len, bool, any, all, str, repr, isinstance, print})
+"""Functions whose result keeps nothing of their argument."""
+_COPIERS = frozenset({sorted, sum, min, max, list, tuple, set, frozenset, dict, enumerate, zip, reversed})
+"""Functions whose result may keep what is in their argument, but not the argument itself."""
+_FRAME_READERS = frozenset({eval, exec, locals, vars})
+"""Functions that reach variables without naming them."""
+_READING_METHODS = frozenset(
+    {"get", "items", "keys", "values", "copy", "isdisjoint", "issubset", "issuperset", "union", "intersection"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One way in which a tag touches a field; ``own_key``: only the entry of the event's own key.
+
+    ``followed`` is False where that is assumed, because the whole state goes where nobody looks.
+    """
+
+    tag: str
+    field: str
+    kind: str
+    own_key: bool
+    where: str
+    followed: bool = True
+
+
+def accesses(
+    update: Callable[..., object], owner: type, tags: Mapping[str, Tag], fields: Mapping[str, Field]
+) -> tuple[list[Access], list[Problem]]:
+    """All accesses of ``update``, with the explicit declarations of fields in place of what was found for them."""
+    problems: list[Problem] = []
+    found: list[Access] = []
+    try:
+        reader = _Reader(owner, tags, fields)
+        reader.function(update, frozenset(tags), ROLES, replaces=True)
+        found, problems = reader.found, list(dict.fromkeys(reader.problems))
+    except SourceMissingError as missing:
+        if any(not f.declared for f in fields.values()):
+            hint = "put the class in a file, or give every field read_by=, added_by= and set_by="
+            problems.append(Problem("NO_SOURCE", f"the source of update can't be read: {missing}", str(missing), hint))
+    kept = [access for access in found if not fields[access.field].declared]
+    for name, declared_field in fields.items():
+        own_key = isinstance(declared_field, PerKey)
+        for kind, by in declared_field.declared.items():
+            kept += [Access(t.name, name, kind, own_key and t.key is not None, declared_field.where) for t in by]
+    return list(dict.fromkeys(kept)), problems
+
+
+@dataclass
+class _Reader:
+    """Walks functions, keeping the set of tags for which a statement can be reached."""
+
+    owner: type
+    tags: Mapping[str, Tag]
+    fields: Mapping[str, Field]
+    found: list[Access] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    visiting: set[Callable[..., object]] = field(default_factory=set)
+    scope: Scope = field(init=False)
+
+    def function(
+        self, function: Callable[..., object], live: Tags, roles: Iterable[str], *, replaces: bool = False
+    ) -> None:
+        """Walk a function whose parameters are bound to these roles (a name of ``ROLES``, ``event.column``, ...)."""
+        assert inspect.isfunction(function)
+        source = FunctionSource.of(function)
+        names = dict(zip(roles, source.parameters, strict=False))
+        given = {name: role.partition(".")[2] for role, name in names.items() if role.startswith("event.")}
+        columns = event_columns(source, names.get("event"), given)
+        outer = getattr(self, "scope", None)
+        self.scope = Scope(source, self.owner, self.tags, self.fields, names, columns, replaces)
+        if not self.scope.is_clear:
+            self.escape(source.tree, live)
+        else:
+            self.block(source.tree.body, live)
+        if outer is not None:
+            self.scope = outer
+
+    # -- statements: each returns the tags for which the next statement can be reached ------------------------
+
+    def block(self, body: Iterable[ast.stmt], live: Tags) -> Tags:
+        for statement in body:
+            live = self.statement(statement, live)
+        return live
+
+    def statement(self, node: ast.stmt, live: Tags) -> Tags:
+        handler = getattr(self, f"on_{type(node).__name__.lower()}", None)
+        if handler is not None:
+            after: Tags = handler(node, live)
+            return after
+        # Loops, try, with, nested classes: anything in them may happen, and what follows may be reached.
+        for child in ast.iter_child_nodes(node):
+            self.part(child, live)
+        return live
+
+    def part(self, node: ast.AST, live: Tags) -> None:
+        """A piece of a statement that has no rule of its own."""
+        if isinstance(node, ast.stmt):
+            self.statement(node, live)
+        elif isinstance(node, ast.ExceptHandler):
+            for child in ast.iter_child_nodes(node):
+                self.part(child, live)
+        elif isinstance(node, ast.withitem):
+            self.expression(node.context_expr, live)
+            if node.optional_vars is not None:
+                self.store(node.optional_vars, live)
+        else:
+            self.expression(node, live)
+
+    def on_if(self, node: ast.If, live: Tags) -> Tags:
+        yes, no = self.condition(node.test, live)
+        return self.block(node.body, yes) | self.block(node.orelse, no)
+
+    def on_for(self, node: ast.For, live: Tags) -> Tags:
+        self.load(node.iter, live, "copied")
+        self.store(node.target, live)
+        self.block(node.body, live)
+        self.block(node.orelse, live)
+        return live
+
+    def on_while(self, node: ast.While, live: Tags) -> Tags:
+        yes, _ = self.condition(node.test, live)
+        self.block(node.body, yes)
+        self.block(node.orelse, live)
+        return live
+
+    def on_match(self, node: ast.Match, live: Tags) -> Tags:
+        self.expression(node.subject, live)
+        on_tag = self.scope.is_event_tag(node.subject)
+        after: Tags = frozenset()
+        rest = live
+        for case in node.cases:
+            self.expression(case.pattern, rest)
+            if on_tag:
+                self.report_unknown(p.value for p in ast.walk(case.pattern) if isinstance(p, ast.MatchValue))
+            matched = self.scope.pattern_tags(case.pattern) if on_tag else None
+            inside = rest if matched is None else rest & matched
+            if case.guard is not None:
+                inside, _ = self.condition(case.guard, inside)
+            elif matched is not None:
+                rest -= matched
+            elif isinstance(case.pattern, ast.MatchAs) and case.pattern.pattern is None:
+                rest = frozenset()
+            after |= self.block(case.body, inside)
+        return after | rest
+
+    def on_return(self, node: ast.Return, live: Tags) -> Tags:
+        value = node.value
+        if value is None or (isinstance(value, ast.Constant) and value.value is None):
+            return frozenset()
+        if self.scope.replaces and self.scope.is_role(value, "state"):
+            return frozenset()
+        if self.scope.replaces and isinstance(value, ast.Call) and self.own_method(value, live, replaces=True):
+            return frozenset()
+        self.expression(value, live)
+        if self.scope.replaces and not (isinstance(value, ast.Call) and self.scope.is_emit(value.func)):
+            self.escape(value, live)  # another state takes the place of this one
+        return frozenset()
+
+    def on_raise(self, node: ast.Raise, live: Tags) -> Tags:
+        for part in (node.exc, node.cause):
+            if part is not None:
+                self.expression(part, live)
+        return frozenset()
+
+    def on_functiondef(self, node: ast.FunctionDef | ast.AsyncFunctionDef, live: Tags) -> Tags:
+        """A function within the function, which may be called at any later place."""
+        outer, self.scope = self.scope, replace(self.scope, replaces=False)
+        for child in ast.iter_child_nodes(node):
+            self.part(child, live)
+        self.scope = outer
+        return live
+
+    on_asyncfunctiondef = on_functiondef
+
+    def on_assign(self, node: ast.Assign, live: Tags) -> Tags:
+        if len(node.targets) == 1 and self.adds_extreme(node.targets[0], node.value, live):
+            return live
+        self.expression(node.value, live)
+        for each in node.targets:
+            self.store(each, live)
+        return live
+
+    def on_annassign(self, node: ast.AnnAssign, live: Tags) -> Tags:
+        if node.value is not None:
+            self.expression(node.value, live)
+            self.store(node.target, live)
+        return live
+
+    def on_augassign(self, node: ast.AugAssign, live: Tags) -> Tags:
+        place = self.scope.place(node.target)
+        if place is None:
+            self.expression(node.value, live)
+            self.expression(node.target, live)
+            return live
+        adds = not place.inside and (
+            (isinstance(place.value, Sum) and isinstance(node.op, ast.Add | ast.Sub))
+            or (isinstance(place.value, Set) and isinstance(node.op, ast.BitOr))
+        )
+        self.load(node.value, live, "copied")
+        self.subscript(node.target, live)
+        self.note(live, place, (ADD,) if adds else (READ, SET), node)
+        return live
+
+    def on_delete(self, node: ast.Delete, live: Tags) -> Tags:
+        for target in node.targets:
+            self.store(target, live)
+        return live
+
+    # -- conditions -------------------------------------------------------------------------------------------
+
+    def condition(self, node: ast.expr, live: Tags, use: Use = "looked at") -> tuple[Tags, Tags]:
+        """The tags for which a condition can be true, and those for which it can be false."""
+        if isinstance(node, ast.BoolOp):
+            yes, no = (live, frozenset()) if isinstance(node.op, ast.And) else (frozenset(), live)
+            for value in node.values:
+                if isinstance(node.op, ast.And):
+                    yes, false = self.condition(value, yes, use)
+                    no |= false
+                else:
+                    true, no = self.condition(value, no, use)
+                    yes |= true
+            return yes, no
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            yes, no = self.condition(node.operand, live)
+            return no, yes
+        if isinstance(node, ast.Compare) and len(node.ops) == 1 and self.scope.is_event_tag(node.left):
+            self.report_unknown(compared(node.ops[0], node.comparators[0]) or ())
+            named = self.scope.compared_tags(node.ops[0], node.comparators[0])
+            if named is not None:
+                self.expression(node.left, live)
+                same = isinstance(node.ops[0], ast.Is | ast.Eq | ast.In)
+                return (live & named, live - named) if same else (live - named, live & named)
+        self.load(node, live, use)
+        return live, live
+
+    def report_unknown(self, nodes: Iterable[ast.expr]) -> None:
+        """Tags that there are not: what is done for them would count for all tags, or for none."""
+        for node in nodes:
+            unknown = self.scope.unknown_tag(node)
+            if unknown is not None:
+                message = f"event.tag is compared with self.{unknown}, which is no tag ({', '.join(self.tags)})"
+                self.problems.append(Problem("UNKNOWN_TAG", message, self.scope.source.line(node)))
+
+    # -- expressions ------------------------------------------------------------------------------------------
+
+    def expression(self, node: ast.AST, live: Tags) -> None:
+        """Note every access within an expression whose value may be kept."""
+        if self.touches_state(node, live):
+            return
+        if isinstance(node, ast.IfExp):
+            yes, no = self.condition(node.test, live)
+            self.expression(node.body, yes)
+            self.expression(node.orelse, no)
+        elif isinstance(node, ast.BoolOp):
+            self.condition(node, live, "kept")
+        elif isinstance(node, ast.Call):
+            self.call(node, live)
+        elif isinstance(node, ast.Compare | ast.FormattedValue):
+            for child in ast.iter_child_nodes(node):
+                self.load(child, live, "looked at")
+        elif isinstance(node, ast.BinOp | ast.comprehension):
+            for child in ast.iter_child_nodes(node):
+                self.load(child, live, "copied")
+            if isinstance(node, ast.comprehension):
+                self.store(node.target, live)
+        else:
+            for child in ast.iter_child_nodes(node):
+                self.expression(child, live)
+
+    def touches_state(self, node: ast.AST, live: Tags) -> bool:
+        """Note what an expression does that is a place in the state, or the state itself."""
+        unknown = self.scope.unknown_field(node)
+        if unknown is not None:
+            message = f"update uses state.{unknown}, which is no declared field ({', '.join(self.fields)})"
+            self.problems.append(Problem("UNKNOWN_FIELD", message, self.scope.source.line(node)))
+        elif self.scope.place(node) is not None:
+            self.load(node, live)
+        elif self.scope.is_role(node, "state"):
+            self.escape(node, live)
+        else:
+            return False
+        return True
+
+    def load(self, node: ast.AST, live: Tags, use: Use = "kept") -> None:
+        """An expression, of whose value no more than ``use`` says is kept."""
+        place = self.scope.place(node)
+        if place is None:
+            self.expression(node, live)
+            return
+        self.subscript(node, live)
+        self.note(live, place, place.kinds(use), node)
+
+    def call(self, node: ast.Call, live: Tags) -> None:
+        """Calls that only read their arguments, that add to a set, and methods of the program."""
+        place = self.scope.place(node.func.value) if isinstance(node.func, ast.Attribute) else None
+        if place is not None:
+            self.method(node, place, live)
+            return
+        if self.own_method(node, live):
+            return
+        function = self.scope.source.meaning(node.func)
+        builtin = function if inspect.isbuiltin(function) or isinstance(function, type) else None
+        if builtin in _FRAME_READERS:
+            self.escape(node, live)
+        use: Use = "kept"
+        if self.scope.is_emit(node.func) or builtin in _LOOKERS:  # outputs are copied on emission
+            use = "looked at"
+        elif builtin in _COPIERS and not (builtin in (min, max) and len(node.args) > 1):  # those give one back as it is
+            use = "copied"
+        self.expression(node.func, live)
+        for argument in _arguments(node):
+            self.load(argument, live, use)
+
+    def method(self, node: ast.Call, place: FieldRef, live: Tags) -> None:
+        """A method called on a field's value, such as ``state.seen.add(x)``."""
+        assert isinstance(node.func, ast.Attribute)
+        name = node.func.attr
+        to_set = isinstance(place.value, Set) and not place.inside
+        for argument in _arguments(node):
+            self.load(argument, live, "copied" if to_set else "kept")
+        self.subscript(node.func.value, live)
+        if to_set and name in ("add", "update"):
+            self.note(live, place, (ADD,), node)
+        elif name in _READING_METHODS:
+            self.note(live, place, place.kinds("copied"), node)
+        else:
+            self.note(live, place, place.kinds("kept"), node)
+
+    def own_method(self, node: ast.Call, live: Tags, *, replaces: bool = False) -> bool:
+        """``self.helper(state, event, ...)``: walk the helper with its parameters bound; False if it is none."""
+        if not (isinstance(node.func, ast.Attribute) and self.scope.is_role(node.func.value, "self")):
+            return False
+        if not any(self.scope.is_role(argument, "state") for argument in _arguments(node)):
+            return False
+        method = inspect.getattr_static(self.owner, node.func.attr, None)
+        starred = any(isinstance(a, ast.Starred) for a in node.args) or any(k.arg is None for k in node.keywords)
+        if not inspect.isfunction(method) or starred or method in self.visiting:
+            self.escape(node, live)
+            return True
+        parameters = FunctionSource.of(method).parameters
+        given = dict(zip(parameters[1:], node.args, strict=False)) | {str(k.arg): k.value for k in node.keywords}
+        states = sum(self.scope.is_role(argument, "state") for argument in given.values())
+        if not given.keys() <= set(parameters) or len(given) < len(_arguments(node)) or states > 1:
+            self.escape(node, live)
+            return True
+        roles = ["self", *(self.scope.role(given.get(p)) or f"<{p}>" for p in parameters[1:])]
+        for argument in given.values():
+            if self.scope.role(argument) is None:
+                self.expression(argument, live)
+        self.visiting.add(method)
+        self.function(method, live, roles, replaces=replaces)
+        self.visiting.discard(method)
+        return True
+
+    def store(self, target: ast.expr, live: Tags) -> None:
+        place = self.scope.place(target)
+        if place is not None:
+            self.subscript(target, live)
+            self.note(live, place, (SET,), target)
+        elif isinstance(target, ast.Tuple | ast.List):
+            for part in target.elts:
+                self.store(part, live)
+        elif isinstance(target, ast.Starred):
+            self.store(target.value, live)
+        elif not isinstance(target, ast.Name):
+            self.expression(target, live)
+
+    def adds_extreme(self, target: ast.expr, value: ast.expr, live: Tags) -> bool:
+        """``state.f = greatest(state.f, x)``: adding to a Max (and ``least`` to a Min)."""
+        place = self.scope.place(target)
+        if place is None or place.inside or not isinstance(value, ast.Call) or value.keywords:
+            return False
+        function = self.scope.source.meaning(value.func)
+        same = [argument for argument in value.args if ast.unparse(argument) == ast.unparse(target)]
+        adds = (isinstance(place.value, Max) and function is greatest) or (
+            isinstance(place.value, Min) and function is least
+        )
+        if not adds or len(same) != 1:
+            return False
+        self.subscript(target, live)
+        for argument in value.args:
+            if argument is not same[0]:
+                self.expression(argument, live)
+        self.note(live, place, (ADD,), target)
+        return True
+
+    # -- places -----------------------------------------------------------------------------------------------
+
+    def subscript(self, node: ast.AST, live: Tags) -> None:
+        if isinstance(node, ast.Subscript):
+            self.expression(node.slice, live)
+
+    def escape(self, node: ast.AST, live: Tags) -> None:
+        """The whole state goes where it can't be followed: it counts as read and set."""
+        for name, whole in self.fields.items():
+            self.note(live, FieldRef(name, None, whole, inside=False), (READ, SET), node, followed=False)
+
+    def note(self, live: Tags, place: FieldRef, kinds: Iterable[str], node: ast.AST, *, followed: bool = True) -> None:
+        where = self.scope.source.line(node)
+        for tag in sorted(live):
+            key = self.tags[tag].key
+            own = key is not None and place.key_column in ("key", key.name)
+            self.found += [Access(tag, place.field, kind, own, where, followed) for kind in kinds]
+
+
+def _arguments(node: ast.Call) -> list[ast.expr]:
+    given = [argument.value if isinstance(argument, ast.Starred) else argument for argument in node.args]
+    return [*given, *(keyword.value for keyword in node.keywords)]

@@ -1,0 +1,250 @@
+"""A user's function as a syntax tree, and what the names and expressions in it refer to."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import FunctionType, ModuleType
+from typing import Literal, NamedTuple
+
+from flumina.errors import location, location_of
+from flumina.model.tag import Tag
+from flumina.state.fields import READ, SET, Field, PerKey
+
+ROLES = ("self", "state", "event", "emit")
+"""What the parameters of ``update`` are."""
+
+Tags = frozenset[str]
+
+Use = Literal["kept", "copied", "looked at"]
+"""What may become of a value: a reference stays somewhere, references to what is in it stay, or nothing stays."""
+
+
+class SourceMissingError(Exception):
+    """The source of a function can't be read, so nothing is known about it."""
+
+
+@dataclass(frozen=True)
+class FunctionSource:
+    """The tree of one function; ``bound`` counts the places in its body that give a name a new meaning."""
+
+    function: FunctionType
+    tree: ast.FunctionDef
+    offset: int
+    bound: Counter[str]
+
+    @staticmethod
+    def of(function: FunctionType) -> FunctionSource:
+        """Read a function's own file."""
+        where = location_of(function)
+        try:
+            lines, first = inspect.getsourcelines(function)
+            tree = ast.parse(textwrap.dedent("".join(lines))).body[0]
+        except (OSError, TypeError, SyntaxError):
+            raise SourceMissingError(where) from None
+        if not isinstance(tree, ast.FunctionDef):
+            raise SourceMissingError(f"{where} is no plain function")
+        return FunctionSource(function, tree, first - 1, Counter(_bindings(tree)))
+
+    @property
+    def parameters(self) -> list[str]:
+        """The parameters that can be given by position."""
+        return [a.arg for a in (*self.tree.args.posonlyargs, *self.tree.args.args)]
+
+    def line(self, node: ast.AST) -> str:
+        """``file:line`` of a node."""
+        return location(self.function.__code__.co_filename, getattr(node, "lineno", 1) + self.offset)
+
+    def is_local(self, name: str) -> bool:
+        """Whether a name is a variable of this very function."""
+        code = self.function.__code__
+        return name in code.co_varnames or name in code.co_cellvars
+
+    def meaning(self, node: ast.expr) -> object:
+        """What a global name or ``module.name`` stands for; None where that is not certain."""
+        if isinstance(node, ast.Attribute):
+            module = self.meaning(node.value)
+            return vars(module).get(node.attr) if isinstance(module, ModuleType) else None
+        if not isinstance(node, ast.Name) or node.id in self.bound or self.is_local(node.id):
+            return None
+        if node.id in self.function.__code__.co_freevars:
+            return inspect.getclosurevars(self.function).nonlocals.get(node.id)
+        return self.function.__globals__.get(node.id, getattr(builtins, node.id, None))
+
+
+def is_plain(function: Callable[..., object] | None) -> bool:
+    """Whether a function is what its source says, with nothing wrapped around it."""
+    return inspect.isfunction(function) and not hasattr(function, "__wrapped__")
+
+
+_NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
+
+
+def _bindings(tree: ast.FunctionDef) -> Iterator[str]:
+    """Every name that is bound within a function, nested functions included, besides its own parameters."""
+    own = {id(node) for node in ast.walk(tree.args)}
+    for node in ast.walk(tree):
+        if node is tree or id(node) in own:
+            continue
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            yield node.id
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, _NAMED) and node.name is not None:
+            yield node.name
+        elif isinstance(node, ast.MatchMapping) and node.rest is not None:
+            yield node.rest
+        elif isinstance(node, ast.alias):
+            yield (node.asname or node.name).partition(".")[0]
+
+
+class FieldRef(NamedTuple):
+    """``state.f`` or ``state.f[...]``: the field, the event's column that is the key, whose value stands there."""
+
+    field: str
+    key_column: str | None
+    value: Field
+    inside: bool
+    """Whether it is a part of the field's value, such as an entry of a list, rather than a value of its own."""
+
+    def kinds(self, use: Use) -> tuple[str, ...]:
+        """The accesses of a load: a mutable value that stays referenced can be changed later."""
+        mutable = self.value.holds_mutable if self.inside or use == "copied" else self.value.mutable
+        return (READ, SET) if mutable and use != "looked at" else (READ,)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The function being walked, and by which names it knows the program, the state, the event and emit."""
+
+    source: FunctionSource
+    owner: type
+    tags: Mapping[str, Tag]
+    fields: Mapping[str, Field]
+    names: Mapping[str, str]
+    """Role to parameter."""
+    columns: Mapping[str, str]
+    """Local names that always mean one attribute of the event: ``tag = event.tag``."""
+    replaces: bool
+    """Whether what the function returns becomes the state."""
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the names of the roles mean the same everywhere in the function, and nothing wraps it."""
+        known = [self.names[role] for role in ROLES if role in self.names]
+        return is_plain(self.source.function) and "state" in self.names and not self.source.bound.keys() & set(known)
+
+    def is_role(self, node: ast.AST, role: str) -> bool:
+        """Whether an expression is the name of the program, the state, the event or emit."""
+        return isinstance(node, ast.Name) and node.id == self.names.get(role)
+
+    def role(self, node: ast.expr | None) -> str | None:
+        """What a helper is given: the state, the event, a column of the event, or emit; None for anything else."""
+        if node is None:
+            return None
+        column = self.event_column(node)
+        if column is not None:
+            return f"event.{column}"
+        return next((role for role in ROLES if self.is_role(node, role)), None)
+
+    def place(self, node: ast.AST) -> FieldRef | None:
+        """The place if the expression is ``state.f`` or ``state.f[...]`` with a declared field f."""
+        base = node.value if isinstance(node, ast.Subscript) else node
+        if not (isinstance(base, ast.Attribute) and self.is_role(base.value, "state")) or base.attr not in self.fields:
+            return None
+        whole = self.fields[base.attr]
+        if not isinstance(node, ast.Subscript):
+            return FieldRef(base.attr, None, whole, inside=False)
+        if isinstance(whole, PerKey):
+            return FieldRef(base.attr, self.event_column(node.slice), whole.inner, inside=False)
+        return FieldRef(base.attr, None, whole, inside=True)
+
+    def unknown_field(self, node: ast.AST) -> str | None:
+        """The name if the expression is ``state.name`` and no such field is declared."""
+        unknown = isinstance(node, ast.Attribute) and self.is_role(node.value, "state") and node.attr not in self.fields
+        return node.attr if unknown and isinstance(node, ast.Attribute) else None
+
+    def event_column(self, node: ast.expr) -> str | None:
+        """The column if the expression is ``event.column``, or a name for it."""
+        if isinstance(node, ast.NamedExpr):
+            node = node.value
+        if isinstance(node, ast.Name):
+            return self.columns.get(node.id)
+        return node.attr if isinstance(node, ast.Attribute) and self.is_role(node.value, "event") else None
+
+    def is_event_tag(self, node: ast.expr) -> bool:
+        """Whether an expression is ``event.tag``, or a name for it."""
+        return self.event_column(node) == "tag"
+
+    def is_emit(self, node: ast.expr) -> bool:
+        """``emit`` or ``emit.flagged``."""
+        return self.is_role(node.value if isinstance(node, ast.Attribute) else node, "emit")
+
+    def named_tag(self, node: ast.expr) -> str | None:
+        """The tag meant by ``self.view`` or ``Program.view``."""
+        if not (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)) or node.attr not in self.tags:
+            return None
+        if self.is_role(node.value, "self"):
+            return node.attr
+        named = [c for c in self.owner.__mro__ if c.__name__ == node.value.id]
+        certain = len(named) == 1 and getattr(named[0], node.attr, None) is self.tags[node.attr]
+        return node.attr if certain and not self.source.is_local(node.value.id) else None
+
+    def unknown_tag(self, node: ast.expr) -> str | None:
+        """The name if the expression is ``self.name``, and neither the class nor its instances have a tag there."""
+        if not (isinstance(node, ast.Attribute) and self.is_role(node.value, "self")):
+            return None
+        member = inspect.getattr_static(self.owner, node.attr, None)
+        dynamic = self.owner.__init__ is not object.__init__ or hasattr(self.owner, "__getattr__")  # type: ignore[misc]
+        return node.attr if isinstance(member, Field) or (member is None and not dynamic) else None
+
+    def compared_tags(self, operator: ast.cmpop, node: ast.expr) -> Tags | None:
+        """The tags in ``event.tag is self.view`` or ``event.tag in (...)``; None if it can't be said."""
+        parts = compared(operator, node)
+        known = [] if parts is None else [part for part in parts if self.unknown_tag(part) is None]
+        names = [None] if parts is None else [self.named_tag(part) for part in known]
+        return None if None in names else frozenset(name for name in names if name is not None)
+
+    def pattern_tags(self, pattern: ast.pattern) -> Tags | None:
+        """The tags a pattern on ``event.tag`` matches; None if it may match any."""
+        if isinstance(pattern, ast.MatchOr):
+            parts = [self.pattern_tags(p) for p in pattern.patterns]
+            return None if None in parts else frozenset().union(*(p for p in parts if p is not None))
+        if isinstance(pattern, ast.MatchValue):
+            if self.unknown_tag(pattern.value) is not None:
+                return frozenset()
+            named = self.named_tag(pattern.value)
+            return None if named is None else frozenset({named})
+        return None
+
+
+def compared(operator: ast.cmpop, node: ast.expr) -> list[ast.expr] | None:
+    """What something is compared with by ``is``, ``==`` or ``in (...)``; None if it can't be said."""
+    if isinstance(operator, ast.In | ast.NotIn):
+        return node.elts if isinstance(node, ast.Tuple | ast.List | ast.Set) else None
+    return [node] if isinstance(operator, ast.Is | ast.IsNot | ast.Eq | ast.NotEq) else None
+
+
+def event_columns(source: FunctionSource, event: str | None, given: Mapping[str, str]) -> dict[str, str]:
+    """Names that mean one attribute of the event wherever they stand: those bound once, to ``event.column``."""
+    columns = {name: column for name, column in given.items() if name not in source.bound}
+    parameters = {node.arg for node in ast.walk(source.tree.args) if isinstance(node, ast.arg)}
+    for node in ast.walk(source.tree):
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        value = node.value if isinstance(node, ast.Assign | ast.NamedExpr | ast.AnnAssign) else None
+        if not (isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name) and value.value.id == event):
+            continue
+        for target in targets:
+            if (
+                isinstance(target, ast.Name)
+                and source.bound[target.id] == 1
+                and target.id not in parameters
+                and source.is_local(target.id)
+            ):
+                columns[target.id] = value.attr
+    return columns

@@ -1,0 +1,214 @@
+"""Programs as users write them: a class, at one of three levels.
+
+(a) *Declared state*: fields of :mod:`flumina.state.fields`; fork and join are derived.
+(b) *Own state*: ``init``, ``fork(state, left, right)`` and ``join(left, right)``.
+(c) *Several state types*: :class:`StateType` members, and methods marked with :func:`update`,
+    :func:`update_batch`, :func:`fork` and :func:`join`.
+
+All three become a :class:`~flumina.program.definition.Definition`. Mistakes are found when the class is made, all at once.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, ClassVar
+
+from flumina.errors import DefinitionError, FluminaError, UsageError
+from flumina.model.depends import Declaration, Dependence, FunctionDependence, RuleDependence
+from flumina.model.emit import ONLY_OUTPUT
+from flumina.model.schema import Schema
+from flumina.model.tag import Tag, user_line
+from flumina.model.tag_set import TagSet
+from flumina.program.analysis.declarations import check_declarations
+from flumina.program.declared_state import DeclaredState
+from flumina.program.decorators import marks, members_of, state_types
+from flumina.program.definition import RAISED, Definition, Fork, Join, StateKind, user_error
+from flumina.state.fields import Field
+
+_reviving: ContextVar[bool] = ContextVar("reviving", default=False)
+
+
+@contextmanager
+def reviving() -> Iterator[None]:
+    """Classes made meanwhile are copies of ones that were checked; their members are filled in afterwards."""
+    token = _reviving.set(True)
+    try:
+        yield
+    finally:
+        _reviving.reset(token)
+
+
+class Program:
+    """Base of all programs: subclass it, declare tags, ``depends``, ``output`` and state, and write ``update``.
+
+    Class attributes that mean something besides tags and fields:
+
+    ``depends``    what :func:`flumina.model.depends` returns, or a function of two :class:`~flumina.model.depends.Atom`
+    ``output``     the columns of the only output, or a dict of named outputs
+    ``tolerance``  relative error within which floats count as equal when laws are checked; exact by default
+    ``examples``   for the law checker: column name to a list of values worth trying
+    """
+
+    depends: ClassVar[Any]
+    output: ClassVar[str | Mapping[str, str]] = {}
+    tolerance: ClassVar[float] = 0.0
+    examples: ClassVar[Mapping[str, Any]] = {}
+
+    _tags: ClassVar[dict[str, Tag]]
+    _fields: ClassVar[dict[str, Field]]
+    _declared: ClassVar[DeclaredState | None]
+    _abstract: ClassVar[bool] = True
+
+    _one_key: ClassVar[bool] = False
+    """Whether the class is written for one key and lifted (KeyedProgram)."""
+
+    def __init_subclass__(cls, *, abstract: bool = False, **kwargs: object) -> None:
+        """Read the class body and report every mistake in it; ``abstract=True`` leaves that to subclasses."""
+        super().__init_subclass__(**kwargs)
+        if _reviving.get():
+            return
+        members = members_of(cls, Program)
+        cls._tags = {name: m for name, m in members.items() if isinstance(m, Tag)}
+        cls._fields = {name: m for name, m in members.items() if isinstance(m, Field)}
+        cls._declared = None
+        cls._abstract = abstract
+        if abstract:
+            return
+        problems = check_declarations(cls, members, user_line())
+        if cls._fields and not {p.condition for p in problems} & _BLIND:
+            cls._declared, unsafe = DeclaredState.derive(
+                cls, cls._tags, cls._fields, cls._dependence(), one_key=cls._one_key
+            )
+            problems += unsafe
+        if problems:
+            raise DefinitionError(cls.__qualname__, problems)
+
+    @classmethod
+    def _dependence(cls) -> Dependence:
+        declared = inspect.getattr_static(cls, "depends")
+        if isinstance(declared, Declaration):
+            return RuleDependence.bind(declared)
+        function = declared.__func__ if isinstance(declared, staticmethod) else declared
+        try:
+            return FunctionDependence(function, list(cls._tags.values()))
+        except RAISED as error:
+            raise user_error(function, error) from error
+
+    @classmethod
+    def _outputs(cls) -> dict[str, Schema]:
+        given = {ONLY_OUTPUT: cls.output} if isinstance(cls.output, str) else cls.output
+        return {name: Schema.parse(ddl) for name, ddl in given.items()}
+
+    def _define(self) -> Definition:
+        members = members_of(type(self), Program)
+        kinds, initial, init, forks, joins = self._typed(members) if state_types(members) else self._untyped()
+        declared = type(self)._declared
+        return Definition(
+            name=type(self).__qualname__,
+            tags=self._tags,
+            depends=self._dependence(),
+            outputs=self._outputs(),
+            kinds=kinds,
+            initial=initial,
+            init=init,
+            forks=forks,
+            joins=joins,
+            adding=frozenset() if declared is None else declared.adding,
+            is_initial=None if declared is None else declared.is_initial,
+            untouched=None if declared is None else declared.untouched,
+            narrow=None if declared is None else declared.narrow,
+            tolerance=self.tolerance,
+            examples={name: tuple(values) for name, values in self.examples.items()},
+        )
+
+    def _untyped(self) -> _Parts:
+        """One state type: declared fields, or the user's own init, fork and join."""
+        me: Any = self
+        source: Any = type(self)._declared or me
+        everything = TagSet.all_of(self._tags.values())
+        kind = StateKind("State", everything, me.update, getattr(self, "update_batch", None))
+        return (
+            {kind.name: kind},
+            kind.name,
+            source.init,
+            (Fork(kind.name, kind.name, kind.name, source.fork),),
+            (Join(kind.name, kind.name, kind.name, source.join),),
+        )
+
+    def _typed(self, members: dict[str, Any]) -> _Parts:
+        """Level (c): state types and marked methods."""
+        types = state_types(members)
+        marked = [(mark, getattr(self, name)) for name, mark in marks(members)]
+        by_role: dict[tuple[str, str], Any] = {
+            (mark.role, t.name): method
+            for mark, method in marked
+            if mark.role in ("update", "update_batch")
+            for t in mark.types
+        }
+        kinds = {
+            name: StateKind(
+                name,
+                TagSet.all_of(t.tags or self._tags.values()),
+                by_role["update", name],
+                by_role.get(("update_batch", name)),
+            )
+            for name, t in types.items()
+        }
+        names = [(mark.role, [t.name for t in mark.types], method) for mark, method in marked]
+        forks = tuple(Fork(ns[0], ns[1], ns[2], method) for role, ns, method in names if role == "fork")
+        joins = tuple(Join(ns[0], ns[1], ns[2], method) for role, ns, method in names if role == "join")
+        me: Any = self
+        return kinds, next(iter(types)), me.init, forks, joins
+
+
+_BLIND = frozenset(
+    {
+        "NO_TAGS",
+        "NO_PARENTHESES",
+        "NO_DEPENDS",
+        "BAD_DEPENDS",
+        "UNDECLARED_TAG",
+        "UNBOUNDED_KEYS",
+        "NO_UPDATE",
+        "BAD_SIGNATURE",
+        "BAD_KEY",
+        "MIXED_STATE",
+        "RESERVED_NAME",
+        "TWO_NAMES",
+    }
+)
+"""Mistakes that leave nothing to derive a fork and a join from."""
+
+_Parts = tuple[dict[str, StateKind], str, Callable[[], Any], tuple[Fork, ...], tuple[Join, ...]]
+
+AnyProgram = Program | type[Program] | Definition
+
+
+def _instance(cls: type[Program]) -> Program:
+    try:
+        return cls()
+    except FluminaError:
+        raise
+    except RAISED as error:
+        raise user_error(cls, error) from error
+
+
+def define(program: AnyProgram) -> Definition:
+    """The definition of a program given as a class, an instance or a definition."""
+    if isinstance(program, Definition):
+        return program
+    if isinstance(program, type) and issubclass(program, Program):
+        if inspect.signature(program).parameters and any(
+            p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+            for p in inspect.signature(program).parameters.values()
+        ):
+            raise UsageError("NEEDS_ARGUMENTS", f"{program.__qualname__} takes arguments; pass an instance of it")
+        program = _instance(program)
+    if not isinstance(program, Program):
+        raise UsageError("NOT_A_PROGRAM", f"expected a flumina.Program, got {program!r}")
+    if type(program)._abstract:
+        raise UsageError("ABSTRACT_PROGRAM", f"{type(program).__qualname__} is abstract; use a subclass of it")
+    return program._define()

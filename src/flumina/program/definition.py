@@ -1,0 +1,216 @@
+"""Definition 2.1 of the paper: what every program is underneath, however it was written."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from flumina.errors import FluminaError, OutOfMemoryError, UserCodeError, location, location_of
+from flumina.model.decimals import exact_decimals
+from flumina.model.tag_set import TagSet
+
+if TYPE_CHECKING:
+    from flumina.model.batch import Batch
+    from flumina.model.depends import Dependence
+    from flumina.model.emit import Emit
+    from flumina.model.schema import Schema
+    from flumina.model.tag import Event, Tag
+    from flumina.program.keyed import Lifted
+
+State = Any
+Update = Callable[[State, "Event", "Emit"], State | None]
+UpdateBatch = Callable[[State, "Batch", "Emit"], State | None]
+
+RAISED = (Exception, SystemExit)
+"""What users' functions raise; among it sys.exit, which would end a worker's process and leave nobody to say why."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateKind:
+    """One state type: which events it can process, and how.
+
+    ``update`` may change the state in place and return None, or return another state.
+    """
+
+    name: str
+    predicate: TagSet
+    update: Update
+    update_batch: UpdateBatch | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """``fork: (source, Pred, Pred) -> (left, right)``; it consumes the state."""
+
+    source: str
+    left: str
+    right: str
+    function: Callable[[State, TagSet, TagSet], tuple[State, State]]
+
+    def split(self, state: State, left: TagSet, right: TagSet) -> tuple[State, State]:
+        """The halves; the user's function may fail."""
+        try:
+            with exact_decimals():
+                return _two(self.function, self.function(state, left, right))
+        except FluminaError:
+            raise
+        except RAISED as error:
+            raise user_error(self.function, error) from error
+
+
+def _two(function: Callable[..., object], halves: Any) -> tuple[State, State]:  # noqa: ANN401 -- whatever fork returned
+    try:
+        one, other = halves
+    except (TypeError, ValueError):
+        what = f"returned {reprlib.repr(halves)}: a fork has to return two states, the left one and the right one"
+        raise UserCodeError(function.__qualname__, what, where=location_of(function)) from None
+    return one, other
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """``join: (left, right) -> target``; it consumes both states."""
+
+    left: str
+    right: str
+    target: str
+    function: Callable[[State, State], State]
+
+    def unite(self, left: State, right: State) -> State:
+        """The whole; the user's function may fail."""
+        try:
+            with exact_decimals():
+                return self.function(left, right)
+        except FluminaError:
+            raise
+        except RAISED as error:
+            raise user_error(self.function, error) from error
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A program: events, dependence, outputs, state types, init, update, forks and joins."""
+
+    name: str
+    tags: Mapping[str, Tag]
+    depends: Dependence
+    outputs: Mapping[str, Schema]
+    kinds: Mapping[str, StateKind]
+    initial: str
+    init: Callable[[], State]
+    forks: tuple[Fork, ...]
+    joins: tuple[Join, ...]
+    adding: frozenset[str] = frozenset()
+    """Tags that only add to fields with an identity and read nothing: a leaf with only these can hand over."""
+    is_initial: Callable[[State], bool] | None = None
+    """Whether nobody can tell a state from the initial one; none where it takes a comparison to know."""
+    untouched: Callable[[State], bool] | None = None
+    """Whether a state is still the initial one, not even set to an equal value; none where nobody can tell."""
+    narrow: Callable[[State, TagSet, TagSet | None], State] | None = None
+    """What a side with these tags needs of a state: forks and joins of it give this side what those of the whole would.
+
+    To one side belongs also what nobody observes; it is given the tags of all. None where nobody can tell.
+    """
+    lifted: Lifted | None = None
+    """The one-key program, where this one was lifted from it."""
+    tolerance: float = 0.0
+    examples: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+
+    @property
+    def everything(self) -> TagSet:
+        """All events of the program: the predicate ``true``."""
+        return TagSet.all_of(self.tags.values())
+
+    @property
+    def moves_one_key(self) -> bool:
+        """Whether a join moves the state of one key: all tags are keyed; an unkeyed one has a join move all keys."""
+        return self.lifted is not None and all(tag.key is not None for tag in self.tags.values())
+
+    @property
+    def synchronizing(self) -> TagSet:
+        """The events for which states are brought together, whatever the plan: what ``syncs`` counts."""
+        return self.depends.synchronizing(self.tags.values())
+
+    def fork_of(self, source: str, left: str, right: str) -> Fork:
+        """The fork between these state types."""
+        return next(fork for fork in self.forks if (fork.source, fork.left, fork.right) == (source, left, right))
+
+    def join_of(self, fork: Fork) -> Join:
+        """The join that undoes a fork."""
+        wanted = (fork.left, fork.right, fork.source)
+        return next(join for join in self.joins if (join.left, join.right, join.target) == wanted)
+
+
+def initial_state(definition: Definition) -> State:
+    """A fresh initial state; the user's ``init`` may fail."""
+    try:
+        return definition.init()
+    except FluminaError:
+        raise
+    except RAISED as error:
+        raise user_error(definition.init, error) from error
+
+
+def fold(kind: StateKind, state: State, events: Iterable[Event], emit: Emit) -> State:
+    """Apply ``update`` to each event in turn."""
+    update = kind.update
+    event = None
+    try:
+        with exact_decimals():
+            for event in events:
+                emit.event = event
+                result = update(state, event, emit)
+                if result is not None:
+                    state = result
+    except FluminaError as error:
+        if event is not None:
+            error.add_note(f"while processing {event!r}")
+        raise
+    except RAISED as error:
+        raise user_error(update, error, event) from error
+    finally:
+        emit.event = None
+    return state
+
+
+def fold_batch(kind: StateKind, state: State, batch: Batch, emit: Emit) -> State:
+    """The same as :func:`fold`, by ``update_batch`` where the program has one."""
+    if kind.update_batch is None:
+        return fold(kind, state, batch, emit)
+    for run in batch.runs():
+        emit.batch = run
+        try:
+            with exact_decimals():
+                result = kind.update_batch(state, run, emit)
+        except FluminaError:
+            raise
+        except RAISED as error:
+            raise user_error(kind.update_batch, error, f"a batch of {len(run)} {run.tag.name} events") from error
+        finally:
+            emit.batch = None
+        if result is not None:
+            state = result
+    return state
+
+
+def user_error(function: Callable[..., Any], error: BaseException, event: object = None) -> FluminaError:
+    """The user's exception, with the innermost line of the user's own code; that memory ran out is no fault of it."""
+    trace, where = error.__traceback__, "?"
+    name = ""
+    while trace is not None:
+        frame = trace.tb_frame
+        module = frame.f_globals.get("__name__", "")
+        ours = module.startswith("flumina.") and not module.startswith("flumina.apps")
+        users = not (ours or "site-packages" in frame.f_code.co_filename)
+        if where == "?" or users:
+            where = location(frame.f_code.co_filename, trace.tb_lineno)
+        if users and not name:  # what we called may be ours, with the user's function inside
+            name = frame.f_code.co_qualname
+        trace = trace.tb_next
+    called = name or getattr(function, "__qualname__", repr(function))
+    told = None if event is None else str(event)
+    if isinstance(error, MemoryError):
+        return OutOfMemoryError(f"{called}, at {where}", event=told)
+    return UserCodeError(called, error, where=where, event=told)

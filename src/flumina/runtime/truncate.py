@@ -1,0 +1,70 @@
+"""Cutting a run off at a timestamp, in the middle of its work: everything up to there is done, and nothing behind it.
+
+Events are sent ahead, and states are asked for ahead, so that a worker holds much from behind any moment. At a
+timestamp behind which nothing has been processed or answered anywhere, all of that can be taken back: every worker
+forgets what lies behind it (:meth:`Worker.truncate`), messages that were on their way lose what lies behind it
+(:func:`truncated`), and to all of them it looks as if every part ended there. So the run ends as always, with the state
+at that timestamp, and goes on with new workers that are given what the old ones gave back::
+
+    cut at the highest of all ``Worker.passed``    state at the end = fold of all events up to the cut
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from flumina.model.order import END, LAST, Point, heartbeat
+from flumina.runtime.mailbox import Queue
+from flumina.runtime.messages import Data, Item, Message, PartId, Request
+from flumina.runtime.run import EMPTY, Run, merged
+
+
+def behind(ts: int) -> Point:
+    """The last point of a timestamp."""
+    return Point(ts, LAST, LAST)
+
+
+def kept(items: Iterable[Item], bound: Point) -> list[Item]:
+    """Requests up to a point, and that at the end, which may follow as soon as all have been cut off."""
+    return [item for item in items if item.point <= bound or item.point == END]
+
+
+def reaches(frontier: Point, ts: int) -> bool:
+    """Whether nothing of a part up to a timestamp is still to come."""
+    return frontier >= heartbeat(ts, frontier.rank)
+
+
+def truncated(message: Message, ts: int) -> tuple[Message, Data | None]:
+    """A message to a worker as if all ended at a timestamp, and what it brought from behind that."""
+    match message:
+        case Data(part, run, frontier) if reaches(frontier, ts):
+            head, rest = run.cut(behind(ts)) if run else (EMPTY, EMPTY)
+            return Data(part, head, END), taken_back(part, rest, frontier)
+        case Request(items, frontier, calm):
+            return Request(tuple(kept(items, behind(ts))), frontier, calm), None
+    return message, None
+
+
+def truncated_queues(
+    queues: Iterable[tuple[PartId, Queue]], ts: int, more: Mapping[PartId, Sequence[Run]] | None = None
+) -> list[Data]:
+    """What lies behind a timestamp is removed from queues, and returned as messages with the frontiers that they had.
+
+    ``more`` has been taken out of them before, and goes along.
+    """
+    found: dict[PartId, list[Run]] = {part: list(runs) for part, runs in (more or {}).items()}
+    frontiers: dict[PartId, Point] = {}
+    for part, queue in queues:
+        rest, frontier = queue.truncate(ts)
+        if reaches(frontier, ts):
+            found.setdefault(part, []).extend(rest)
+            frontiers[part] = frontier
+    whole = [(part, merged(found[part]), frontier) for part, frontier in frontiers.items()]
+    return [data for part, run, frontier in whole if (data := taken_back(part, run, frontier)) is not None]
+
+
+def taken_back(part: PartId, run: Run, frontier: Point) -> Data | None:
+    """What came from behind a cut, for the worker that goes on there; a source says again itself that it has ended."""
+    if frontier == END:
+        return Data(part, run, run.last) if run else None
+    return Data(part, run, frontier)

@@ -1,0 +1,157 @@
+"""The rows of a batch: several streaming DataFrames as one, and each stream's rows out of it again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 -- as everybody calls it
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructField
+
+from flumina.errors import InputError, UsageError
+from flumina.input.decode import Decoder
+from flumina.input.stream import Stream
+from flumina.input.watermarks import Heartbeats, WatermarkPolicy
+from flumina.model.order import Ints
+from flumina.program.definition import Definition
+from flumina.program.ties import TieRule, must_be_one_part
+from flumina.spark.frames import needed, quoted
+from flumina.spark.row_origin import (
+    FILE,
+    PATH,
+    POSITION,
+    WITHIN,
+    in_order_digest,
+    path_column,
+    paths,
+    place_columns,
+    places,
+)
+from flumina.streaming.validation import PLACE, ROW, RowValidator, ValidatedRows
+
+STREAM, DIGEST = "s", "d"
+
+
+@dataclass(frozen=True)
+class Wide:
+    """All streams in one DataFrame: the number of its stream in each row, and columns for each of them."""
+
+    frame: DataFrame
+    columns: Mapping[str, Mapping[str, str]]
+    """For each stream its own columns, by their names in the frame."""
+    schemas: Mapping[str, pa.Schema]
+    """For each stream the types of these columns: times are UTC, whatever the session's zone is."""
+    ordered: Mapping[str, tuple[str, ...]]
+    """For each stream whose order matters beyond timestamps: it does among rows that are alike in these columns."""
+
+    @staticmethod
+    def of(definition: Definition, streams: Sequence[Stream], policies: Mapping[str, WatermarkPolicy]) -> Wide:
+        """Put streaming DataFrames together, their columns checked."""
+        columns: dict[str, dict[str, str]] = {}
+        schemas: dict[str, pa.Schema] = {}
+        frames: list[DataFrame] = []
+        for number, stream in enumerate(streams):
+            mine = _columns(stream, policies[stream.name])
+            schemas[stream.name] = _schema(stream.data, mine)
+            columns[stream.name] = {f"c{number}_{place}": name for place, name in enumerate(mine)}
+            chosen = [F.col(quoted(name)).alias(alias) for alias, name in columns[stream.name].items()]
+            place = (*place_columns(stream.data), path_column(stream.data))
+            frames.append(stream.data.select(F.lit(number).alias(STREAM), *chosen, *place))
+        union = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
+        ordered = {s.name: _alike(definition, s) for s in streams if must_be_one_part(definition, s)}
+        return Wide(union, columns, schemas, ordered)
+
+    def gather(self, batch: DataFrame, sieves: Mapping[str, RowValidator]) -> dict[str, ValidatedRows]:
+        """The rows of a batch, brought to the driver and sorted out."""
+        told = [field for field in batch.schema if field.name not in (FILE, WITHIN, PATH)]
+        hashed = F.xxhash64(*(part for field in told for part in _hashable(field)))
+        whole = batch.drop(PATH).withColumns({POSITION: F.monotonically_increasing_id(), DIGEST: hashed}).toArrow()
+        found: dict[str, ValidatedRows] = {}
+        for number, (name, row_validator) in enumerate(sieves.items()):
+            mine = whole.filter(pc.equal(whole.column(STREAM), number)) if len(self.columns) > 1 else whole
+            rows = self._rows(name, mine)
+            digest = self._digest(name, rows, mine.column(DIGEST).to_numpy())
+            known = mine.column(FILE).null_count < len(mine)
+            files = partial(paths, batch.where(F.col(STREAM) == number)) if known else dict  # the source is asked again
+            found[name] = replace(row_validator.sift(rows), digest=digest, files=files)
+        return found
+
+    def _digest(self, name: str, rows: pa.Table, hashes: Ints) -> int:
+        """The sum of what the rows of a stream are hashed to, so that their order matters only where it has to."""
+        if name not in self.ordered:
+            return int(hashes.sum(dtype=np.int64))
+        alike = tuple(rows.column(column) for column in self.ordered[name])
+        return in_order_digest(hashes, alike, rows.column(PLACE).to_numpy(), rows.column(ROW).to_numpy())
+
+    def nothing(self, sieves: Mapping[str, RowValidator]) -> dict[str, ValidatedRows]:
+        """What a batch without rows holds."""
+        schema = to_arrow_schema(self.frame.withColumn(POSITION, F.lit(0).cast("long")).schema, timezone="UTC")
+        return {
+            name: row_validator.sift(self._rows(name, schema.empty_table())) for name, row_validator in sieves.items()
+        }
+
+    def _rows(self, name: str, mine: pa.Table) -> pa.Table:
+        """The rows of one stream, with its columns and their places."""
+        chosen = mine.select(list(self.columns[name])).rename_columns(list(self.columns[name].values()))
+        place, row = places(mine)
+        return chosen.cast(self.schemas[name]).append_column(PLACE, pa.array(place)).append_column(ROW, pa.array(row))
+
+
+def _alike(definition: Definition, stream: Stream) -> tuple[str, ...]:
+    """The columns in which rows are alike whose order matters: the timestamp, and the key if all is by key."""
+    keys = {stream.column_of(tag.key.name) for tag in stream.tags if tag.key is not None}
+    by_key = TieRule.of(definition.depends, stream.tags, sequenced=False).by_key
+    return (stream.ts, *keys) if by_key and len(keys) == 1 else (stream.ts,)
+
+
+def _hashable(field: StructField) -> tuple[Column, Column]:
+    """A column as Spark can hash it, and whether it is null: nulls leave a hash as it is."""
+    column = F.col(field.name)
+    return (column.cast("string") if "map<" in field.dataType.simpleString() else column), F.isnull(column)
+
+
+def _columns(stream: Stream, policy: WatermarkPolicy) -> list[str]:
+    """The columns of a stream's DataFrame that are looked at."""
+    frame = stream.data
+    if not isinstance(frame, DataFrame) or not frame.isStreaming:
+        what = "a DataFrame that is not streaming" if isinstance(frame, DataFrame) else f"{type(frame).__name__}"
+        raise UsageError(
+            "NOT_STREAMING",
+            f"stream {stream.name!r}: flumina.spark.start takes streaming DataFrames, got {what}",
+            hint="make one with spark.readStream; for data that are there, flumina.spark.run",
+        )
+    found = needed(stream, frame)
+    Decoder(stream, 0, 0, [stream.name]).check_schema(_schema(frame, found))
+    if isinstance(policy, Heartbeats):
+        _check_heartbeats(stream, policy)
+        found += [] if policy.column in found else [policy.column]
+    return found
+
+
+def _check_heartbeats(stream: Stream, policy: Heartbeats) -> None:
+    """The column is there, and could hold the value."""
+    if policy.column not in stream.data.columns:
+        raise InputError(
+            "MISSING_COLUMN",
+            f"there is no such column, which should tell heartbeats; there are {stream.data.columns}",
+            stream=stream.name,
+            column=policy.column,
+        )
+    type_ = _schema(stream.data, [policy.column]).field(0).type
+    try:
+        pa.scalar(policy.value).cast(type_)
+    except (pa.ArrowException, TypeError):
+        message = f"the column is {type_}, so that it never is {policy.value!r}, which should tell heartbeats"
+        raise InputError("COLUMN_TYPE", message, stream=stream.name, column=policy.column) from None
+
+
+def _schema(frame: DataFrame, names: Sequence[str]) -> pa.Schema:
+    """The columns of a DataFrame as they come to us."""
+    found = to_arrow_schema(frame.select(*map(quoted, names)).schema, timezone="UTC")
+    return pa.schema([field.with_nullable(True) for field in found])  # noqa: FBT003 -- Arrow's own signature

@@ -1,0 +1,1 @@
+"""Storage: atomic and durable files, checksums, locks and file systems."""

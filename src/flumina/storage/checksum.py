@@ -1,0 +1,55 @@
+"""Files that a snapshot vouches for: whether they are still what was written, byte for byte."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+from pyarrow import fs
+
+from flumina.checkpoint.store.layout import missing
+from flumina.errors import CheckpointError
+from flumina.storage.checksummed_file import damaged
+from flumina.storage.filesystem import telling
+
+_PIECE = 1 << 22
+_AT_ONCE = 8
+"""How many files are read at the same time: reading and adding up both leave Python's lock alone."""
+
+
+class Checksum(NamedTuple):
+    """Size and CRC-32 of a file."""
+
+    size: int
+    crc32: int
+
+    @staticmethod
+    def of(filesystem: fs.FileSystem, path: str) -> Checksum:
+        """That of a file as it is now."""
+        size = crc32 = 0
+        with filesystem.open_input_stream(path) as stream:
+            while piece := stream.read(_PIECE):
+                size += len(piece)
+                crc32 = zlib.crc32(piece, crc32)
+        return Checksum(size, crc32)
+
+
+def check_files(filesystem: fs.FileSystem, written: Mapping[str, Checksum]) -> None:
+    """Raise for a file that is not there, or has other bytes than those that were written."""
+    with ThreadPoolExecutor(_AT_ONCE, "flumina-checksum") as threads:
+        for _ in threads.map(lambda path: _check(filesystem, path, written[path]), written):
+            pass
+
+
+def _check(filesystem: fs.FileSystem, path: str, written: Checksum) -> None:
+    with telling("read", path, CheckpointError, "CHECKPOINT_FAILED"):
+        try:
+            found = Checksum.of(filesystem, path)
+        except FileNotFoundError:
+            raise missing(path) from None
+    if found.size != written.size:
+        raise damaged(path, f"it has {found.size:,} bytes, {written.size:,} were written")
+    if found != written:
+        raise damaged(path, "its bytes do not have the checksum that was taken when they were written")

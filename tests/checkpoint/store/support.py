@@ -1,0 +1,161 @@
+"""Checkpoints to try things on: in memory, with drivers that take turns, or that die."""
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from pyarrow import fs
+
+from flumina.checkpoint import Checkpoints, Claim, Snapshot
+from flumina.checkpoint.store.layout import Folder, missing
+
+
+def fill(store: Checkpoints, *, epochs: int = 2, snapshots: int = 2, **facts: Any) -> Claim:
+    """Drivers one after the other, each with some snapshots; the last one's claim."""
+    for epoch in range(epochs):
+        claim = store.claim(resumes=store.latest(), facts=facts)
+        for n in range(snapshots):
+            claim.commit(after=10 * n, state=b"state %d/%d" % (epoch, n), events=n, extra={"n": n})
+    return claim
+
+
+def names(path: Path) -> list[str]:
+    return sorted(file.name for file in path.iterdir())
+
+
+def digest(snapshot: Snapshot | None) -> Any:
+    """What a driver would go on from."""
+    if snapshot is None:
+        return None
+    return snapshot.manifest, [hashlib.sha256(state).hexdigest() for state in snapshot.states()]
+
+
+class InMemory(Folder):
+    """A folder whose files are bytes in a dict, for thousands of damages in a second."""
+
+    files: dict[str, bytes]
+
+    @staticmethod
+    def of_folder(path: Path) -> "InMemory":
+        made = InMemory(fs.LocalFileSystem(), str(path))
+        object.__setattr__(made, "files", {file.name: file.read_bytes() for file in path.iterdir()})
+        return made
+
+    def names(self) -> list[str]:
+        return list(self.files)
+
+    def read(self, name: str) -> bytes:
+        if name not in self.files:
+            raise missing(self.at(name))
+        return self.files[name]
+
+
+class Stepwise(Folder):
+    """A folder that asks before each step; steps are as atomic as those of a file system."""
+
+    ask: Callable[[], None]
+
+    @staticmethod
+    def over(store: Checkpoints, ask: Callable[[], None]) -> Checkpoints:
+        """The same checkpoint for another driver."""
+        made = Checkpoints(store.folder.path, keep=store.keep)
+        made.folder = Stepwise(store.folder.filesystem, store.folder.path)
+        object.__setattr__(made.folder, "ask", ask)
+        return made
+
+    def create(self) -> None:
+        self.ask()
+        super().create()
+
+    def names(self) -> list[str] | None:
+        self.ask()
+        return super().names()
+
+    def read(self, name: str) -> bytes:
+        self.ask()
+        return super().read(name)
+
+    def write(self, name: str, data: bytes, epoch: int) -> None:
+        self.ask()
+        super().write(name, data, epoch)
+
+    def delete(self, names: Iterable[str]) -> None:
+        for name in names:
+            self.ask()
+            super().delete([name])
+
+
+class PowerFailure(BaseException):
+    """Nothing is done after it."""
+
+
+class Dying(Stepwise):
+    """A folder of a driver that dies after some steps; where files are renamed, also in the middle of writing one."""
+
+    @staticmethod
+    def after(steps: int, store: Checkpoints, *, renames: bool) -> Checkpoints:
+        left = steps
+
+        def ask() -> None:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise PowerFailure
+
+        made = Stepwise.over(store, ask)
+        if renames:
+            made.folder = Dying(store.folder.filesystem, store.folder.path)
+            object.__setattr__(made.folder, "ask", ask)
+        return made
+
+    def _put(self, path: str, data: bytes) -> None:
+        try:
+            self.ask()
+        except PowerFailure:
+            super()._put(path, data[: len(data) // 2])
+            raise
+        super()._put(path, data)
+
+
+class Player(threading.Thread):
+    """A driver that does one step when it is told to; ``result`` is what came of it, perhaps an error."""
+
+    def __init__(self, store: Checkpoints, job: Callable[[Checkpoints], Any]) -> None:
+        super().__init__(daemon=True)
+        self._go, self._parked = threading.Semaphore(0), threading.Semaphore(0)
+        self._job, self._store = job, Stepwise.over(store, self._wait)
+        self.result: Any = None
+        self.over = False
+        self.start()
+
+    def run(self) -> None:
+        self._wait()
+        try:
+            self.result = self._job(self._store)
+        except Exception as error:  # noqa: BLE001 -- it is what the test looks at
+            self.result = error
+        self.over = True
+        self._parked.release()
+
+    def _wait(self) -> None:
+        self._parked.release()
+        self._go.acquire()
+
+    def step(self) -> None:
+        if not self.over:
+            self._parked.acquire()
+            self._go.release()
+            self._parked.acquire()
+            self._parked.release()
+
+
+def play(players: list[Player], schedule: Iterable[int]) -> None:
+    """Let drivers take steps in this order, and then to their ends."""
+    for who in schedule:
+        players[who].step()
+    for player in players:
+        while not player.over:
+            player.step()
+        player.join()

@@ -1,0 +1,104 @@
+"""What tasks hand in becomes a snapshot when it is whole, and only with what others of the same gang hand in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+
+from flumina.apps import PageViews
+from flumina.checkpoint import Checkpoints
+from flumina.checkpoint.committer import CommittedProgress, Committer
+from flumina.checkpoint.participant import TaskCheckpoint
+from flumina.engine.job import Start
+from flumina.output.outputs import Manifest, Outputs, StagedFile
+from flumina.program.base import define
+from flumina.storage.output_directory import Location
+from tests.checkpoint.test_state_partitions import PLAN, STATES
+
+TREES = (("one", "three"), ("two",))
+"""Of the two tasks."""
+
+
+class Gang:
+    """Two tasks, which hand in what they have written; ``attempt`` tells one gang's files from another's."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = Checkpoints(folder / "kept", keep=9)
+        location = Location.of(folder / "out", "r", lasting=True)
+        self.outputs = Outputs(define(PageViews).outputs, pa.int64(), ("views",), "r", location, checked=True)
+        self.outputs.prepare()
+        job = SimpleNamespace(
+            layout=SimpleNamespace(tasks=2), outputs=self.outputs, plan=PLAN, start=Start(after=-1), program=PageViews
+        )
+        self.claim = self.store.claim(resumes=None, run="r")
+        self.recorder = Committer(self.claim, cast("Any", job), CommittedProgress())
+
+    def saved(self, task: int, segment: int, attempt: str, events: int) -> TaskCheckpoint:
+        assert self.outputs.location is not None
+        trees = {tree: STATES[tree] for tree in TREES[task]}
+        sizes = [(tree, len(state)) for tree, state in trees.items()]
+        number = self.recorder._gang_began.number + segment
+        states = self.store.write_state(self.claim.place(number), b"".join(trees.values()), sizes)
+        path = f"{self.outputs.location.staging}/{task}-{attempt}-{segment}/output.parquet"
+        file = StagedFile(path, rows=1, size=10, crc=1)
+        manifest = Manifest("r", task, f"{attempt}-{segment}", {"output": 1}, {"output": file}, {})
+        return TaskCheckpoint(segment, 100 * number, manifest, events, states)
+
+    def hand_in(self, task: int, segment: int, attempt: str = "1", events: int = 5) -> None:
+        self.recorder.hand_in(task, self.saved(task, segment, attempt, events))
+
+    def taken(self) -> list[tuple[int, int | None, int, set[str]]]:
+        """Number, timestamp, events, and by which attempts the outputs were written."""
+        return [
+            (one.number, one.after, one.manifest.events, {file.path.split("-")[1] for file in one.manifest.outputs})
+            for one in self.store.all()
+        ]
+
+
+@pytest.fixture
+def gang(tmp_path: Path) -> Gang:
+    return Gang(tmp_path)
+
+
+def test_a_snapshot_is_taken_when_all_tasks_have_handed_in(gang: Gang) -> None:
+    assert gang.recorder.begin() == Start(after=-1), "where the job begins"
+    gang.hand_in(1, 0)
+    assert gang.taken() == []
+    gang.hand_in(1, 1, events=9)  # one task may be ahead
+    gang.hand_in(0, 0)
+    assert gang.taken() == [(1, 100, 10, {"1"})]
+    gang.hand_in(0, 1, events=8)
+    assert gang.taken()[-1] == (2, 200, 17, {"1"}), "tasks count from their beginning"
+    assert gang.recorder.snapshots == 2
+    latest = gang.store.latest()
+    assert latest is not None
+    assert [[tree for tree, _ in file.shares] for file in latest.manifest.states] == [["one", "three"], ["two"]]
+    assert latest.manifest.rows == {"output": 4}
+
+
+def test_what_a_gang_that_was_lost_has_handed_in_is_no_part_of_a_snapshot(gang: Gang) -> None:
+    gang.recorder.begin()
+    gang.hand_in(0, 0, "1")
+    gang.recorder.begin()
+    gang.hand_in(1, 0, "2")
+    assert gang.taken() == [], "one task of each gang"
+    gang.hand_in(0, 0, "2", events=7)
+    assert gang.taken() == [(1, 100, 12, {"2"})]
+
+
+def test_a_gang_goes_on_from_the_last_snapshot(gang: Gang) -> None:
+    gang.recorder.begin()
+    for task in (0, 1):
+        gang.hand_in(task, 0, "1")
+    gang.hand_in(0, 1, "1")
+    start = gang.recorder.begin()
+    assert (start.after, start.number) == (100, 2)
+    assert start.state is not None
+    assert start.state.size == sum(map(len, STATES.values()))
+    for task in (0, 1):
+        gang.hand_in(task, 0, "2", events=3)
+    assert gang.taken() == [(1, 100, 10, {"1"}), (2, 200, 16, {"1", "2"})], "events since the last snapshot come on top"

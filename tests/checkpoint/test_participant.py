@@ -1,0 +1,158 @@
+"""A task in step with the others: nothing from behind a cut is lost, and nobody is over too early."""
+
+from collections import deque
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+
+from flumina.apps import ValueBarrier
+from flumina.checkpoint.coordinator import (
+    BeginEpoch,
+    EndEpoch,
+    EpochEnded,
+    EpochEntered,
+    Pause,
+    Paused,
+    Tally,
+    Truncate,
+)
+from flumina.checkpoint.participant import CheckpointParticipant
+from flumina.engine.message_codec import Codec, Letter
+from flumina.model.batch import Batch
+from flumina.model.order import Point
+from flumina.program.base import define
+from flumina.runtime.messages import EVERYTHING, Credit, Data, Item, Message, Request
+from flumina.runtime.run import Run
+from flumina.runtime.tree_root import TreeRoot
+
+CODEC = Codec(define(ValueBarrier), ("values", "barriers"))
+PART = ("values", 0)
+CUT = 10
+
+
+def follower() -> CheckpointParticipant:
+    """Of task 1, which has entered segment 1, where segment 0 was cut off at 10; task 2 may still be in that."""
+    root = SimpleNamespace(id="w1")
+    task = SimpleNamespace(
+        layout=SimpleNamespace(workers={"w1": 0}),
+        job=SimpleNamespace(plan=SimpleNamespace(root=root)),
+        number=1,
+        channels={0: None, 2: None},
+        codec=CODEC,
+    )
+    made = CheckpointParticipant(cast("Any", task), cast("Any", None))
+    made.segment, made.last_cut = 1, CUT
+    made.of_peer = {0: 1, 2: 0}
+    return made
+
+
+def values(*ts: int) -> Data:
+    table = pa.record_batch({"v": pa.array(ts, pa.int64())})
+    batch = Batch.one_tag(ValueBarrier.value, table, np.array(ts), 0, np.arange(len(ts)), ("values", "barriers"))
+    return Data(PART, Run(batch=batch), Point(ts[-1], 0, len(ts)))
+
+
+def frame(*messages: Message) -> list[bytes]:
+    return [bytes(buffer) for buffer in CODEC.encode([("w2", "w1", message) for message in messages])]
+
+
+def told(letters: Sequence[Letter]) -> list[tuple[object, list[int]]]:
+    data = [(to, message.run.batch) for to, _, message in letters if isinstance(message, Data)]
+    return [(to, batch.ts.tolist()) for to, batch in data if batch is not None]
+
+
+def test_what_was_on_its_way_when_a_segment_was_cut_off_belongs_to_the_next() -> None:
+    here = follower()
+    request = Request((Item(Point(9, 0, 0), EVERYTHING),), Point(9, 0, 0), Point(9, 0, 0))
+    found = list(here.sort(2, frame(values(11, 12, 14), request, Credit(PART, 3))))
+    assert told(found) == [("w2", [11, 12, 14])]
+    assert [message for _, _, message in found if not isinstance(message, Data)] == [Credit(PART, 3)]
+    assert here.early == []
+
+
+def test_what_lies_before_the_cut_has_been_processed() -> None:
+    assert told(list(follower().sort(2, frame(values(9, 10, 11))))) == [("w2", [11])]
+
+
+def test_what_comes_from_the_next_segment_waits_for_it() -> None:
+    here = follower()
+    here.of_peer[2] = 2
+    early = frame(values(30))
+    assert list(here.sort(2, early)) == []
+    assert here.early == [early]
+
+
+def test_what_is_of_this_segment_passes_whole() -> None:
+    here = follower()
+    assert told(list(here.sort(0, frame(values(3, 11))))) == [("w2", [3, 11])]
+
+
+def reading(highest: int) -> tuple[CheckpointParticipant, list[object]]:
+    """Of task 1, which has read a part up to a timestamp and has no workers; and what it tells the leader."""
+    told: list[object] = []
+    feed = SimpleNamespace(ended=True, over=True, highest=highest, paused=False, limit=None)
+    task = SimpleNamespace(
+        layout=SimpleNamespace(workers={"w1": 0}),
+        job=SimpleNamespace(plan=SimpleNamespace(root=SimpleNamespace(id="w1"))),
+        number=1,
+        channels={0: None},
+        feeds={PART: feed},
+        workers={},
+        past={},
+        sink=SimpleNamespace(close=lambda: "the outputs"),
+        tree_root=TreeRoot({}, ends=False),
+        perform=lambda *_: None,
+        control=lambda _, message: told.append(message),
+    )
+    made = CheckpointParticipant(cast("Any", task), cast("Any", SimpleNamespace(policy=SimpleNamespace(pace=1))))
+    made.look(0.0)
+    told.clear()
+    return made, told
+
+
+def test_a_task_that_only_reads_is_not_over_before_all_parts_have_ended() -> None:
+    """A cut may still come, and what was read behind it belongs to the next segment."""
+    here, told = reading(highest=20)
+    assert not here.over()
+    assert told == []
+    here.hear(0, Pause())
+    here.hear(0, EndEpoch())
+    assert not here.over()
+    assert told == [Paused(None)], "it stands still"
+    here.hear(0, Truncate(CUT))
+    assert not here.over()
+    assert told[1:] == [Tally(), EpochEnded(over=False)]
+
+
+def test_what_was_done_up_to_the_end_is_told_before_it() -> None:
+    """Else events from before the cut would count towards the next snapshot."""
+    here, told = reading(highest=20)
+    worker = SimpleNamespace(counting=SimpleNamespace(events=7), counted=3)
+    here.task.workers = cast("Any", {"w1": worker})
+    here.hear(0, EndEpoch())
+    assert not here.over()
+    assert told == [Tally(7, 3), EpochEnded(over=True)]
+
+
+def test_a_task_that_has_yet_to_enter_a_segment_is_not_paused_in_the_one_before() -> None:
+    """Others may be so far ahead that the next snapshot is due: its cut is none of the segment that is over here."""
+    here, told = reading(highest=20)
+    for message in (Pause(), EndEpoch(), Truncate(CUT)):
+        here.hear(0, message)
+    assert not here.over()
+    told.clear()
+    saved: list[Any] = []
+    task = cast("Any", here.task)
+    task.final, task.inbox, task.begin_segment = {}, deque(), lambda _: None
+    task.member = SimpleNamespace(save=saved.append)
+    here.hear(0, BeginEpoch(1))
+    here.hear(0, Pause())
+    assert not here.frozen
+    assert told == []
+    assert not here.over()
+    assert [one.after for one in saved] == [CUT]
+    assert here.frozen
+    assert told == [EpochEntered(1), Paused(None)]

@@ -1,0 +1,255 @@
+"""States in shares: where they lie, what is read of them, and what becomes of them under another plan."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flumina.apps import PageViews
+from flumina.checkpoint import Checkpoints, Claim
+from flumina.checkpoint.state_partitions import (
+    FinalStatePolicy,
+    InMemoryPartition,
+    PartitionedState,
+    StoredPartition,
+    settled,
+)
+from flumina.engine.message_codec import Codec
+from flumina.errors import CheckpointError
+from flumina.model.tag_set import KeySet, TagSet
+from flumina.plan.forest import Forest
+from flumina.plan.render.json import to_json
+from flumina.plan.tree import Itag, Plan, PlanWorker, StreamShape
+from flumina.program.base import define
+from tests.plan.test_forest import Own
+
+PAGES = define(PageViews)
+CODEC = Codec(PAGES, ["views"])
+
+
+def leaf(name: str, *keys: str) -> PlanWorker:
+    return PlanWorker(name, "States", (Itag("views", frozenset({0}), TagSet({"view": KeySet.of(*keys)})),))
+
+
+def forest(*leaves: PlanWorker) -> Plan:
+    root, *rest = leaves
+    for number, other in enumerate(rest):
+        root = PlanWorker(f"above {number}", "States", (), (root, other))
+    return Plan.of(PageViews, [StreamShape("views", 1, PAGES.everything)], root)
+
+
+PLAN = forest(leaf("one", "a", "b"), leaf("two", "c"), leaf("three", "d"))
+CROWN = Forest.of(PLAN.root)
+
+
+def packed(*pages: str) -> bytes:
+    states = PAGES.init()
+    for page in pages:
+        states[page].info = f"info of {page}"
+    return CODEC.pack(states)
+
+
+STATES = {"one": packed("a", "b"), "two": packed("c"), "three": packed("d")}
+
+
+def infos(states: Any) -> dict[str, str]:
+    return {page: state.info for page, state in states.items()}
+
+
+def at_hand() -> PartitionedState:
+    return PartitionedState(
+        CROWN,
+        (
+            InMemoryPartition.of({"one": STATES["one"], "three": STATES["three"]}),
+            InMemoryPartition.of({"two": STATES["two"]}),
+        ),
+    )
+
+
+def in_files(store: Checkpoints, claim: Claim, number: int = 1) -> PartitionedState:
+    """As two tasks have written them, one of which has two trees."""
+    ending = FinalStatePolicy(store, claim.place(number), most=0)
+    bundles = [ending.keep({name: STATES[name] for name in names}) for names in (("one", "three"), ("two",))]
+    assert all(isinstance(bundle, StoredPartition) for bundle in bundles)
+    return PartitionedState(CROWN, tuple(bundles))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Checkpoints:
+    return Checkpoints(tmp_path)
+
+
+@pytest.fixture
+def claim(store: Checkpoints) -> Claim:
+    return store.claim(resumes=None)
+
+
+def test_the_whole_of_it(store: Checkpoints, claim: Claim) -> None:
+    sent = pickle.loads(pickle.dumps(in_files(store, claim)))  # noqa: S301 -- as it comes to the tasks
+    for shares in (at_hand(), in_files(store, claim), sent):
+        assert infos(shares.whole(PAGES, CODEC)) == {page: f"info of {page}" for page in "abcd"}
+        assert shares.size == sum(map(len, STATES.values()))
+
+
+def test_the_same_trees_read_their_own_file_only(store: Checkpoints, claim: Claim) -> None:
+    shares = in_files(store, claim)
+    renamed = Forest.of(forest(leaf("x", "a", "b"), leaf("y", "c"), leaf("z", "d")).root)
+    other = store.folder.at(shares.bundles[1].file.name)  # type: ignore[union-attr]
+    Path(other).unlink()
+    assert {name: infos(state) for name, state in shares.under(renamed, ["x", "z"], PAGES, CODEC).items()} == {
+        "x": {"a": "info of a", "b": "info of b"},
+        "z": {"d": "info of d"},
+    }
+    with pytest.raises(CheckpointError, match="CHECKPOINT_MISSING_FILE"):
+        shares.under(renamed, ["y"], PAGES, CODEC)
+
+
+def test_shares_that_other_code_has_left_are_divided_anew(store: Checkpoints) -> None:
+    """Of the same trees, too: who observes what may be another matter now."""
+    claim = store.claim(resumes=None, facts={"code": {"update": "as it was"}})
+    files, _ = in_files(store, claim).keep(store, claim.place(1))
+    snapshot = claim.commit(number=1, state_files=files, plan=to_json(PLAN))
+    assert PartitionedState.of(snapshot, claim.facts).is_divided_by(CROWN)
+    foreign = PartitionedState.of(snapshot, {"code": {"update": "another one"}})
+    assert not foreign.is_divided_by(CROWN)
+    Path(store.folder.at(files[1].name)).unlink()
+    with pytest.raises(CheckpointError, match="CHECKPOINT_MISSING_FILE"):
+        foreign.under(CROWN, ["one"], PAGES, CODEC)
+
+
+def test_what_tasks_might_divide_otherwise_is_divided_once() -> None:
+    definition = define(Own)
+    codec = Codec(definition, ["s"])
+
+    def tree(name: str, *keys: str) -> PlanWorker:
+        return PlanWorker(name, definition.initial, (Itag("s", frozenset({0}), TagSet({"put": KeySet.of(*keys)})),))
+
+    def plan(*trees: PlanWorker) -> Plan:
+        top = trees[0] if len(trees) == 1 else PlanWorker("top", definition.initial, (), trees)
+        return Plan.of(Own, [StreamShape("s", 1, definition.everything)], top)
+
+    two, alone = plan(tree("a", "x"), tree("b", "y")), plan(tree("c", "x", "y"))
+    assert settled(None, alone, definition, codec) is None
+    begun = settled(None, two, definition, codec)
+    assert begun is not None
+    assert begun.whole(definition, codec) == set()
+    left = PartitionedState(
+        Forest.of(alone.root), (InMemoryPartition.of({"c": codec.pack({f"item {n}" for n in range(50)})}),)
+    )
+    assert settled(left, alone, definition, codec) is left
+    divided = settled(left, two, definition, codec)
+    assert divided is not None
+    sides = [divided.under(Forest.of(two.root), [name], definition, codec)[name] for name in ("a", "b")]
+    assert [len(side) for side in sides] == [25, 25]
+    assert len(sides[0] | sides[1]) == 50
+    assert settled(divided, two, definition, codec) is divided
+    assert settled(at_hand(), forest(leaf("x", "a"), leaf("y", "b")), PAGES, CODEC) == at_hand(), "derived"
+
+
+def test_other_trees_are_given_what_they_need(store: Checkpoints, claim: Claim) -> None:
+    shares = in_files(store, claim)
+    forest = Forest.of(forest(leaf("x", "a", "c"), leaf("y", "b", "d")).root)
+    found = {name: infos(shares.under(forest, [name], PAGES, CODEC)[name]) for name in ("x", "y")}
+    assert found == {"x": {"a": "info of a", "c": "info of c"}, "y": {"b": "info of b", "d": "info of d"}}
+    alone = Forest.of(leaf("alone", *"abcd"))
+    assert len(shares.under(alone, ["alone"], PAGES, CODEC)["alone"]) == 4
+
+
+def test_a_snapshot_with_shares_is_read_again(store: Checkpoints, claim: Claim) -> None:
+    files, after = in_files(store, claim).keep(store, claim.place(1))
+    assert after.bundles == in_order(after, files)
+    claim.commit(number=1, state_files=files, plan=to_json(PLAN))
+    latest = store.latest()
+    assert latest is not None
+    assert [file.shares for file in latest.manifest.states] == [
+        (("one", len(STATES["one"])), ("three", len(STATES["three"]))),
+        (("two", len(STATES["two"])),),
+    ]
+    again = PartitionedState.of(latest)
+    assert again.forest == CROWN
+    assert len(again.whole(PAGES, CODEC)) == 4
+    assert not store.verify()
+
+
+def in_order(shares: PartitionedState, files: list[Any]) -> tuple[StoredPartition, ...]:
+    folder = shares.bundles[0].folder  # type: ignore[union-attr]
+    return tuple(StoredPartition(folder, file) for file in files)
+
+
+def test_what_is_at_hand_is_written_to_one_file_and_stays_at_hand(store: Checkpoints, claim: Claim) -> None:
+    files, after = at_hand().keep(store, claim.place(1))
+    assert [[tree for tree, _ in file.shares] for file in files] == [["one", "three", "two"]]
+    assert after == at_hand()
+    claim.commit(number=1, state_files=files, plan=to_json(PLAN))
+    latest = store.latest()
+    assert latest is not None
+    assert len(PartitionedState.of(latest).whole(PAGES, CODEC)) == 4
+
+
+def test_files_of_another_snapshot_are_copied(store: Checkpoints, claim: Claim) -> None:
+    before = in_files(store, claim)
+    files, after = before.keep(store, claim.place(2))
+    assert all(file.is_of(claim.place(2)) for file in files)
+    assert [file.shares for file in files] == [bundle.shares for bundle in before.bundles]
+    claim.commit(number=2, state_files=files, plan=to_json(PLAN))
+    assert len(after.whole(PAGES, CODEC)) == 4
+
+
+def test_small_states_are_handed_over(store: Checkpoints, claim: Claim) -> None:
+    size = sum(map(len, STATES.values()))
+    assert FinalStatePolicy().keep(STATES) == InMemoryPartition.of(STATES)
+    assert FinalStatePolicy(store, claim.place(1), most=size).keep(STATES) == InMemoryPartition.of(STATES)
+    kept = FinalStatePolicy(store, claim.place(1), most=size - 1).keep(STATES)
+    assert isinstance(kept, StoredPartition)
+    assert kept.read() == InMemoryPartition.of(STATES).data
+    assert kept.file.is_of(claim.place(1))
+
+
+def test_a_share_that_was_changed_is_noticed(store: Checkpoints, claim: Claim) -> None:
+    shares = in_files(store, claim)
+    file = Path(store.folder.at(shares.bundles[0].file.name))  # type: ignore[union-attr]
+    file.write_bytes(file.read_bytes()[:-1] + b"?")
+    with pytest.raises(CheckpointError, match="CHECKPOINT_DAMAGED"):
+        shares.under(CROWN, ["one"], PAGES, CODEC)
+
+
+def test_sizes_that_do_not_make_up_the_file(store: Checkpoints, claim: Claim) -> None:
+    data = b"".join(STATES.values())
+    wrong = [(tree, len(state) - 1) for tree, state in STATES.items()]
+    claim.commit(number=1, state_files=[store.write_state(claim.place(1), data, wrong)], plan=to_json(PLAN))
+    latest = store.latest()
+    assert latest is not None
+    with pytest.raises(CheckpointError, match=r"CHECKPOINT_DAMAGED.*do not make it up"):
+        PartitionedState.of(latest).whole(PAGES, CODEC)
+    assert [finding.damaged for finding in store.verify()] == [True]
+
+
+def test_what_a_lost_task_wrote_is_deleted_with_the_commit_or_told(store: Checkpoints, claim: Claim) -> None:
+    place = claim.place(1)
+    in_files(store, claim)
+    files, _ = in_files(store, claim).keep(store, place)
+    claim.commit(number=1, state_files=files, plan=to_json(PLAN))
+    assert not store.verify()
+    left = {name for _, name in store.folder.listing().states}
+    assert left == {file.name for file in files}
+    late = store.write_state(place, b"late", [("one", 4)])
+    (finding,) = store.verify()
+    assert (finding.damaged, late.name in finding.file) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("trees", "plan"),
+    [(["one", "two"], PLAN), (["one", "two", "three", "three"], PLAN), (["one", "two", "three"], None), ([], PLAN)],
+    ids=["one is lacking", "one is there twice", "nobody knows the plan", "none"],
+)
+def test_a_manifest_whose_states_do_not_fit_its_plan(
+    store: Checkpoints, claim: Claim, trees: list[str], plan: Plan | None
+) -> None:
+    files = [store.write_state(claim.place(1), STATES[tree], [(tree, len(STATES[tree]))]) for tree in trees]
+    snapshot = claim.commit(number=1, state_files=files, plan=None if plan is None else to_json(plan))
+    with pytest.raises(CheckpointError, match="CHECKPOINT_DAMAGED"):
+        PartitionedState.of(snapshot)
+    assert bool(trees) == any(finding.damaged for finding in store.verify())

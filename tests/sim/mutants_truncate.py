@@ -1,0 +1,83 @@
+"""Bugs of workers that are cut off in the middle of their work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flumina.model.order import Point
+from flumina.runtime import inner as inner_module
+from flumina.runtime import keyed_inner as keyed_module
+from flumina.runtime import leaf as leaf_module
+from flumina.runtime.inner import Inner
+from flumina.runtime.keyed_inner import KeyedInner
+from flumina.runtime.keyed_leaf import KeyedLeaf
+from flumina.runtime.leaf import Leaf
+from flumina.runtime.messages import Data, Item, Message, Request
+from flumina.runtime.topology import Options
+from flumina.runtime.truncate import truncated, truncated_queues
+from flumina.runtime.worker import Worker
+from flumina.sim import epochs as segments
+from tests.sim.mutant import KEPT, mutant
+
+
+@mutant((leaf_module, "kept"), options=KEPT, cuts=True)
+def requests_survive_the_cut(items: Sequence[Item], bound: Point) -> list[Item]:
+    """A leaf still answers requests from behind the cut."""
+    return list(items)
+
+
+plain_curtailed = truncated
+
+
+@mutant((segments, "truncated"), options=KEPT, cuts=True)
+def requests_on_their_way_survive_the_cut(message: Message, ts: int) -> tuple[Message, Data | None]:
+    """A request from behind the cut that was on its way arrives."""
+    return (message, None) if isinstance(message, Request) else plain_curtailed(message, ts)
+
+
+@mutant((segments, "truncated"), options=KEPT, cuts=True)
+def events_on_their_way_are_lost(message: Message, ts: int) -> tuple[Message, Data | None]:
+    """Events from behind the cut that were on their way are dropped."""
+    return plain_curtailed(message, ts)[0], None
+
+
+@mutant((leaf_module, "truncated_queues"), options=KEPT, cuts=True)
+def events_of_leaves_are_lost(queues: Any, ts: int, more: Mapping[Any, Any] | None = None) -> list[Data]:
+    """Events from behind the cut that a leaf had are dropped."""
+    return truncated_queues(queues, ts, more)[:0]
+
+
+@mutant((inner_module, "truncated_queues"), options=KEPT, cuts=True)
+def events_of_the_sequence_are_lost(queues: Any, ts: int, more: Mapping[Any, Any] | None = None) -> list[Data]:
+    """Own events from behind the cut that were settled already are dropped."""
+    del more
+    return truncated_queues(queues, ts)
+
+
+@mutant((Leaf, "pass_by"), (KeyedLeaf, "pass_by"), options=KEPT, cuts=True)
+def leaves_pass_nothing(self: Worker, point: Point) -> None:
+    """The cut may lie before events that a leaf has processed."""
+
+
+@mutant((Inner, "pass_by"), (KeyedInner, "pass_by"), options=KEPT, cuts=True, seed=1208)
+def inner_workers_pass_nothing(self: Worker, point: Point) -> None:
+    """The cut may lie before events that an inner worker has processed."""
+
+
+plain_forget = Inner.forget
+
+
+@mutant((Inner, "forget"), options=Options(pipeline=False, hand_over=False), cuts=True)
+def announced_is_not_adjusted(self: Inner, ts: int) -> list[Data]:
+    """An inner worker takes requests for announced of which the children have never heard."""
+    before = self.announced
+    found = plain_forget(self, ts)
+    self.announced = before
+    return found
+
+
+@mutant((keyed_module, "kept"), options=KEPT, cuts=True, seed=4051)
+def keyed_requests_survive_the_cut(items: Sequence[Item], bound: Point) -> list[Item]:
+    """An inner worker of keyed programs still serves requests from behind the cut."""
+    return list(items)

@@ -1,0 +1,371 @@
+"""Publishing that is killed at every file operation: old results or new ones, and nothing left behind."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyarrow import fs
+
+from flumina.errors import OutputError
+from flumina.storage import lock
+from flumina.storage import output_directory as module
+from flumina.storage.exchange import exchange
+from flumina.storage.output_directory import Location
+from flumina.storage.recovery import recover
+from tests.engine.writing import visible
+
+OLD, NEW, NEXT = "old", "new", "next"
+FILES = {"a/part-0": b"one", "b/part-0": b"two" * 1000}
+
+
+class PowerFailure(BaseException):
+    """Nothing is done after it."""
+
+
+class Steps(fs.LocalFileSystem):  # type: ignore[misc]  # pyarrow has no types
+    """A disk that asks before each operation, and in the middle of those that take several."""
+
+    ask: Callable[[], None]
+
+    def get_file_info(self, what: Any) -> Any:
+        found = super().get_file_info(what)
+        if isinstance(what, fs.FileSelector):  # in the order that is the worst for who deletes them one by one
+            found.sort(key=lambda info: info.base_name not in (lock.LOCK, lock.RESUMABLE, "publishing.json"))
+        return found
+
+    def create_dir(self, path: str, *, recursive: bool = True) -> None:
+        self.ask()
+        super().create_dir(path, recursive=recursive)
+
+    def move(self, src: str, dest: str) -> None:
+        self.ask()
+        super().move(src, dest)
+
+    def delete_file(self, path: str) -> None:
+        self.ask()
+        super().delete_file(path)
+
+    def delete_dir(self, path: str) -> None:
+        for file in sorted(Path(path).rglob("*")):
+            if file.is_file():
+                self.ask()
+                file.unlink()
+        self.ask()
+        super().delete_dir(path)
+
+    def open_output_stream(self, path: str, *given: Any, **options: Any) -> Any:
+        self.ask()
+        super().open_output_stream(path).close()  # killed before anything was written
+        self.ask()
+        return super().open_output_stream(path, *given, **options)
+
+
+def disk(steps: int, watch: Callable[[], None] = lambda: None) -> Steps:
+    """A disk whose power fails after so many steps; ``watch`` is called before each of them."""
+    left = steps
+
+    def ask() -> None:
+        nonlocal left
+        watch()
+        left -= 1
+        if left < 0:
+            raise PowerFailure
+
+    made = Steps()
+    made.ask = ask
+    return made
+
+
+@pytest.fixture(autouse=True)
+def steps_of_the_system(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Locks are made and removed with calls of the system, which count as steps of the disk under test."""
+
+    def counted(name: str) -> Callable[..., Any]:
+        original = getattr(os, name)
+
+        def call(*given: Any, **options: Any) -> Any:
+            if UNDER_TEST and "flumina-" in str(given[0]):
+                UNDER_TEST[-1].ask()
+            return original(*given, **options)
+
+        return call
+
+    for name in ("mkdir", "open", "unlink", "rmdir"):
+        monkeypatch.setattr(os, name, counted(name))
+
+    def exchanged(first: str, second: str) -> bool:
+        if UNDER_TEST:
+            UNDER_TEST[-1].ask()
+        return exchange(first, second)
+
+    monkeypatch.setattr(module, "exchange", exchanged)
+    yield
+    UNDER_TEST.clear()
+    die()
+
+
+UNDER_TEST: list[Steps] = []
+
+
+def die() -> None:
+    """Let go of all locks, as the system does for a process that was killed."""
+    for folder in list(lock._HELD):
+        lock.release(folder)
+
+
+def place(out: Path, run: str, filesystem: fs.FileSystem, *, moves: bool, lasting: bool = False) -> Location:
+    made = Location.of(out, run, filesystem=filesystem, overwrite=True, lasting=lasting)
+    return replace(made, renames=False, staging=f"{out}/_flumina-{run}") if moves else made
+
+
+def publish(location: Location) -> None:
+    """A whole run: repair, prepare, write, publish."""
+    recover(location)
+    location.prepare()
+    files: dict[str, str] = {}
+    for name, data in FILES.items():
+        staged = f"{location.task_folder(len(files), 'a')}/x"
+        Path(staged).write_bytes(data)
+        files[f"{name}-{location.run}.parquet"] = staged
+    location.commit(files)
+
+
+def published(out: Path) -> str | None:
+    """The run whose results are at the path, whole and alone; None if they are not whole."""
+    found = {
+        path.relative_to(out).as_posix(): path.read_bytes()
+        for path in out.rglob("*")
+        if path.is_file() and not path.relative_to(out).as_posix().startswith("_flumina-")
+    }
+    for run in (OLD, NEW, NEXT):
+        wanted = {f"{name}-{run}.parquet": data for name, data in FILES.items()}
+        if found == {**wanted, "_SUCCESS": f"{run}\n".encode()}:
+            return run
+    return None
+
+
+def killed_after(steps: int, out: Path, watch: Callable[[], None] = lambda: None, **how: bool) -> bool:
+    """A run that is killed after so many steps; whether it was."""
+    filesystem = disk(steps, watch)
+    UNDER_TEST.append(filesystem)
+    try:
+        publish(place(out, NEW, filesystem, **how))
+    except PowerFailure:
+        return True
+    else:
+        return False
+    finally:
+        UNDER_TEST.clear()
+        die()
+
+
+HOW = ["exchange", "rename", "move"]
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_overwriting_is_killed_at_every_step(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Old or new results lie at the path at every moment, or do so after the next start; and nothing else is left."""
+    if how == "rename":
+        monkeypatch.setattr(module, "exchange", lambda *_: False)
+    moves = how == "move"
+    steps, found = 0, set()
+    while True:
+        folder = tmp_path / str(steps)
+        out = folder / "out"
+        publish(place(out, OLD, fs.LocalFileSystem(), moves=moves))
+        killed = killed_after(steps, out, moves=moves)
+        if how == "exchange":
+            assert published(out) in (OLD, NEW), steps
+        recover(place(out, NEXT, fs.LocalFileSystem(), moves=moves))
+        now = published(out)
+        assert now in (OLD, NEW), (steps, visible(folder))
+        found.add(now)
+        assert [path for path in visible(folder) if "flumina-" in path] == [], steps
+        publish(place(out, NEXT, fs.LocalFileSystem(), moves=moves))
+        assert published(out) == NEXT
+        if not killed:
+            break
+        steps += 1
+    assert steps > 20
+    assert found == {OLD, NEW}
+
+
+@pytest.mark.parametrize("how", HOW[1:])
+def test_the_repair_is_killed_at_every_step_too(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "exchange", lambda *_: False)
+    moves = how == "move"
+    repaired = 0
+    for steps in range(100):
+        out = tmp_path / str(steps) / "out"
+        publish(place(out, OLD, fs.LocalFileSystem(), moves=moves))
+        if not killed_after(steps, out, moves=moves):
+            break
+        if published(out) is not None:
+            continue
+        repaired += 1
+        for again in range(100):
+            filesystem = disk(again)
+            UNDER_TEST.append(filesystem)
+            try:
+                recover(place(out, NEXT, filesystem, moves=moves))
+            except PowerFailure:
+                die()
+            else:
+                break
+            finally:
+                UNDER_TEST.clear()
+        assert published(out) == NEW
+        assert [path for path in visible(out.parent) if "flumina-" in path] == [], steps
+    else:
+        pytest.fail("a run never came to its end")
+    assert repaired
+
+
+@pytest.mark.parametrize("between", [False, True], ids=["at once", "after another run"])
+@pytest.mark.parametrize("how", HOW)
+def test_a_run_with_snapshots_goes_on_after_every_step(
+    tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch, *, between: bool
+) -> None:
+    """Its files are needed again: another run does not remove them."""
+    if how != "exchange":
+        monkeypatch.setattr(module, "exchange", lambda *_: False)
+    moves = how == "move"
+    for steps in range(100):
+        out = tmp_path / str(steps) / "out"
+        publish(place(out, OLD, fs.LocalFileSystem(), moves=moves))
+        own = place(out, NEW, fs.LocalFileSystem(), moves=moves, lasting=True)
+        recover(own)
+        own.prepare()
+        staged = {f"{name}-{NEW}.parquet": f"{own.staging}/{n}" for n, name in enumerate(FILES)}
+        for path, data in zip(staged.values(), FILES.values(), strict=True):
+            Path(path).write_bytes(data)
+        die()
+        filesystem = disk(steps)
+        UNDER_TEST.append(filesystem)
+        try:
+            replace(own, filesystem=filesystem).commit(staged)
+            killed = False
+        except PowerFailure:
+            killed = True
+        UNDER_TEST.clear()
+        die()
+        if between:
+            recover(place(out, NEXT, fs.LocalFileSystem(), moves=moves))
+            assert published(out) in (OLD, NEW), steps
+        if not own.is_published:
+            own.commit(staged)
+        own.discard()
+        assert published(out) == NEW
+        assert [path for path in visible(out.parent) if "flumina-" in path] == [], steps
+        if not killed:
+            return
+    pytest.fail("a run never came to its end")
+
+
+def test_a_reader_never_sees_half(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    publish(place(out, OLD, fs.LocalFileSystem(), moves=False))
+    seen: list[str | None] = []
+    assert not killed_after(1000, out, lambda: seen.append(published(out)), moves=False)
+    assert set(seen) == {OLD, NEW}
+    assert OLD not in seen[seen.index(NEW) :], "new ones stay"
+
+
+DRIVER = """
+import sys
+from flumina.storage.output_directory import Location
+location = Location.of(sys.argv[1], "alive", overwrite=True, lasting=sys.argv[2] == "True")
+location.prepare()
+open(location.task_folder(0, "a") + "/x", "w").close()
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("lasting", [False, True])
+def test_only_what_a_killed_driver_has_left_is_removed(tmp_path: Path, *, lasting: bool) -> None:
+    command = [sys.executable, "-c", DRIVER, str(tmp_path / "out"), str(lasting)]
+    staged = tmp_path / "_out.flumina-alive" / "00000-a" / "x"
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as driver:
+        assert driver.stdout is not None
+        assert driver.stdout.readline() == b"ready\n"
+        recover(Location.of(tmp_path / "out", NEXT))
+        assert staged.exists(), "its driver is at work"
+        driver.kill()
+    recover(Location.of(tmp_path / "out", NEXT))
+    assert staged.exists() == lasting, "snapshots may vouch for it"
+    assert lasting or visible(tmp_path) == []
+
+
+def test_folders_of_other_machines_and_other_paths_are_left_alone(tmp_path: Path) -> None:
+    for name in ("_out.flumina-other", "_out.flumina-x.flumina-y", "_output.flumina-z"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "driver.lock").write_text("another-machine.example")
+        (tmp_path / name / "x").touch()
+    (tmp_path / "_out.flumina-x.flumina-y" / "driver.lock").write_text(socket.gethostname())
+    before = visible(tmp_path)
+    recover(Location.of(tmp_path / "out", NEXT))
+    assert visible(tmp_path) == before
+
+
+def test_a_folder_that_is_removed_while_it_is_made_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another driver takes it for that of a killed run in the moment before it is locked."""
+    folder = tmp_path / "_out.flumina-new"
+    removed: list[Path] = []
+    take = lock._take
+
+    def taken(descriptor: int, *, wait: bool) -> bool:
+        if len(removed) < 3:
+            removed.append(folder)
+            (folder / lock.LOCK).unlink()
+            folder.rmdir()
+        return take(descriptor, wait=wait)
+
+    monkeypatch.setattr(lock, "_take", taken)
+    lock.make_locked(str(folder), resumable=False)
+    assert len(removed) == 3
+    assert visible(tmp_path) == [folder.name, f"{folder.name}/{lock.LOCK}"]
+    monkeypatch.undo()
+    assert not lock.take_over(str(folder)), "this process holds it"
+    die()
+    assert lock.take_over(str(folder))
+
+
+def test_results_that_a_version_without_locks_has_left_are_repaired(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    publish(place(out, OLD, fs.LocalFileSystem(), moves=False))
+    staging = tmp_path / "_out.flumina-killed"
+    staging.mkdir()
+    out.rename(staging / "replaced")
+    recover(Location.of(out, NEXT))
+    assert published(out) == OLD, "new ones are not there"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_what_is_needed_for_the_repair_is_not_discarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that fails twice: neither the new results come to their place nor the old ones back."""
+    monkeypatch.setattr(module, "exchange", lambda *_: False)
+    out = tmp_path / "out"
+    publish(place(out, OLD, fs.LocalFileSystem(), moves=False))
+
+    class Broken(fs.LocalFileSystem):  # type: ignore[misc]  # pyarrow has no types
+        def move(self, src: str, dest: str) -> None:
+            if dest == str(out):
+                raise OSError(5, "Input/output error")
+            super().move(src, dest)
+
+    location = place(out, NEW, Broken(), moves=False)
+    with pytest.raises(OutputError, match="Input/output error"):
+        publish(location)
+    assert not out.exists()
+    location.discard()  # as the driver does after a failure
+    recover(place(out, NEXT, fs.LocalFileSystem(), moves=False))
+    assert published(out) == NEW
