@@ -36,16 +36,17 @@ from flumina.input.watermarks import BoundedDelay, ClosedBatches, Heartbeats, In
 from flumina.model.batch import Batch, repeat, total
 from flumina.model.depends import Atom, depends
 from flumina.model.emit import Emit
+from flumina.model.event import Event
 from flumina.model.order import Point
-from flumina.model.tag import Event, Tag
+from flumina.model.tag import Tag
 from flumina.model.tag_set import KeySet, TagSet
 from flumina.output.outputs import NOWHERE
 from flumina.program.base import Program, define
 from flumina.program.decorators import StateType, fork, join, update, update_batch
 from flumina.program.keyed import KeyedProgram
 from flumina.spec import SpecResult, spec
-from flumina.state.compare import Record as State
 from flumina.state.fields import Count, Field, Max, Min, PerKey, Replicated, Set, Sum, Tuple, greatest, least
+from flumina.state.record import Record as State
 
 __version__ = "0.1.0"
 

@@ -5,7 +5,6 @@ Every other way of running a program is judged by this one: its outputs, as a mu
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,14 +15,15 @@ from flumina.errors import UsageError
 from flumina.input.dead_letters import ERROR, SCHEMA, RejectedRows, makes_dead_letters
 from flumina.input.decode import OnBadRows, Part, decode
 from flumina.input.stream import Stream
+from flumina.input.stream_checks import check_streams
 from flumina.input.stream_info import one_ts_type
+from flumina.input.ties import check_ties
 from flumina.model import emit as emitting
 from flumina.model.batch import Batch
 from flumina.model.emit import ONLY_OUTPUT, Emit, Row
 from flumina.model.order import END, Point
 from flumina.program.base import AnyProgram, define
 from flumina.program.definition import Definition, fold, initial_state
-from flumina.program.ties import check_ties
 
 _POINT = "for example fl.Point(ts, rank, seq)"
 
@@ -90,28 +90,6 @@ def read(definition: Definition, streams: Sequence[Stream], aside: OnBadRows | N
 def ts_type_of(parts: Iterable[Part]) -> pa.DataType:
     """The type of all timestamps; those of parts without rows do not matter."""
     return one_ts_type((part.stream, part.ts_type) for part in parts if part.rows) or pa.int64()
-
-
-def check_streams(definition: Definition, streams: Sequence[Stream]) -> None:
-    """Streams that make sense for a program: at least one, distinct names, its own tags."""
-    if isinstance(streams, Stream) or not isinstance(streams, Sequence) or not streams:
-        raise UsageError("NO_STREAMS", f"{definition.name} needs a list of at least one Stream, got {streams!r}")
-    for stream in streams:
-        if not isinstance(stream, Stream):
-            raise UsageError("STREAMS", f"{definition.name} needs a list of fl.Stream, got {stream!r} in it")
-    for name, count in Counter(stream.name for stream in streams).items():
-        if count > 1:
-            raise UsageError("STREAM_NAME", f"two streams are called {name!r}")
-    for stream in streams:
-        for tag in stream.tags:
-            if definition.tags.get(tag.name) is not tag:
-                twin = f"; the {tag.name!r} of {definition.name} is another one" if tag.name in definition.tags else ""
-                raise UsageError(
-                    "UNKNOWN_TAG",
-                    f"stream {stream.name!r} carries the tag {tag.name!r} made at {tag.where}, "
-                    f"which is no tag of {definition.name}{twin}",
-                    hint=f"its tags are {list(definition.tags)}",
-                )
 
 
 def tables(definition: Definition, rows: Sequence[Row], ts_type: pa.DataType) -> dict[str, pa.Table]:

@@ -151,8 +151,8 @@ def test_what_tasks_might_divide_otherwise_is_divided_once() -> None:
 
 def test_other_trees_are_given_what_they_need(store: Checkpoints, claim: Claim) -> None:
     shares = in_files(store, claim)
-    forest = Forest.of(forest(leaf("x", "a", "c"), leaf("y", "b", "d")).root)
-    found = {name: infos(shares.under(forest, [name], PAGES, CODEC)[name]) for name in ("x", "y")}
+    new = Forest.of(forest(leaf("x", "a", "c"), leaf("y", "b", "d")).root)
+    found = {name: infos(shares.under(new, [name], PAGES, CODEC)[name]) for name in ("x", "y")}
     assert found == {"x": {"a": "info of a", "c": "info of c"}, "y": {"b": "info of b", "d": "info of d"}}
     alone = Forest.of(leaf("alone", *"abcd"))
     assert len(shares.under(alone, ["alone"], PAGES, CODEC)["alone"]) == 4

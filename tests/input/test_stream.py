@@ -10,7 +10,8 @@ import pytest
 from flumina.errors import InputError, UsageError
 from flumina.input.decode import Part, decode
 from flumina.input.stream import Stream
-from flumina.model.tag import Event, Tag, user_line
+from flumina.model.event import Event
+from flumina.model.tag import Tag, user_line
 
 
 class Tags:

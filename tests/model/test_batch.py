@@ -15,8 +15,9 @@ from flumina import local
 from flumina.apps import Fraud, ValueBarrier
 from flumina.errors import UsageError
 from flumina.model.batch import Batch, as_list, repeat
+from flumina.model.event import Event
 from flumina.model.order import Point
-from flumina.model.tag import Event, Tag
+from flumina.model.tag import Tag
 from flumina.model.tag_set import KeySet, TagSet
 from flumina.program.base import define
 

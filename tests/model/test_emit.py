@@ -11,8 +11,9 @@ from flumina.errors import OutputError
 from flumina.model import emit as emitting
 from flumina.model.batch import Batch
 from flumina.model.emit import EVENT_COLUMNS, Chunk, Emit
+from flumina.model.event import Event
 from flumina.model.schema import Schema
-from flumina.model.tag import Event, Tag
+from flumina.model.tag import Tag
 
 
 class Tags:

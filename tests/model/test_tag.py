@@ -7,8 +7,9 @@ import pyarrow as pa
 import pytest
 
 from flumina.errors import UsageError
+from flumina.model.event import Event, point
 from flumina.model.order import Point
-from flumina.model.tag import Event, Tag, point, user_line
+from flumina.model.tag import Tag, user_line
 from flumina.model.tag_set import UNKEYED, KeySet
 
 

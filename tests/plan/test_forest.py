@@ -18,8 +18,9 @@ from flumina.program.definition import Definition
 from flumina.sim.case import Case
 from flumina.sim.plans import random_case, random_plan
 from flumina.sim.programs import random_keyed_program, random_program
-from flumina.state.compare import Record, copied, same
+from flumina.state.compare import copied, same
 from flumina.state.keyed_map import KeyedMap
+from flumina.state.record import Record
 from tests.plan.support import Typed
 
 PAGES = define(PageViews)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 import flumina as fl
 from flumina.errors import OrderError
+from flumina.input.ties import check_ties
 from flumina.program.base import define
-from flumina.program.ties import check_ties
 from flumina.spec import read
 
 

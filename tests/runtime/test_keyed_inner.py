@@ -26,8 +26,8 @@ from flumina.runtime.worker import Address, Effects
 from flumina.sim.case import Case
 from flumina.sim.plans import random_case
 from flumina.sim.scheduler import Conditions, Simulation, judge
-from flumina.state.compare import Record
 from flumina.state.keyed_map import KeyedMap
+from flumina.state.record import Record
 from tests.runtime.support import ColumnSimulation, Scripted, itag, leaf, one_event, plan_of, streams
 
 PAGES = define(PageViews)

@@ -16,8 +16,8 @@ from flumina.runtime.run import Run
 from flumina.runtime.topology import Options
 from flumina.runtime.worker import Effects
 from flumina.sim.case import Case
-from flumina.state.compare import Record
 from flumina.state.keyed_map import KeyedMap
+from flumina.state.record import Record
 from tests.runtime.support import Scripted, in_columns, itag, leaf, one_event, plan_of, streams
 
 PAGES = define(PageViews)

@@ -13,8 +13,8 @@ from flumina.apps import KeyCounter
 from flumina.apps.fraud import Fraud
 from flumina.model.batch import Batch
 from flumina.model.emit import Emit, rows
+from flumina.model.event import Event
 from flumina.model.order import END, START, Point
-from flumina.model.tag import Event
 from flumina.model.tag_set import TagSet
 from flumina.program.base import define
 from flumina.runtime.run import EMPTY, Run, merged

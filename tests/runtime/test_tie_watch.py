@@ -18,6 +18,7 @@ from flumina.apps import KeyCounter, PageViews
 from flumina.apps.value_barrier import ValueBarrier
 from flumina.errors import OrderError
 from flumina.input.decode import Part
+from flumina.input.ties import check_ties
 from flumina.model.batch import Batch
 from flumina.model.order import END, START, Point
 from flumina.model.tag_set import KeySet, TagSet
@@ -25,7 +26,6 @@ from flumina.plan.tree import Itag, Plan, PlanWorker
 from flumina.program import ties
 from flumina.program.base import AnyProgram, define
 from flumina.program.definition import Definition
-from flumina.program.ties import check_ties
 from flumina.runtime.build import workers
 from flumina.runtime.messages import Data, ForkState, Item, Origin, PartId, Request
 from flumina.runtime.run import Run

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from flumina.apps import KeyCounter, PageViews, ValueBarrier
+from flumina.model.event import Event
 from flumina.model.order import Point
-from flumina.model.tag import Event
 from flumina.model.tag_set import KeySet, TagSet
 from flumina.program.base import AnyProgram, define
 from flumina.runtime.messages import PartId

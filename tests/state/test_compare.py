@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from flumina.state.compare import Record, copied, identical, rearranged, same
+from flumina.state.compare import copied, identical, rearranged, same
 from flumina.state.fields import Count, Sum
 from flumina.state.keyed_map import KeyedMap
+from flumina.state.record import Record
 
 
 class TestRecord:

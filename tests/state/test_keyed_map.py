@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flumina.model.key_order import in_order
 from flumina.state.fields import Count, Field, Set
-from flumina.state.keyed_map import KeyedMap, ValueSet, in_order, merge
+from flumina.state.keyed_map import KeyedMap, ValueSet, merge
 
 entries = st.dictionaries(st.sampled_from("abcd"), st.integers(-2, 2))
 

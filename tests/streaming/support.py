@@ -18,6 +18,7 @@ import flumina as fl
 from flumina.checkpoint.state_partitions import FinalStatePolicy, PartitionedState
 from flumina.engine.message_codec import Codec
 from flumina.engine.results import RunStats
+from flumina.input.ties import check_ties
 from flumina.model.batch import Batch
 from flumina.model.emit import ONLY_OUTPUT, Emit, rows
 from flumina.output.commit import CommittedOutput
@@ -25,7 +26,7 @@ from flumina.plan.forest import Forest
 from flumina.plan.tree import Plan
 from flumina.program.base import define
 from flumina.program.definition import fold, initial_state
-from flumina.program.ties import TieFinder, TieRule, check_ties
+from flumina.program.ties import TieFinder, TieRule
 from flumina.runtime.stats import WorkerStats
 from flumina.spec import read, tables
 from flumina.storage.directory import Folder

@@ -19,7 +19,7 @@ from flumina.check.scenario import REST, Scenario, Wire
 from flumina.errors import FluminaError
 from flumina.model.batch import Batch
 from flumina.model.emit import Emit, Row, rows, table
-from flumina.model.tag import Event
+from flumina.model.event import Event
 from flumina.program.definition import RAISED, fold
 from flumina.state.compare import copied, rearranged, same
 

@@ -20,7 +20,7 @@ from flumina.errors import UserCodeError
 from flumina.model.decimals import exact_decimals
 from flumina.model.depends import FunctionDependence
 from flumina.model.emit import Emit, Row, rows
-from flumina.model.tag import Event
+from flumina.model.event import Event
 from flumina.model.tag_set import Key, KeySet, TagSet
 from flumina.program.definition import RAISED, Definition, Fork, StateKind, fold
 from flumina.state.compare import copied

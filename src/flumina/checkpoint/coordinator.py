@@ -1,9 +1,9 @@
 """A run in segments: what lies between two snapshots, and who decides where one ends.
 
 A snapshot holds everything up to a timestamp and nothing behind it. To take one, all tasks stand still a moment; the
-highest timestamp that any worker has passed is the cut; all take back what lies behind it (:mod:`flumina.runtime.truncate`)
-and go on up to there, as if the run ended. Its final state is the snapshot, and the next segment begins with it. Equal
-timestamps never lie on two sides of a cut.
+highest timestamp that any worker has passed is the cut; all take back what lies behind it
+(:mod:`flumina.runtime.truncate`) and go on up to there, as if the run ended. Its final state is the snapshot, and the
+next segment begins with it. Equal timestamps never lie on two sides of a cut.
 
 ::
 

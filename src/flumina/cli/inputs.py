@@ -23,11 +23,11 @@ from flumina.apps.workload import arguments
 from flumina.errors import FluminaError, UsageError
 from flumina.input.files import Parquet
 from flumina.input.stream import Stream
+from flumina.input.stream_checks import check_streams
 from flumina.model.tag import Tag
 from flumina.program.base import AnyProgram, define
 from flumina.program.definition import RAISED, user_error
 from flumina.program.loading import is_program, load_object
-from flumina.spec import check_streams
 
 _NAMED = re.compile(r"(?P<name>[^\W\d]\w*)(?::(?P<tag>[^\W\d]\w*))?=(?P<path>.+)", re.DOTALL)
 

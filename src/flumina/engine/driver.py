@@ -25,6 +25,7 @@ from flumina.errors import CheckpointError, UsageError
 from flumina.input.dead_letters import ERROR, makes_dead_letters
 from flumina.input.files import Parquet
 from flumina.input.stream import Stream
+from flumina.input.stream_checks import check_streams
 from flumina.model.tag_set import TagSet
 from flumina.output.commit import CommittedOutput, commit_outputs
 from flumina.output.outputs import NOWHERE, Nowhere, Outputs
@@ -39,7 +40,6 @@ from flumina.plan.validity import check_valid
 from flumina.program.base import AnyProgram, define
 from flumina.program.definition import Definition
 from flumina.runtime.messages import PartId
-from flumina.spec import check_streams
 from flumina.storage.filesystem import join, resolve
 from flumina.storage.output_directory import Location
 

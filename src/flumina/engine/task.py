@@ -1,7 +1,8 @@
 """One task: hosts some of a plan's workers and reads some of its parts, until the run is over.
 
 Everything happens in one thread that never waits for one thing alone: messages of other tasks, pieces of parts (read
-ahead by :mod:`flumina.engine.source_reader`), and word from the driver. Messages that are for one other task leave together.
+ahead by :mod:`flumina.engine.source_reader`), and word from the driver. Messages that are for one other task leave
+together.
 """
 
 from __future__ import annotations

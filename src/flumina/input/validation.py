@@ -1,7 +1,8 @@
 """What is wrong with rows, told a whole column at a time, and for all of them.
 
-:class:`~flumina.input.decode.Decoder` stops at the first row that does not fit its declaration; this finds every one. The two
-agree: a row has no fault here if and only if the decoder takes it. Of a bad row the first thing that is wrong is told.
+:class:`~flumina.input.decode.Decoder` stops at the first row that does not fit its declaration; this finds every one.
+The two agree: a row has no fault here if and only if the decoder takes it. Of a bad row the first thing that is wrong
+is told.
 """
 
 from __future__ import annotations

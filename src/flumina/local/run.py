@@ -23,6 +23,7 @@ from flumina.engine.transport.rendezvous import Rendezvous
 from flumina.errors import TaskLostError
 from flumina.input.dead_letters import ERROR
 from flumina.input.stream import Stream
+from flumina.input.stream_checks import check_streams
 from flumina.local.pool import POOL, PoolProcess
 from flumina.local.sampling import sampled
 from flumina.output.outputs import Nowhere
@@ -31,7 +32,6 @@ from flumina.plan.rates import estimate
 from flumina.plan.tree import Plan
 from flumina.program import pickling
 from flumina.program.base import AnyProgram, define
-from flumina.spec import check_streams
 
 LOOPBACK = "127.0.0.1"
 

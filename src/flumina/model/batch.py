@@ -26,7 +26,8 @@ from flumina.model.schema import Schema
 from flumina.model.tag_set import Key, TagSet
 
 if TYPE_CHECKING:
-    from flumina.model.tag import Event, Tag
+    from flumina.model.event import Event
+    from flumina.model.tag import Tag
 
 _MOST = (1 << 63) - 1
 """The largest sum that numpy can tell."""

@@ -22,14 +22,14 @@ import numpy as np
 import pyarrow as pa
 
 from flumina.errors import OutputError
+from flumina.model.key_order import in_order
 from flumina.model.nulls import first_forbidden
 from flumina.model.order import Ints
 from flumina.model.schema import BadValueError, Schema, column, has_infinite, same_kind, type_name
-from flumina.state.keyed_map import in_order
 
 if TYPE_CHECKING:
     from flumina.model.batch import Batch
-    from flumina.model.tag import Event
+    from flumina.model.event import Event
 
 ONLY_OUTPUT = "output"
 """The name of the output of a program that declares one schema rather than named ones."""

@@ -3,8 +3,8 @@
 Data in memory is counted in full. Of files, some row groups are looked at and the file says how many rows there are;
 of a generator, the first rows, and for how long they last; a paced one has its rate.
 
-How many different keys there are is estimated (:mod:`flumina.plan.distinct_keys`), and extrapolated to rows that were not
-looked at. Keys are counted by a Misra-Gries summary with c counters, merged column by column. Of n keys seen, every
+How many different keys there are is estimated (:mod:`flumina.plan.distinct_keys`), and extrapolated to rows that were
+not looked at. Keys are counted by a Misra-Gries summary with c counters, merged column by column. Of n keys seen, every
 count it gives is at most the true one, and::
 
     true count - n / (c + 1)  <=  count given  <=  true count

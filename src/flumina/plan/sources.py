@@ -1,7 +1,7 @@
 """What optimizers know of the input: streams, their parts, where those arrive, how fast, and with which keys.
 
-A :class:`StreamRates` is what a person (or an estimate) says about one stream; :func:`bind` checks all of them against a
-program and gives :class:`Inputs`, in which every (stream, part, tag) has one :class:`Load`.
+A :class:`StreamRates` is what a person (or an estimate) says about one stream; :func:`bind` checks all of them against
+a program and gives :class:`Inputs`, in which every (stream, part, tag) has one :class:`Load`.
 """
 
 from __future__ import annotations

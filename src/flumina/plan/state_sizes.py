@@ -24,7 +24,7 @@ from flumina.input.decode import Decoder
 from flumina.input.stream import Stream
 from flumina.model.batch import Batch
 from flumina.model.emit import Emit
-from flumina.model.tag import Event
+from flumina.model.event import Event
 from flumina.model.tag_set import Key
 from flumina.program.base import AnyProgram, define
 from flumina.program.definition import Definition, fold, initial_state

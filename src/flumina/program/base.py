@@ -5,7 +5,8 @@
 (c) *Several state types*: :class:`StateType` members, and methods marked with :func:`update`,
     :func:`update_batch`, :func:`fork` and :func:`join`.
 
-All three become a :class:`~flumina.program.definition.Definition`. Mistakes are found when the class is made, all at once.
+All three become a :class:`~flumina.program.definition.Definition`. Mistakes are found when the class is made, all at
+once.
 """
 
 from __future__ import annotations

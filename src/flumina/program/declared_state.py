@@ -13,8 +13,9 @@ from flumina.model.depends import Dependence
 from flumina.model.tag import Tag
 from flumina.model.tag_set import TagSet
 from flumina.program.analysis.effects import Access, accesses
-from flumina.state.compare import Record, identical
+from flumina.state.compare import identical
 from flumina.state.fields import ADD, READ, SET, Field, Max, Min, Observes, PerKey, Sum, Value
+from flumina.state.record import Record
 
 _VERBS = {READ: "read", SET: "set", ADD: "added to"}
 

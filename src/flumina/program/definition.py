@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from flumina.model.batch import Batch
     from flumina.model.depends import Dependence
     from flumina.model.emit import Emit
+    from flumina.model.event import Event
     from flumina.model.schema import Schema
-    from flumina.model.tag import Event, Tag
+    from flumina.model.tag import Tag
     from flumina.program.keyed import Lifted
 
 State = Any

@@ -27,7 +27,7 @@ from flumina.state.keyed_map import KeyedMap, merge
 if TYPE_CHECKING:
     from flumina.model.batch import Batch
     from flumina.model.emit import Emit
-    from flumina.model.tag import Event
+    from flumina.model.event import Event
 
 State = Any
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,14 +22,10 @@ import pyarrow as pa
 from flumina.errors import OrderError
 from flumina.model.batch import Batch
 from flumina.model.depends import Dependence
+from flumina.model.event import Event
 from flumina.model.order import Ints
-from flumina.model.tag import Event, Tag
-from flumina.model.tag_set import Key, TagSet
-
-if TYPE_CHECKING:
-    from flumina.input.decode import Part
-    from flumina.input.stream import Stream
-    from flumina.program.definition import Definition
+from flumina.model.tag import Tag
+from flumina.model.tag_set import Key
 
 FEW = 16
 """Up to so many events, looking at each is faster than at columns."""
@@ -177,30 +173,6 @@ class TieFinder:
                 rows = rows[_same_key(_keys(batches, rows), group, None if seq is not None else part[rows])]
             marked[rows] = True
         return np.flatnonzero(marked)
-
-
-def matter(definition: Definition, stream: Stream) -> bool:
-    """Whether events of a stream depend on each other, so that O has to order them."""
-    events = TagSet.all_of(stream.tags)
-    return definition.depends.between(events, events)
-
-
-def check_ties(definition: Definition, parts: Sequence[Part]) -> None:
-    """Raise :class:`~flumina.errors.OrderError` at the first pair of dependent events of one stream that tie."""
-    for rank in sorted({part.rank for part in parts}):
-        mine = [part for part in parts if part.rank == rank and len(part.batch)]
-        if not mine:
-            continue
-        stream = mine[0].stream
-        if not matter(definition, stream) or (stream.seq is None and len(mine) == 1):
-            continue  # no tie matters
-        finder = TieFinder(TieRule.of(definition.depends, stream.tags, sequenced=stream.seq is not None))
-        finder.look([part.batch for part in mine], [part.number for part in mine])
-
-
-def must_be_one_part(definition: Definition, stream: Stream) -> bool:
-    """Whether events depend on each other, and those with equal timestamps are ordered by their place alone."""
-    return stream.seq is None and matter(definition, stream)
 
 
 def _tied_rows(ts: Ints, part: Ints, seq: Ints | None) -> tuple[Ints, Ints]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, NamedTuple
 
+from flumina.model.event import Event
 from flumina.model.order import START, Point
-from flumina.model.tag import Event
 from flumina.runtime.messages import Item, PartId, Response
 
 NOTHING = object()

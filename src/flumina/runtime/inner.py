@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from itertools import islice, takewhile
 from typing import Any
 
+from flumina.model.event import Event
 from flumina.model.order import END, START, Point
 from flumina.model.schema import Schema
-from flumina.model.tag import Event
 from flumina.runtime.mailbox import Queue, before
 from flumina.runtime.messages import (
     EVERYTHING,

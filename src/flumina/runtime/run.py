@@ -15,8 +15,8 @@ import numpy as np
 
 from flumina.model.batch import Batch
 from flumina.model.emit import Emit
+from flumina.model.event import Event
 from flumina.model.order import Point
-from flumina.model.tag import Event
 from flumina.model.tag_set import Key, TagSet
 from flumina.program.definition import State, StateKind, fold, fold_batch
 

@@ -17,8 +17,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
+from flumina.model.event import Event
 from flumina.model.order import Point
-from flumina.model.tag import Event, Tag
+from flumina.model.tag import Tag
 from flumina.plan.tree import Itag, Plan, PlanWorker
 from flumina.program.definition import Definition
 from flumina.program.ties import Glimpse, TieFinder, TieRule

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from flumina.errors import OutputError
 from flumina.model.emit import Chunk, Emit, Row, row_columns, rows
+from flumina.model.event import Event
 from flumina.model.order import END, START, Point
 from flumina.model.schema import Schema
-from flumina.model.tag import Event
 from flumina.plan.forest import Forest
 from flumina.plan.routing import Router
 from flumina.plan.tree import Plan

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flumina.model.emit import Emit
-from flumina.model.tag import Event
+from flumina.model.event import Event
 from flumina.model.tag_set import TagSet
 from flumina.plan.cost_model import CostModel
 from flumina.program.definition import Definition

@@ -61,8 +61,12 @@ def run(case: Case, draw: Decisions, crashes: Sequence[Crash] = (), **arguments:
 
 
 def _attempt(
-    case: Case, draw: Decisions, points: Sequence[Any], resume: SimSnapshot | None, arguments: Any
-) -> Simulation:  # noqa: ANN401
+    case: Case,
+    draw: Decisions,
+    points: Sequence[Any],
+    resume: SimSnapshot | None,
+    arguments: Any,  # noqa: ANN401
+) -> Simulation:
     ahead = [point for point in points if resume is None or point > resume.point]
     if arguments.get("cuts"):
         return EpochSimulation(case, draw, snapshots=ahead, resume=resume, **arguments)

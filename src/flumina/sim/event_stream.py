@@ -8,8 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from flumina.model.event import Event
 from flumina.model.order import Point
-from flumina.model.tag import Event, Tag
+from flumina.model.tag import Tag
 from flumina.plan.sources import Inputs
 from flumina.plan.tree import Plan
 from flumina.runtime.messages import PartId

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from flumina.model.event import Event
 from flumina.model.order import END, START, Point
-from flumina.model.tag import Event
 from flumina.runtime.messages import Data, Message, PartId
 from flumina.runtime.run import EMPTY, Run
 from flumina.runtime.worker import Address

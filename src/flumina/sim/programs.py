@@ -1,9 +1,9 @@
 """Random consistent programs, so that more is tried than our own examples.
 
 A random program has a few tags (keyed or not) and a few declared fields; each tag reads, sets or adds to some of them.
-Its dependence is what those accesses need (:attr:`flumina.state.fields.Field.conflicts`), and now and then more, so it keeps
-all laws by construction. Some are written for one key and lifted; now and then such a program has a tag that sees all
-keys.
+Its dependence is what those accesses need (:attr:`flumina.state.fields.Field.conflicts`), and now and then more, so it
+keeps all laws by construction. Some are written for one key and lifted; now and then such a program has a tag that
+sees all keys.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from typing import Any
 
 from flumina.model.depends import Declaration, TagPair, depends
 from flumina.model.emit import Emit
-from flumina.model.tag import Event, Tag
+from flumina.model.event import Event
+from flumina.model.tag import Tag
 from flumina.program.base import Program
 from flumina.program.keyed import KeyedProgram
-from flumina.state.compare import Record
 from flumina.state.fields import ADD, READ, SET, Count, Field, Max, Min, PerKey, Replicated, Set, Sum, greatest, least
 from flumina.state.keyed_map import KeyedMap
+from flumina.state.record import Record
 
 Actions = Mapping[str, list[tuple[str, str]]]
 """For each tag what it does: (read, set or add; field)."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from flumina.model.tag import Event
+from flumina.model.event import Event
 from flumina.runtime import busy, inner, leaf
 from flumina.runtime.run import Run
 from flumina.runtime.worker import Worker

@@ -136,8 +136,8 @@ class Shared:
     """Divide one sequence of rows in O among the streams that this task reads, each in a thread of its own.
 
     The thread that has nothing left reads the next piece for all streams. Every stream gets its rows of the piece and a
-    :class:`Heartbeat`, so that its frontier moves with the whole, also where it has few rows. At most :data:`_BEHIND` pieces
-    of a stream wait: then no thread reads on until that stream has taken one, or has left.
+    :class:`Heartbeat`, so that its frontier moves with the whole, also where it has few rows. At most :data:`_BEHIND`
+    pieces of a stream wait: then no thread reads on until that stream has taken one, or has left.
 
     This can't stop the run for good, however small windows and queues are. Let P be the part with the lowest frontier
     of all parts of the run, and R the last row that its task has read.

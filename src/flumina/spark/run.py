@@ -31,7 +31,9 @@ from flumina.engine.transport.rendezvous import Rendezvous
 from flumina.errors import FluminaError, GangError, UsageError
 from flumina.input.dead_letters import ERROR
 from flumina.input.stream import Stream
+from flumina.input.stream_checks import check_streams
 from flumina.input.stream_info import describe, one_ts_type
+from flumina.input.ties import must_be_one_part
 from flumina.model import schema
 from flumina.output.outputs import Nowhere
 from flumina.plan.optimize import Optimizer
@@ -41,14 +43,12 @@ from flumina.plan.tree import Plan
 from flumina.program import pickling
 from flumina.program.base import AnyProgram, define
 from flumina.program.definition import Definition
-from flumina.program.ties import must_be_one_part
 from flumina.runtime.messages import PartId
 from flumina.spark.frames import Frame, brought_together, in_place, needed, quoted
 from flumina.spark.gang import Gang
 from flumina.spark.results import DataFrames
 from flumina.spark.session import Cluster
 from flumina.spark.tasks import REPORT_DDL, Cargo, handed_out, kill_attempt, task
-from flumina.spec import check_streams
 from flumina.storage.filesystem import resolve
 from flumina.storage.output_directory import Location
 

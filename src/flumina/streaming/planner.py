@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from flumina.errors import PlanError
 from flumina.input.stream import Stream
+from flumina.input.ties import must_be_one_part
 from flumina.model.tag_set import Key
 from flumina.plan.cost_model import evaluate
 from flumina.plan.optimize import Optimizer, make_plan
@@ -16,7 +17,6 @@ from flumina.plan.sources import bind
 from flumina.plan.tree import Plan
 from flumina.plan.validity import check_valid
 from flumina.program.definition import Definition
-from flumina.program.ties import must_be_one_part
 from flumina.streaming.observed import Observed
 
 WORTH = 0.2

@@ -4,8 +4,8 @@ The analysis errs on one side only: what it can't follow counts as reading *and*
 dependence is never overlooked. A field's ``read_by=``, ``added_by=`` and ``set_by=`` overrule it.
 
 It follows ``if``/``match`` on ``event.tag`` (``is``, ``==``, ``in``, ``and``, ``or``, ``not``), early returns, and
-methods of the program that are given the state. Within a :class:`~flumina.state.fields.PerKey` field, ``state.f[event.key]``
-touches the event's own key; everything else touches all keys.
+methods of the program that are given the state. Within a :class:`~flumina.state.fields.PerKey` field,
+``state.f[event.key]`` touches the event's own key; everything else touches all keys.
 """
 
 from __future__ import annotations

@@ -50,8 +50,12 @@ class FunctionSink:
         return self.staged.new(batch)
 
     def publish(
-        self, batch: int, results: Mapping[str, CommittedOutput], lineage: str, before: Mapping[str, int]
-    ) -> None:  # noqa: ARG002
+        self,
+        batch: int,
+        results: Mapping[str, CommittedOutput],
+        lineage: str,  # noqa: ARG002
+        before: Mapping[str, int],  # noqa: ARG002
+    ) -> None:
         """Call the function."""
         filled = results or {name: self._empty(name) for name in self.definition.outputs}
         frames = DataFrames(self.engine.spark, filled)

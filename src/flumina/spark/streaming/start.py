@@ -16,6 +16,7 @@ from flumina.engine.job import Settings
 from flumina.engine.liveness import SPARK_TIMEOUT, check_timeout
 from flumina.errors import UsageError
 from flumina.input.stream import Stream
+from flumina.input.stream_checks import check_streams
 from flumina.input.watermarks import BoundedDelay, ClosedBatches, Heartbeats, InOrder, WatermarkPolicy
 from flumina.plan.optimize import Optimizer, check_optimizer, check_workers
 from flumina.plan.tree import Plan
@@ -28,7 +29,6 @@ from flumina.spark.streaming.engine import SparkEngine
 from flumina.spark.streaming.ingest import Wide
 from flumina.spark.streaming.query import StreamingQuery, check_trigger
 from flumina.spark.streaming.sinks import FunctionSink
-from flumina.spec import check_streams
 from flumina.storage.directory import Folder
 from flumina.streaming.batches import Batches
 from flumina.streaming.planner import Planner

@@ -1,0 +1,44 @@
+"""The order in which keys and set members are listed: sorted, whatever their types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+
+def in_order(values: Iterable[Any]) -> list[Any]:
+    """Values sorted; those of several types, or that have no order of their own, by type and by what is in them.
+
+    >>> in_order({"b", "a"}), in_order([2, "b", 1]), in_order([{2, 1}, {3}, {1}])
+    (['a', 'b'], [1, 2, 'b'], [{1}, {1, 2}, {3}])
+    """
+    listed = list(values)
+    if len(kinds := set(map(type, listed))) == 1 and kinds <= _TOTAL:
+        return sorted(listed)
+    return sorted(listed, key=_rank)
+
+
+_TOTAL: frozenset[type] = frozenset({int, str, bytes, bool, date})
+"""Types of which any two values can be compared."""
+
+
+_BY_VALUE = _TOTAL | {float, Decimal}
+"""The same once NaN is set apart."""
+
+
+def _rank(value: Any) -> tuple[Any, ...]:  # noqa: ANN401
+    """Compares like the values of one type, where they have an order, and with those of other types by its name."""
+    kind = type(value).__name__
+    if value != value:  # noqa: PLR0124 -- it is NaN
+        return kind, 1
+    if isinstance(value, set | frozenset):
+        return kind, 0, tuple(sorted(map(_rank, value)))
+    if isinstance(value, list | tuple):
+        return kind, 0, tuple(map(_rank, value))
+    if isinstance(value, dict):
+        return kind, 0, tuple(sorted((_rank(key), _rank(entry)) for key, entry in value.items()))
+    if isinstance(value, datetime):
+        return kind, 0, value.isoformat()  # some have a zone and some do not
+    return kind, 0, value if type(value) in _BY_VALUE else repr(value)
