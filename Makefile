@@ -7,7 +7,8 @@ export PYTHON
 ENV := tools/with-env
 TESTERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)# one more than cores: tests with Spark wait most of the time
 .DEFAULT_GOAL := help
-.PHONY: help run test soak scale lint docs bench bench-quick bench-parts format lock clean
+CORE := model state program input check plan runtime sim
+.PHONY: help run check test soak scale lint docs bench bench-quick bench-parts format lock clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -17,6 +18,9 @@ run: ## Run the demo
 
 test: lint ## Check style and types, then run the tests
 	@$(ENV) pytest -n $(TESTERS) $(ARGS)
+
+check: lint ## Check style and types, then run the tests of the pure core, for the inner loop: two minutes
+	@$(ENV) pytest -n $(TESTERS) -m "not soak and not slow" $(CORE:%=tests/%) tests/test_spec.py tests/test_tidy.py $(ARGS)
 
 soak: ## Run the long searches, which test leaves out: 200,000 simulated schedules among them
 	@$(ENV) pytest -m soak $(ARGS)

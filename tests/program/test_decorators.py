@@ -68,7 +68,7 @@ def test_what_a_decorator_notes() -> None:
     ],
 )
 def test_only_state_types_and_pairs_of_them(mark: Callable[[], Any]) -> None:
-    with pytest.raises(UsageError, match=r"STATE_TYPES.*at .*test_marks\.py:\d+"):
+    with pytest.raises(UsageError, match=r"STATE_TYPES.*at .*test_decorators\.py:\d+"):
         mark()
 
 

@@ -122,7 +122,7 @@ def test_the_user_s_exception_has_the_user_s_line_and_the_event() -> None:
         fold(definition.kinds["State"], 0, events(5, 0), emit)
     error = caught.value
     assert error.function == "Steps.update"
-    assert re.fullmatch(rf"tests/test_definition\.py:{line_of('int(10 / event.v)')}", error.where)
+    assert re.fullmatch(rf"tests/program/test_definition\.py:{line_of('int(10 / event.v)')}", error.where)
     assert error.event == "add(v=0)@1 s#1"
     assert isinstance(error.__cause__, ZeroDivisionError)
     assert emit.event is None

@@ -118,7 +118,7 @@ def test_the_program_of_a_file_travels_to_processes_that_have_no_such_module(tmp
     path.write_text(JOB)
     packed = tmp_path / "packed"
     packed.write_bytes(pickling.dumps(load_program(f"{path}:Ticks")))
-    there = "import sys; from flumina.engine import pickling; print(pickling.loads(open(sys.argv[1], 'rb').read()))"
+    there = "import sys; from flumina.program import pickling; print(pickling.loads(open(sys.argv[1], 'rb').read()))"
     done = subprocess.run([sys.executable, "-c", there, packed], capture_output=True, text=True, check=False)
     assert "Ticks" in done.stdout, done.stderr
 
