@@ -10,12 +10,12 @@ import ast
 import inspect
 import operator
 import sys
-import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
+from flumina.program.analysis.function_source import MISSING, FunctionSource, SourceMissingError, written
 from flumina.program.definition import Definition
 
 _MANY = 64
@@ -25,7 +25,6 @@ _DEEP = 4
 """How far calls are followed."""
 
 _FOLDED = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
-_NOTHING = object()
 
 
 def constants(definition: Definition) -> dict[type, list[Any]]:
@@ -50,22 +49,22 @@ def _functions(definition: Definition) -> list[Callable[..., Any]]:
 
 def _named_by(function: Callable[..., Any], seen: set[object], depth: int) -> Iterator[object]:
     """What stands in a function and behind the names in it; ``seen`` are the functions that were looked at."""
-    plain = inspect.unwrap(getattr(function, "__func__", function))
-    if plain in seen or not isinstance(plain, FunctionType):
+    plain = written(function)
+    if plain is None or plain in seen:
         return
     seen.add(plain)
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(plain)))
-    except (OSError, TypeError, SyntaxError):
+        source = FunctionSource.of(plain)
+    except SourceMissingError:
         return
+    tree, owner = source.module, getattr(function, "__self__", MISSING)
     texts = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings say nothing
-    names = _names(plain, getattr(function, "__self__", None))
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant | ast.BinOp | ast.UnaryOp):
             if id(node) not in texts:
                 yield _folded(node)
         elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
-            value = _resolved(node, names)
+            value = _resolved(node, source, owner)
             if isinstance(value, list | tuple | set | frozenset | dict):
                 yield from _members(value)
             elif isinstance(value, FunctionType | MethodType) and depth and _is_users(value):
@@ -80,39 +79,30 @@ def _folded(node: ast.expr) -> object:
         return node.value
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         value = _folded(node.operand)
-        return -value if isinstance(value, int | float) else _NOTHING
+        return -value if isinstance(value, int | float) else MISSING
     if isinstance(node, ast.BinOp) and type(node.op) in _FOLDED:
         left, right = _folded(node.left), _folded(node.right)
         if isinstance(left, int | float) and isinstance(right, int | float):
             return _FOLDED[type(node.op)](left, right)
-    return _NOTHING
+    return MISSING
 
 
-def _names(function: FunctionType, owner: object) -> dict[str, Any]:
-    """What the names in a function mean that are no variables of its own; its first parameter is the program."""
-    names = dict(function.__globals__)
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
-        try:
-            names[name] = cell.cell_contents
-        except ValueError:  # not filled yet
-            names.pop(name, None)
-    for name in function.__code__.co_varnames:
-        names.pop(name, None)
-    if owner is not None and function.__code__.co_argcount:
-        names[function.__code__.co_varnames[0]] = owner
-    return names
+def _resolved(node: ast.expr, source: FunctionSource, program: object) -> object:
+    """The object behind ``name`` or ``name.attribute...``, without running any code of it.
 
-
-def _resolved(node: ast.expr, names: dict[str, Any]) -> object:
-    """The object behind ``name`` or ``name.attribute...``, without running any code of it."""
+    ``program`` is what the function is bound to: the value of its first parameter.
+    """
     if isinstance(node, ast.Name):
-        return names.get(node.id, _NOTHING)
+        code = source.function.__code__
+        if code.co_argcount and node.id == code.co_varnames[0]:
+            return program
+        return MISSING if source.is_local(node.id) else source.outer(node.id)
     if not isinstance(node, ast.Attribute):
-        return _NOTHING
-    owner = _resolved(node.value, names)
-    if owner is _NOTHING:
-        return _NOTHING
-    found = inspect.getattr_static(owner, node.attr, _NOTHING)
+        return MISSING
+    owner = _resolved(node.value, source, program)
+    if owner is MISSING:
+        return MISSING
+    found = inspect.getattr_static(owner, node.attr, MISSING)
     if isinstance(found, staticmethod):
         return found.__func__
     if isinstance(found, classmethod):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
+import copy
 import hashlib
 import inspect
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from functools import cached_property, partial, partialmethod
@@ -23,6 +23,7 @@ from flumina.input.stream import Stream
 from flumina.model.depends import FunctionDependence
 from flumina.model.schema import type_name
 from flumina.model.tag import Tag
+from flumina.program.analysis.function_source import FunctionSource, SourceMissingError, enclosed, written
 from flumina.program.base import AnyProgram, Program, define
 from flumina.program.declared_state import DeclaredState
 from flumina.program.decorators import members_of
@@ -94,8 +95,8 @@ def _rows(part: Any) -> int | None:  # noqa: ANN401 -- whatever stands in Stream
 def code_hash(function: Callable[..., Any]) -> str | None:
     """Equal for functions that say the same, whatever their comments, docstrings and layout."""
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    except (OSError, TypeError, SyntaxError, ValueError):
+        tree = copy.deepcopy(FunctionSource.of(function).module)
+    except SourceMissingError:
         return None
     for node in ast.walk(tree):
         if (
@@ -199,11 +200,10 @@ def _parameters(owner: object, functions: Mapping[str, Callable[..., Any]]) -> F
 
 def _bound(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
     """Values that a function has from where it was made: those of names around it, and of parameters left out."""
-    plain = inspect.unwrap(function)
-    plain = getattr(plain, "__func__", plain)
-    if not inspect.isfunction(plain):
+    plain = written(function)
+    if plain is None:
         return
-    yield from inspect.getclosurevars(plain).nonlocals.items()
+    yield from enclosed(plain).items()
     for name, parameter in inspect.signature(plain).parameters.items():
         if parameter.default is not parameter.empty:
             yield name, parameter.default

@@ -13,7 +13,16 @@ import flumina as fl
 from flumina.state import fields
 from flumina.errors import location
 from flumina.model.tag import Tag
-from flumina.program.analysis.function_source import Scope, FunctionSource, SourceMissingError, event_columns, is_plain
+from flumina.program.analysis.function_source import (
+    MISSING,
+    Scope,
+    FunctionSource,
+    SourceMissingError,
+    enclosed,
+    event_columns,
+    is_plain,
+    written,
+)
 
 
 def read(function: Callable[..., Any]) -> FunctionSource:
@@ -106,12 +115,12 @@ def test_source_that_is_missing() -> None:
     with pytest.raises(SourceMissingError, match="<string>:1"):
         read(namespace["function"])
     with pytest.raises(SourceMissingError, match="is no plain function"):
-        read(lambda: None)
+        _ = read(lambda: None).tree
 
     async def later() -> None: ...
 
     with pytest.raises(SourceMissingError, match="is no plain function"):
-        read(later)
+        _ = read(later).tree
 
 
 def test_plain_functions() -> None:
@@ -192,3 +201,63 @@ def test_roles_and_tags() -> None:
     assert scope().is_emit(expression("emit.flagged"))
     assert not scope().is_emit(expression("event.emit"))
     assert scope().is_clear
+
+
+def test_a_function_is_read_once_and_below_what_is_wrapped_around_it() -> None:
+    @functools.wraps(binder)
+    def wrapper() -> None: ...
+
+    assert FunctionSource.of(wrapper).module is FunctionSource.of(binder).module
+    assert FunctionSource.of(wrapper).function is binder
+    assert FunctionSource.of(wrapper).wrapped
+    assert not FunctionSource.of(binder).wrapped
+    assert FunctionSource.of(Program().update).function is Program.update
+    assert not FunctionSource.of(Program().update).wrapped
+    assert written(len) is None
+    with pytest.raises(SourceMissingError, match="not written in Python"):
+        FunctionSource.of(len)
+    wrapper.__wrapped__ = wrapper  # type: ignore[assignment]
+    assert written(wrapper) is None
+
+
+def test_a_text_may_begin_further_left_than_its_function() -> None:
+    def function() -> str:
+        return """
+left
+"""
+
+    source = read(function)
+    assert source.parameters == []
+    assert source.line(source.tree.body[0]) == location(__file__, function.__code__.co_firstlineno + 1)
+
+
+def test_names_of_functions_around_may_have_no_value_yet() -> None:
+    def function() -> object:
+        return early, late
+
+    early = 1
+    assert isinstance(function, FunctionType)
+    assert enclosed(function) == {"early": 1}
+    assert read(function).outer("early") == 1
+    assert read(function).outer("late") is MISSING
+    assert read(function).meaning(expression("late")) is None
+    assert read(function).outer("math") is math
+    assert read(function).outer("nowhere") is MISSING
+    late = 2
+    assert enclosed(function) == {"early": 1, "late": 2}
+
+
+def test_a_class_in_a_function_may_name_itself() -> None:
+    class Named(fl.Program):
+        view = Tag()
+        depends = fl.depends((view, view))
+        total = fl.Sum()
+
+        def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+            state.total += Named.step(1)
+
+        @staticmethod
+        def step(by: int) -> int:
+            return by
+
+    assert fl.define(Named).tags == {"view": Named.view}

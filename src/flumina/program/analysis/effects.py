@@ -94,7 +94,6 @@ class _Reader:
         self, function: Callable[..., object], live: Tags, roles: Iterable[str], *, replaces: bool = False
     ) -> None:
         """Walk a function whose parameters are bound to these roles (a name of ``ROLES``, ``event.column``, ...)."""
-        assert inspect.isfunction(function)
         source = FunctionSource.of(function)
         names = dict(zip(roles, source.parameters, strict=False))
         given = {name: role.partition(".")[2] for role, name in names.items() if role.startswith("event.")}

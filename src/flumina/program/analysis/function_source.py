@@ -1,4 +1,9 @@
-"""A user's function as a syntax tree, and what the names and expressions in it refer to."""
+"""Load the source of user functions as syntax trees, and tell what the names and expressions in them refer to.
+
+Whatever is read off user code is read through :class:`FunctionSource`: who touches which field (:mod:`flumina.program.analysis.effects`), what
+hides outside the state (:mod:`flumina.program.analysis.side_effects`), constants worth trying (:mod:`flumina.check.constants`) and the
+code that a checkpoint belongs to (:mod:`flumina.checkpoint.fingerprint`).
+"""
 
 from __future__ import annotations
 
@@ -8,9 +13,12 @@ import inspect
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from types import FunctionType, ModuleType
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
+from weakref import WeakKeyDictionary
 
 from flumina.errors import location, location_of
 from flumina.model.tag import Tag
@@ -29,27 +37,63 @@ class SourceMissingError(Exception):
     """The source of a function can't be read, so nothing is known about it."""
 
 
+MISSING: Any = object()
+"""In place of the value of a name that has none."""
+
+
+class _Text(NamedTuple):
+    """What stands in the file of a function: its statements, its lines, and the number of the line before them."""
+
+    module: ast.Module
+    lines: tuple[str, ...]
+    offset: int
+
+
+_texts: WeakKeyDictionary[FunctionType, _Text] = WeakKeyDictionary()
+"""Every function is read once, however many questions are asked about it."""
+
+
 @dataclass(frozen=True)
 class FunctionSource:
-    """The tree of one function; ``bound`` counts the places in its body that give a name a new meaning."""
+    """The source of one user function; trees are shared by everything that reads the function, and never changed."""
 
     function: FunctionType
-    tree: ast.FunctionDef
-    offset: int
-    bound: Counter[str]
+    """The function that stands in the file: below bound methods and wrappers."""
+    text: _Text
+    wrapped: bool
+    """Whether something is wrapped around the function, so that it may not do what its source says."""
 
     @staticmethod
-    def of(function: FunctionType) -> FunctionSource:
-        """Read a function's own file."""
-        where = location_of(function)
-        try:
-            lines, first = inspect.getsourcelines(function)
-            tree = ast.parse(textwrap.dedent("".join(lines))).body[0]
-        except (OSError, TypeError, SyntaxError):
-            raise SourceMissingError(where) from None
+    def of(function: Callable[..., object]) -> FunctionSource:
+        """Read a function's own file; SourceMissingError if that is not possible."""
+        plain = written(function)
+        if plain is None:
+            raise SourceMissingError(f"{function!r} is not written in Python")
+        if plain not in _texts:
+            try:
+                lines, first = inspect.getsourcelines(plain)
+                _texts[plain] = _Text(_parsed("".join(lines)), tuple(lines), first - 1)
+            except (OSError, TypeError, SyntaxError, ValueError):
+                raise SourceMissingError(location_of(plain)) from None
+        return FunctionSource(plain, _texts[plain], wrapped=not is_plain(getattr(function, "__func__", function)))
+
+    @property
+    def module(self) -> ast.Module:
+        """The statements in which the function stands: its definition, or the one that holds a lambda."""
+        return self.text.module
+
+    @cached_property
+    def tree(self) -> ast.FunctionDef:
+        """The definition of the function; SourceMissingError if it is a lambda or a coroutine."""
+        tree = self.module.body[0]
         if not isinstance(tree, ast.FunctionDef):
-            raise SourceMissingError(f"{where} is no plain function")
-        return FunctionSource(function, tree, first - 1, Counter(_bindings(tree)))
+            raise SourceMissingError(f"{location_of(self.function)} is no plain function")
+        return tree
+
+    @cached_property
+    def bound(self) -> Counter[str]:
+        """How many places in the function's body give a name a new meaning."""
+        return Counter(_bindings(self.tree))
 
     @property
     def parameters(self) -> list[str]:
@@ -58,12 +102,18 @@ class FunctionSource:
 
     def line(self, node: ast.AST) -> str:
         """``file:line`` of a node."""
-        return location(self.function.__code__.co_filename, getattr(node, "lineno", 1) + self.offset)
+        return location(self.function.__code__.co_filename, getattr(node, "lineno", 1) + self.text.offset)
 
     def is_local(self, name: str) -> bool:
         """Whether a name is a variable of this very function."""
         code = self.function.__code__
         return name in code.co_varnames or name in code.co_cellvars
+
+    def outer(self, name: str) -> Any:  # noqa: ANN401 -- users' values
+        """The value of a name that is no variable of the function: from a function around it, or global."""
+        if name in self.function.__code__.co_freevars:
+            return enclosed(self.function).get(name, MISSING)
+        return self.function.__globals__.get(name, MISSING)
 
     def meaning(self, node: ast.expr) -> object:
         """What a global name or ``module.name`` stands for; None where that is not certain."""
@@ -72,9 +122,37 @@ class FunctionSource:
             return vars(module).get(node.attr) if isinstance(module, ModuleType) else None
         if not isinstance(node, ast.Name) or node.id in self.bound or self.is_local(node.id):
             return None
-        if node.id in self.function.__code__.co_freevars:
-            return inspect.getclosurevars(self.function).nonlocals.get(node.id)
-        return self.function.__globals__.get(node.id, getattr(builtins, node.id, None))
+        value = self.outer(node.id)
+        enclosing = node.id in self.function.__code__.co_freevars
+        return value if value is not MISSING else None if enclosing else getattr(builtins, node.id, None)
+
+
+def _parsed(text: str) -> ast.Module:
+    """Parse the text of a function, which may be indented."""
+    try:
+        return ast.parse(textwrap.dedent(text))
+    except IndentationError:  # a line of a long string begins further left than the function
+        tree = ast.increment_lineno(ast.parse(f"if True:\n{text}"), -1)
+        return ast.Module(tree.body[0].body, [])  # type: ignore[attr-defined]
+
+
+def written(function: Callable[..., object]) -> FunctionType | None:
+    """Return the function that a user wrote, below bound methods and wrappers; None if it is not a Python function."""
+    try:
+        below = inspect.unwrap(getattr(function, "__func__", function))
+    except ValueError:  # it wraps itself
+        return None
+    below = getattr(below, "__func__", below)
+    return below if isinstance(below, FunctionType) else None
+
+
+def enclosed(function: FunctionType) -> dict[str, Any]:
+    """Return the values that a function uses from the functions around it, as far as they are there already."""
+    values = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with suppress(ValueError):  # not filled yet, such as the class whose body the function stands in
+            values[name] = cell.cell_contents
+    return values
 
 
 def is_plain(function: Callable[..., object] | None) -> bool:
@@ -137,7 +215,7 @@ class Scope:
     def is_clear(self) -> bool:
         """Whether the names of the roles mean the same everywhere in the function, and nothing wraps it."""
         known = [self.names[role] for role in ROLES if role in self.names]
-        return is_plain(self.source.function) and "state" in self.names and not self.source.bound.keys() & set(known)
+        return not self.source.wrapped and "state" in self.names and not self.source.bound.keys() & set(known)
 
     def is_role(self, node: ast.AST, role: str) -> bool:
         """Whether an expression is the name of the program, the state, the event or emit."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import ast
 import inspect
-import textwrap
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, MutableSequence, MutableSet
 from typing import Any
 
-from flumina.errors import Problem, location
+from flumina.errors import Problem
+from flumina.program.analysis.function_source import MISSING, FunctionSource, SourceMissingError
 
 _HINT = "keep it in the state; to remember results of a pure function, put functools.cache on that function"
 
@@ -38,23 +38,17 @@ def _hidden(
     role: str, method: Callable[..., Any], members: Mapping[str, Any], seen: set[Callable[..., Any]]
 ) -> Iterator[Problem]:
     try:
-        lines, first = inspect.getsourcelines(method)
-        tree = ast.parse(textwrap.dedent("".join(lines))).body[0]
-    except (OSError, TypeError, SyntaxError):
+        source = FunctionSource.of(method)
+        scope = _Scope(source, members)
+    except SourceMissingError:
         return
-    if not isinstance(tree, ast.FunctionDef):
-        return
-    plain = inspect.unwrap(method)
-    parameters = [a.arg for a in (*tree.args.posonlyargs, *tree.args.args)]
-    scope = _Scope(tree, plain, members, parameters[0] if parameters else "")
+    tree, parameters = source.tree, source.parameters
     found = [*_stored(role, tree, scope), *_changed(role, tree, scope)]
     for message, node in found:
-        where = location(plain.__code__.co_filename, node.lineno + first - 1)
-        yield Problem("HIDDEN_STATE", message, where, _HINT)
+        yield Problem("HIDDEN_STATE", message, source.line(node), _HINT)
     if role in ("update", "update_batch") and len(parameters) > 1 and _rebinds_in_vain(tree, parameters[1]):
-        where = location(plain.__code__.co_filename, tree.lineno + first - 1)
-        hint = f"end it with: return {parameters[1]}"
-        yield Problem("NO_RETURN", f"{role} gives {parameters[1]} another value but never returns it", where, hint)
+        message = f"{role} gives {parameters[1]} another value but never returns it"
+        yield Problem("NO_RETURN", message, source.line(tree), f"end it with: return {parameters[1]}")
     for name in scope.called():
         helper = members.get(name)
         if inspect.isfunction(helper) and helper not in seen:
@@ -97,14 +91,15 @@ def _changed(role: str, tree: ast.FunctionDef, scope: _Scope) -> Iterator[tuple[
 
 
 _SETTERS = frozenset({"setattr", "delattr", "object.__setattr__", "object.__delattr__"})
-_UNKNOWN = object()
 
 
 class _Scope:
     """What the names in a function mean."""
 
-    def __init__(self, tree: ast.FunctionDef, function: Any, members: Mapping[str, Any], me: str) -> None:  # noqa: ANN401
-        self.tree, self.function, self.members, self.me = tree, function, members, me
+    def __init__(self, source: FunctionSource, members: Mapping[str, Any]) -> None:
+        self.source, self.members = source, members
+        tree, function = source.tree, source.function
+        self.me = next(iter(source.parameters), "")
         self.local = _local_names(tree)
         bound = [n.id for n in _walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
         added = [n.target.id for n in _walk(tree) if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name)]
@@ -123,7 +118,7 @@ class _Scope:
 
     def called(self) -> list[str]:
         """Names of methods that are called on the program itself."""
-        calls = [node.func for node in _walk(self.tree) if isinstance(node, ast.Call)]
+        calls = [node.func for node in _walk(self.source.tree) if isinstance(node, ast.Call)]
         return [f.attr for f in calls if isinstance(f, ast.Attribute) and self._is_me(f.value)]
 
     def shown(self, node: ast.expr) -> str:
@@ -141,7 +136,7 @@ class _Scope:
         """Whether this is something in the program of which only a run shows what it is."""
         node = self._meant(node)
         inside = isinstance(node, ast.Attribute | ast.Subscript) and _root(node) == self.me
-        return inside and self._value(node) is _UNKNOWN
+        return inside and self._value(node) is MISSING
 
     def _meant(self, node: ast.expr) -> ast.expr:
         seen = set[str]()
@@ -155,7 +150,7 @@ class _Scope:
         node = self._meant(node)
         if isinstance(node, ast.Attribute):
             return node.attr == "__class__" and self._is_me(node.value)
-        own = self.function.__qualname__.split(".")[-2:-1]
+        own = self.source.function.__qualname__.split(".")[-2:-1]
         outer = isinstance(node, ast.Name) and node.id not in self.local and [node.id] == own
         return outer or (not isinstance(node, ast.Subscript) and _root(node) == self.me)
 
@@ -164,37 +159,28 @@ class _Scope:
         node = self._meant(node)
         if isinstance(node, ast.Name):
             if node.id in self.local:
-                return self.defaults.get(node.id, _UNKNOWN)
-            return self._outer(node.id)
+                return self.defaults.get(node.id, MISSING)
+            return self.source.outer(node.id)
         if isinstance(node, ast.Attribute) and self._is_me(node.value):
-            return self.members.get(node.attr, _UNKNOWN)
+            return self.members.get(node.attr, MISSING)
         if isinstance(node, ast.Attribute):
             owner = self._value(node.value)
-            return _UNKNOWN if owner is _UNKNOWN else inspect.getattr_static(owner, node.attr, _UNKNOWN)
+            return MISSING if owner is MISSING else inspect.getattr_static(owner, node.attr, MISSING)
         if isinstance(node, ast.Subscript) and self.is_outer_container(node.value):
             inner = self._value(node.value)
             values = inner.values() if isinstance(inner, Mapping) else inner if isinstance(inner, list) else ()
-            return next(iter(values), _UNKNOWN)
-        return _UNKNOWN
-
-    def _outer(self, name: str) -> object:
-        cells = dict(zip(self.function.__code__.co_freevars, self.function.__closure__ or (), strict=True))
-        if name in cells:
-            try:
-                return cells[name].cell_contents
-            except ValueError:  # not filled yet
-                return _UNKNOWN
-        return self.function.__globals__.get(name, _UNKNOWN)
+            return next(iter(values), MISSING)
+        return MISSING
 
 
 def _containers_of(init: Callable[..., Any]) -> frozenset[str]:
     """Attributes that ``__init__`` makes as lists, dicts or sets."""
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(init))).body[0]
-    except (OSError, TypeError, SyntaxError):
+        source = FunctionSource.of(init)
+    except SourceMissingError:
         return frozenset()
     made = set[str]()
-    for node in ast.walk(tree):
+    for node in ast.walk(source.module):
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             value = node.value
             call = isinstance(value, ast.Call) and ast.unparse(value.func).rpartition(".")[2] in _MAKERS
