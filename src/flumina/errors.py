@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -269,16 +270,18 @@ class PlanError(FluminaError):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One mistake in a program class."""
+    """One mistake in a program class; ``excerpt`` is the line that it is on, with carets below the mistake."""
 
     condition: str
     message: str
     where: str
     hint: str | None = None
+    excerpt: str | None = None
 
     def __str__(self) -> str:
+        shown = "" if self.excerpt is None else textwrap.indent(f"\n{self.excerpt}", " " * 8)
         tail = "" if self.hint is None else f"\n      hint: {self.hint}"
-        return f"{self.where}: [{self.condition}] {self.message}{tail}"
+        return f"{self.where}: [{self.condition}] {self.message}{shown}{tail}"
 
 
 class DefinitionError(FluminaError):

@@ -154,7 +154,7 @@ def test_an_error_of_ours_is_not_wrapped_and_says_on_which_event() -> None:
         total = fl.Sum()
 
         def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
-            emit(1)
+            emit(*[1])  # so that it is not found before
 
     definition = define(Wrong)
     with pytest.raises(fl.OutputError, match="takes 2 values") as caught:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import inspect
 import keyword
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, ClassVar, Protocol
 
 from flumina.errors import Problem, SchemaError, location_of
 from flumina.model.depends import Declaration
-from flumina.model.emit import EVENT_COLUMNS
+from flumina.model.emit import EVENT_COLUMNS, ONLY_OUTPUT
 from flumina.model.schema import BadValueError, Schema, type_name
 from flumina.model.schema import column as as_column
 from flumina.model.tag import Tag
+from flumina.program.analysis.misspellings import misspellings
 from flumina.program.analysis.side_effects import find_side_effects
 from flumina.program.decorators import PARAMETERS, Mark, StateType, marks, state_types
 from flumina.state.fields import Field
@@ -45,6 +46,7 @@ def check_declarations(cls: type[_ProgramClass], members: Members, where: str) -
         *_outputs(cls, where),
         *_signatures(members, where),
         *_state(cls, members, where),
+        *_misspelled(cls, members),
         *_checking(cls, where),
     ]
     return list(dict.fromkeys(found))
@@ -221,6 +223,42 @@ def _signatures(members: Members, where: str) -> Iterator[Problem]:
             yield Problem("BAD_SIGNATURE", message, location_of(method))
             continue
         yield from find_side_effects(role, method, members)
+
+
+def _misspelled(cls: type[_ProgramClass], members: Members) -> Iterator[Problem]:
+    """Columns, outputs and numbers of values that can't be right, in the methods that are given events."""
+    tags = cls._tags
+    keyed = {name: tag for name, tag in tags.items() if tag.key is not None}
+    unkeyed = {name: tag for name, tag in tags.items() if tag.key is None}
+    some = keyed if cls._one_key else tags
+    given = {"update": some, "update_batch": some, "update_all": unkeyed if cls._one_key else {}}
+    methods = [(name, name, given[name]) for name in given if name in members]
+    if state_types(members):
+        methods = [
+            (name, mark.role, {n: t for n, t in tags.items() if any(not s.tags or t in s.tags for s in mark.types)})
+            for name, mark in marks(members)
+            if mark.role in given
+        ]
+    for name, role, of in methods:
+        if inspect.isfunction(members[name]) and _takes(members[name], PARAMETERS[role]):
+            yield from misspellings(name, role, members[name], cls, of, _schemas(cls), cls._fields)
+
+
+def _takes(method: Callable[..., Any], parameters: tuple[str, ...]) -> bool:
+    try:
+        inspect.signature(method).bind(*parameters)
+    except TypeError:
+        return False
+    return True
+
+
+def _schemas(cls: type[_ProgramClass]) -> dict[str, Schema] | None:
+    """The outputs; None if they can't be read."""
+    given = {ONLY_OUTPUT: cls.output} if isinstance(cls.output, str) else cls.output
+    try:
+        return {name: Schema.parse(ddl) for name, ddl in given.items()}
+    except (AttributeError, SchemaError):
+        return None
 
 
 def _state(cls: type[_ProgramClass], members: Members, where: str) -> Iterator[Problem]:

@@ -26,6 +26,7 @@ from flumina.program.analysis.function_source import (
     Tags,
     Use,
     compared,
+    did_you_mean,
     event_columns,
 )
 from flumina.state.fields import ADD, READ, SET, Field, Max, Min, PerKey, Set, Sum, greatest, least
@@ -271,7 +272,12 @@ class _Reader:
             unknown = self.scope.unknown_tag(node)
             if unknown is not None:
                 message = f"event.tag is compared with self.{unknown}, which is no tag ({', '.join(self.tags)})"
-                self.problems.append(Problem("UNKNOWN_TAG", message, self.scope.source.line(node)))
+                self.report("UNKNOWN_TAG", message, node, did_you_mean(unknown, self.tags, "self.{}"))
+
+    def report(self, condition: str, message: str, node: ast.AST, hint: str | None) -> None:
+        source = self.scope.source
+        assert isinstance(node, ast.Attribute)
+        self.problems.append(Problem(condition, message, source.line(node), hint, source.excerpt(node)))
 
     # -- expressions ------------------------------------------------------------------------------------------
 
@@ -304,7 +310,7 @@ class _Reader:
         unknown = self.scope.unknown_field(node)
         if unknown is not None:
             message = f"update uses state.{unknown}, which is no declared field ({', '.join(self.fields)})"
-            self.problems.append(Problem("UNKNOWN_FIELD", message, self.scope.source.line(node)))
+            self.report("UNKNOWN_FIELD", message, node, did_you_mean(unknown, self.fields, "state.{}"))
         elif self.scope.place(node) is not None:
             self.load(node, live)
         elif self.scope.is_role(node, "state"):
@@ -364,15 +370,12 @@ class _Reader:
             return False
         if not any(self.scope.is_role(argument, "state") for argument in _arguments(node)):
             return False
-        method = inspect.getattr_static(self.owner, node.func.attr, None)
-        starred = any(isinstance(a, ast.Starred) for a in node.args) or any(k.arg is None for k in node.keywords)
-        if not inspect.isfunction(method) or starred or method in self.visiting:
+        helper = self.scope.helper(node)
+        if helper is None or helper.method in self.visiting:
             self.escape(node, live)
             return True
-        parameters = FunctionSource.of(method).parameters
-        given = dict(zip(parameters[1:], node.args, strict=False)) | {str(k.arg): k.value for k in node.keywords}
-        states = sum(self.scope.is_role(argument, "state") for argument in given.values())
-        if not given.keys() <= set(parameters) or len(given) < len(_arguments(node)) or states > 1:
+        _, method, parameters, given = helper
+        if sum(self.scope.is_role(argument, "state") for argument in given.values()) > 1:
             self.escape(node, live)
             return True
         roles = ["self", *(self.scope.role(given.get(p)) or f"<{p}>" for p in parameters[1:])]

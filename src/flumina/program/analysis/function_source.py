@@ -12,15 +12,17 @@ import builtins
 import inspect
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
 from types import FunctionType, ModuleType
 from typing import Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
 from flumina.errors import location, location_of
+from flumina.formatting import width
 from flumina.model.tag import Tag
 from flumina.state.fields import READ, SET, Field, PerKey
 
@@ -47,6 +49,8 @@ class _Text(NamedTuple):
     module: ast.Module
     lines: tuple[str, ...]
     offset: int
+    indent: int
+    """By how much the columns of the tree are too small."""
 
 
 _texts: WeakKeyDictionary[FunctionType, _Text] = WeakKeyDictionary()
@@ -72,7 +76,8 @@ class FunctionSource:
         if plain not in _texts:
             try:
                 lines, first = inspect.getsourcelines(plain)
-                _texts[plain] = _Text(_parsed("".join(lines)), tuple(lines), first - 1)
+                tree, indent = _parsed("".join(lines))
+                _texts[plain] = _Text(tree, tuple(lines), first - 1, indent)
             except (OSError, TypeError, SyntaxError, ValueError):
                 raise SourceMissingError(location_of(plain)) from None
         return FunctionSource(plain, _texts[plain], wrapped=not is_plain(getattr(function, "__func__", function)))
@@ -104,6 +109,23 @@ class FunctionSource:
         """``file:line`` of a node."""
         return location(self.function.__code__.co_filename, getattr(node, "lineno", 1) + self.text.offset)
 
+    def excerpt(self, node: ast.expr) -> str:
+        """The line of an expression's last name, or its first line, with carets below."""
+        name = node.attr if isinstance(node, ast.Attribute) else None
+        number, end = (node.end_lineno or 1, node.end_col_offset or 0) if name else (node.lineno, 0)
+        line = self.text.lines[number - 1].rstrip("\n")
+        shift = self.text.indent
+        raw = line.encode()
+        if name is not None:
+            start, stop = shift + end - len(name.encode()), shift + end
+        else:
+            start = shift + node.col_offset
+            stop = shift + (node.end_col_offset or 0) if node.end_lineno == number else len(raw)
+        before, marked = raw[:start].decode(errors="replace"), raw[start:stop].decode(errors="replace")
+        space = "".join(c if c == "\t" else " " * width(c) for c in before)
+        cut = len(line) - len(line.lstrip())
+        return f"{line[cut:]}\n{space[cut:]}{'^' * max(width(marked), 1)}"
+
     def is_local(self, name: str) -> bool:
         """Whether a name is a variable of this very function."""
         code = self.function.__code__
@@ -127,13 +149,13 @@ class FunctionSource:
         return value if value is not MISSING else None if enclosing else getattr(builtins, node.id, None)
 
 
-def _parsed(text: str) -> ast.Module:
-    """Parse the text of a function, which may be indented."""
+def _parsed(text: str) -> tuple[ast.Module, int]:
+    """Parse the text of a function, which may be indented; and by how much it was."""
     try:
-        return ast.parse(textwrap.dedent(text))
+        return ast.parse(textwrap.dedent(text)), len(text) - len(text.lstrip(" \t"))
     except IndentationError:  # a line of a long string begins further left than the function
         tree = ast.increment_lineno(ast.parse(f"if True:\n{text}"), -1)
-        return ast.Module(tree.body[0].body, [])  # type: ignore[attr-defined]
+        return ast.Module(tree.body[0].body, []), 0  # type: ignore[attr-defined]
 
 
 def written(function: Callable[..., object]) -> FunctionType | None:
@@ -194,6 +216,15 @@ class FieldRef(NamedTuple):
         """The accesses of a load: a mutable value that stays referenced can be changed later."""
         mutable = self.value.holds_mutable if self.inside or use == "copied" else self.value.mutable
         return (READ, SET) if mutable and use != "looked at" else (READ,)
+
+
+class Helper(NamedTuple):
+    """A method of the program that is called, its parameters, and what is given for them."""
+
+    name: str
+    method: FunctionType
+    parameters: list[str]
+    given: dict[str, ast.expr]
 
 
 @dataclass(frozen=True)
@@ -263,6 +294,19 @@ class Scope:
         """``emit`` or ``emit.flagged``."""
         return self.is_role(node.value if isinstance(node, ast.Attribute) else node, "emit")
 
+    def helper(self, node: ast.Call) -> Helper | None:
+        """The method if a call is ``self.method(...)`` and its arguments can be told apart; None if not."""
+        if not (isinstance(node.func, ast.Attribute) and self.is_role(node.func.value, "self")):
+            return None
+        method = inspect.getattr_static(self.owner, node.func.attr, None)
+        starred = any(isinstance(a, ast.Starred) for a in node.args) or any(k.arg is None for k in node.keywords)
+        if not isinstance(method, FunctionType) or starred:
+            return None
+        parameters = FunctionSource.of(method).parameters
+        given = dict(zip(parameters[1:], node.args, strict=False)) | {str(k.arg): k.value for k in node.keywords}
+        fits = given.keys() <= set(parameters) and len(given) == len(node.args) + len(node.keywords)
+        return Helper(node.func.attr, method, parameters, given) if fits else None
+
     def named_tag(self, node: ast.expr) -> str | None:
         """The tag meant by ``self.view`` or ``Program.view``."""
         if not (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)) or node.attr not in self.tags:
@@ -299,6 +343,16 @@ class Scope:
             named = self.named_tag(pattern.value)
             return None if named is None else frozenset({named})
         return None
+
+
+def did_you_mean(name: str, known: Iterable[str], form: str = "{}") -> str | None:
+    """The hint that names what is spelled most like ``name``, if anything is; ``form`` is how it is to be written.
+
+    >>> did_you_mean("amunt", ["user", "amount"], "event.{}")
+    'did you mean event.amount?'
+    """
+    close = get_close_matches(name, list(known), n=1)
+    return f"did you mean {form.format(close[0])}?" if close else None
 
 
 def compared(operator: ast.cmpop, node: ast.expr) -> list[ast.expr] | None:
