@@ -5,6 +5,7 @@ import importlib
 import inspect
 import re
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,15 +46,16 @@ MAY_IMPORT = {
 }
 """What each part of the package builds on; it may import what those build on, too. ``flumina`` is ``__init__.py``."""
 
-ENTRY_POINTS = {"flumina", "flumina.__main__", "flumina.cli.main", "flumina.testing"}
-ENTRY_POINTS |= {
-    "flumina.sim.clock",
-    "flumina.sim.calibrate",
-    "flumina.sim.regressions",
-}  # called by people, not by modules
-ENTRY_POINTS |= {"flumina.engine", "flumina.engine.event_stream"}  # called by the tasks of the engines
-ENTRY_POINTS |= {"flumina.apps.lines"}  # called by people
-ENTRY_POINTS |= {"flumina.spark.session_factory"}  # imported by name, where Spark is there
+ENTRY_POINTS = {"flumina", "flumina.__main__", "flumina.local", "flumina.spark", "flumina.report", "flumina.testing"}
+"""What people import or call; everything else is reached from there."""
+UNUSED = {
+    "one_tag": "makes batches for whoever calls update_batch by hand",
+    "_repr_html_": "called by notebooks",
+    "processAllAvailable": "the name that it has in Spark",
+    "assert_lawful": "called by tests of programs",
+    "find_class": "called by pickle",
+}
+"""Functions that no module mentions, and who calls them."""
 LONGEST = 450
 TESTS_OF_SEVERAL = {
     "checkpoint/store/test_damage.py",
@@ -141,11 +143,42 @@ def test_only_spark_imports_pyspark(name: str) -> None:
 
 
 def test_no_module_is_dead() -> None:
-    used = {module for name, path in MODULES.items() for module in imports(path) if module != name}
-    packages = {name for name, path in MODULES.items() if path.name == "__init__.py"}
-    dead = set(MODULES) - used - ENTRY_POINTS
-    # A package is used where one of its modules is.
-    assert {name for name in dead if not (name in packages and any(m.startswith(f"{name}.") for m in used))} == set()
+    """Every module is reached from what people import or call: nothing ships for tests or benchmarks alone."""
+    reached: set[str] = set()
+    waiting = list(ENTRY_POINTS)
+    while waiting:
+        name = waiting.pop()
+        if name in MODULES and name not in reached:
+            reached.add(name)
+            by_name = mentioned(ast.parse(MODULES[name].read_text(encoding="utf-8")))  # importlib.import_module("...")
+            waiting += [*imports(MODULES[name]), *by_name, name.rpartition(".")[0]]
+    assert set(MODULES) - reached == set()
+
+
+def mentioned(tree: ast.AST) -> Iterator[str]:
+    """Every name in a piece of code, those in texts that are nothing but a name included."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name | ast.Attribute):
+            yield node.id if isinstance(node, ast.Name) else node.attr
+        elif isinstance(node, ast.alias):
+            yield node.name.rpartition(".")[2]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def test_no_function_is_dead() -> None:
+    """Every function, method and class is mentioned in the package outside of itself, or in a list with a reason."""
+    trees = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
+    everywhere = Counter(word for tree in trees.values() for word in mentioned(tree))
+    dead = set()
+    for tree in trees.values():
+        for owner in ast.walk(tree):
+            for node in owner.body if isinstance(owner, ast.Module | ast.ClassDef) else ():
+                if not isinstance(node, ast.FunctionDef | ast.ClassDef) or node.name.startswith(("__", "on_")):
+                    continue
+                if everywhere[node.name] <= Counter(mentioned(node))[node.name]:
+                    dead.add(node.name)
+    assert dead == set(UNUSED)
 
 
 @every

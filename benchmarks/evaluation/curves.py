@@ -21,12 +21,12 @@ from pyspark.sql import functions as F  # noqa: N812
 from benchmarks.baselines import fraud, page_views
 from benchmarks.evaluation import prices
 from benchmarks.evaluation.case import RATIO, Case
+from benchmarks.evaluation.clock import Clock
 from benchmarks.evaluation.effort import Effort
 from benchmarks.evaluation.engine import run, session
 from benchmarks.evaluation.record import Record
 from flumina.plan.optimize import make_plan
 from flumina.plan.sources import bind
-from flumina.sim.clock import Clock
 
 WORKERS = 2
 MORE = 12

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from benchmarks.evaluation import prices
 from benchmarks.evaluation.case import Case
+from benchmarks.evaluation.clock import Clock
 from benchmarks.evaluation.effort import Effort
 from benchmarks.evaluation.engine import run, session
 from benchmarks.evaluation.record import Record
 from flumina.plan.cost_model import CostModel
 from flumina.plan.optimize import make_plan
 from flumina.plan.sources import bind
-from flumina.sim.clock import Clock
 
 RATE = 10_000.0
 """Values a second on each part: little work, so that more workers than cores can be measured too."""

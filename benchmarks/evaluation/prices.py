@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.evaluation.case import Case
+from benchmarks.evaluation.clock import Clock, Timing
 from flumina.apps.registry import APPS
 from flumina.plan.cost_model import CostModel
 from flumina.plan.sources import bind
 from flumina.plan.tree import Plan
-from flumina.sim.clock import Clock, Timing
 
 Floats = npt.NDArray[np.float64]
 

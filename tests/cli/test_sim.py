@@ -10,6 +10,7 @@ import pytest
 
 from flumina.cli.main import main
 from flumina.runtime.inner import Inner
+from flumina.sim.invariants import SimulationError
 
 
 def test_random_programs_pass_and_the_savings_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
@@ -49,6 +50,30 @@ def test_a_failure_is_shortened_and_told(capsys: pytest.CaptureFixture[str], mon
     events = [line for line in out.splitlines() if line.startswith(("s0[", "s1["))]
     assert sum(line.count("@") for line in events) <= 6, "what matters is a value and a barrier or two"
     assert "request" in out
+
+
+SMALL = ["sim", "flumina.apps:ValueBarrier", "--exhaustive", "--states", "400"]
+
+
+def test_every_schedule_of_small_runs_is_followed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*SMALL, "--first", "5", "--seeds", "3"]) == 0
+    out = capsys.readouterr().out
+    runs, schedules = re.findall(r"(\d+) runs: all ([\d,]+) schedules", out)[0]
+    left_out = re.findall(r"(\d+) runs with more than 400 states were left out", out)
+    assert int(runs) + sum(map(int, left_out)) == 3
+    assert int(schedules.replace(",", "")) > 1000
+
+
+def test_a_schedule_that_fails_is_told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def judge(*_: object) -> None:
+        raise SimulationError("outputs differ")
+
+    monkeypatch.setattr("flumina.sim.explore.judge", judge)
+    assert main([*SMALL, "--first", "5"]) == 1
+    out = capsys.readouterr().out
+    assert "a schedule of seed 5 fails: SimulationError: outputs differ" in out
+    again = re.findall(r"repeat with: flumina (sim .*--exhaustive --states 400 --seed 5)", out)
+    assert main(again[0].split()) == 1
 
 
 def test_nonsense_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -114,7 +114,7 @@ def test_unkeyed_events() -> None:
     assert router.split("b", 0, barriers) == {0: None}
 
 
-def test_who_receives_a_part_and_who_waits_for_it() -> None:
+def test_who_receives_a_part() -> None:
     plan = make_plan(
         KeyCounter,
         [StreamRates("r", {"read": 1}), StreamRates("i", {"inc": 100}, parts=2)],
@@ -123,9 +123,7 @@ def test_who_receives_a_part_and_who_waits_for_it() -> None:
     )
     router = Router(plan, KeyCounter)
     assert router.receivers("r", 0) == (0,)
-    assert router.waiters("r", 0) == (1, 2)
     assert router.receivers("i", 1) == (2,)
-    assert router.waiters("i", 1) == ()
 
 
 def test_events_that_the_plan_does_not_expect_are_refused() -> None:

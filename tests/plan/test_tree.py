@@ -39,7 +39,6 @@ def test_queries(plan: Plan) -> None:
     assert (plan.depth, len(plan), plan.places) == (2, 5, ("E0", "E1", "E2", "E3"))
     assert plan["w3"].tags == TagSet({"read": KeySet.of(2)})
     assert plan["w3"].subtree_tags == TagSet({"read": KeySet.of(2), "inc": KeySet.of(2)})
-    assert plan.ancestor_tags("w4") == TagSet({"read": KeySet.of(2)})
     assert plan.stream("i").parts == 3
 
 

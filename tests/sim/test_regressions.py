@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flumina.runtime.inner import Inner
-from flumina.sim.regressions import SCHEDULES, load
+from tests.sim.kept import SCHEDULES, load
 from tests.sim.mutants import MUTANTS
 
 FOLDER = Path(__file__).parents[1] / "sim_failures"

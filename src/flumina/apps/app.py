@@ -1,4 +1,4 @@
-"""What every program in here comes with: a generator, a reader, and what the paper says about its size."""
+"""What every program in here comes with: a generator, and a reader."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ class App:
 
     ``by_hand``   the same program with its own fork and join, where the first has declared state
     ``reader``    for files in a format of their own; without one, folders of Parquet files are read
-    ``paper``     lines of the paper's own code: the sequential part, and fork, join and depends
     """
 
     name: str
@@ -42,7 +41,6 @@ class App:
     workload: type[Workload]
     by_hand: type[Program] | None = None
     reader: Reader | None = None
-    paper: tuple[int, int] | None = None
 
     def generate(self, **parameters: object) -> Workload:
         """Made-up input; the parameters are those of the workload, as values or as text."""

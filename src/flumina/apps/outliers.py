@@ -297,4 +297,4 @@ def read(path: Path, *, parts: int = 1, lenient: bool = False, every: int = 10_0
     return Opened(streams, left_out)
 
 
-APP = App("outliers", Outliers, Connections, reader=read, paper=(700, 50))
+APP = App("outliers", Outliers, Connections, reader=read)

@@ -263,4 +263,4 @@ def read(path: Path, *, parts: int = 1, lenient: bool = False, slice_seconds: in
     return Opened([fl.Stream("ends", SmartHome.end, ends), fl.Stream("loads", SmartHome.load, loads)], left_out)
 
 
-APP = App("smart-home", SmartHome, Homes, by_hand=SmartHomeByHand, reader=read, paper=(200, 60))
+APP = App("smart-home", SmartHome, Homes, by_hand=SmartHomeByHand, reader=read)

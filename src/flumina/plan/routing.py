@@ -145,20 +145,6 @@ class Router:
         self._check(stream, part)
         return tuple(dict.fromkeys(number for number, _ in self._owners.get((stream, part), ())))
 
-    def waiters(self, stream: str, part: int) -> tuple[int, ...]:
-        """The numbers of the workers below the receivers that depend on the part's events there.
-
-        They may not run past the part's frontier, which reaches them from their parents.
-        """
-        self._check(stream, part)
-        found: set[int] = set()
-        for number, tags in self._owners.get((stream, part), ()):
-            for worker in self.plan.workers[number].walk():
-                below = self.plan.numbers[worker.id]
-                if below != number and self.definition.depends.between(tags, worker.tags):
-                    found.add(below)
-        return tuple(sorted(found))
-
     def _check(self, stream: str, part: int) -> None:
         shape = self.plan.stream(stream)
         if not 0 <= part < shape.parts:

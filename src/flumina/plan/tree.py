@@ -260,10 +260,6 @@ class Plan(_Uncached):
         """All workers below, in preorder."""
         return tuple(self[worker].walk())[1:]
 
-    def ancestor_tags(self, worker: str) -> TagSet:
-        """The events for which this worker has to give its state away."""
-        return union(above.tags for above in self.ancestors(worker))
-
     @cached_property
     def leaves(self) -> tuple[PlanWorker, ...]:
         """The workers without children, from left to right."""

@@ -32,6 +32,10 @@ from flumina.sim.state_hash import shared_parts, state_hash
 from flumina.state.compare import copied
 
 
+class TooManyStatesError(SimulationError):
+    """A case has more states than are to be explored; nothing is known to be wrong with it."""
+
+
 @dataclass(frozen=True)
 class Explored:
     """How much was covered: ``schedules`` counts the orders of deliveries that were followed from start to end."""
@@ -160,7 +164,7 @@ class Explorer:
         key = self._key(state)
         if key not in self.counts:
             if len(self.counts) >= self.most_states:
-                raise SimulationError(f"more than {self.most_states} states")
+                raise TooManyStatesError(f"more than {self.most_states} states")
             links = self._chosen(state)
             self.counts[key] = 0  # there is no way back to it: every delivery uses up a message
             if links:

@@ -32,7 +32,7 @@ class Counts:
         return work + self.sent * model.send + self.received * model.receive
 
 
-class CostMeter:
+class Meter:
     """Where the program charges what it does; ``counts`` are those of the place that is running."""
 
     def __init__(self, weights: Mapping[str, float]) -> None:

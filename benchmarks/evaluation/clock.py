@@ -1,10 +1,10 @@
 """Virtual time: how fast a plan would be on many machines, from the costs of single steps.
 
-The real workers run, with a program that only charges for what it does (:mod:`flumina.sim.cost_meter`). A place is one
-processor: it handles one message after the other, those of workers before those of sources, and is busy for as long as
-the cost model says. Messages between places take ``hop``, and work for ``message`` at both ends; events that change
-places are charged with ``send`` and ``receive``. These are the prices of :class:`flumina.plan.cost_model.CostModel`, by
-which plans are chosen, so that a study and the optimizer speak of the same machine.
+The real workers run, with a program that only charges for what it does (:mod:`benchmarks.evaluation.meter`). A place
+is one processor: it handles one message after the other, those of workers before those of sources, and is busy for as
+long as the cost model says. Messages between places take ``hop``, and work for ``message`` at both ends; events that
+change places are charged with ``send`` and ``receive``. These are the prices of :class:`flumina.plan.cost_model.CostModel`,
+by which plans are chosen, so that a study and the optimizer speak of the same machine.
 
 Frequent events are simulated in runs: one event stands for as many as arrive between two ticks of its tag.
 """
@@ -13,10 +13,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
 
+from benchmarks.evaluation.arrivals import Arrival, arrivals
+from benchmarks.evaluation.meter import Counts, Meter
 from flumina.model.order import END, START, heartbeat
 from flumina.plan.cost_model import DEFAULT, CostModel
 from flumina.plan.forest import Forest
@@ -28,8 +30,6 @@ from flumina.runtime.run import EMPTY, Run
 from flumina.runtime.topology import TREE_ROOT, Options
 from flumina.runtime.tree_root import TreeRoot
 from flumina.runtime.worker import Address, Effects
-from flumina.sim.cost_meter import CostMeter, Counts
-from flumina.sim.event_stream import TimedEvent, timed_events
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Clock:
         self, plan: Plan, inputs: Inputs, model: CostModel = DEFAULT, *, options: Options | None = None
     ) -> None:
         self.plan, self.inputs, self.model = plan, inputs, model
-        self.meter = CostMeter({})
+        self.meter = Meter({})
         self.definition = self.meter.metered(inputs.definition)
         self.workers = build(plan, self.definition, options)
         trees = [tree.id for tree in Forest.of(plan.root).trees]
@@ -109,7 +109,7 @@ class Clock:
         source at its own pace is silent before it sends a heartbeat.
         """
         assert beats is None or paced, "at full speed nobody is silent"
-        given = timed_events(self.plan, self.inputs, seconds, ticks)
+        given = arrivals(self.plan, self.inputs, seconds, ticks)
         self.meter.weights = given.weights
         self._perform(TREE_ROOT, self.tree_root.begin(), 0.0)
         for part, entries in given.parts.items():
@@ -128,7 +128,7 @@ class Clock:
 
     # -- input ------------------------------------------------------------------------------------------------
 
-    def _feed(self, part: PartId, entries: Sequence[TimedEvent], *, paced: bool) -> None:
+    def _feed(self, part: PartId, entries: Sequence[Arrival], *, paced: bool) -> None:
         """Put all events of a part into the calendar; those that change places are charged for moving."""
         receivers = list(dict.fromkeys(worker.id for worker in self.plan.workers if _has(worker.itags, part)))
         home = self.inputs.host_of(*part)
@@ -209,18 +209,18 @@ class Clock:
 
 
 def _with_beats(
-    plan: Plan, part: PartId, entries: Sequence[TimedEvent], seconds: float, beats: float | None
-) -> Sequence[TimedEvent]:
+    plan: Plan, part: PartId, entries: Sequence[Arrival], seconds: float, beats: float | None
+) -> Sequence[Arrival]:
     """The arrivals of a part, and heartbeats wherever there would be silence for longer."""
     if beats is None:
         return entries
     rank = [shape.name for shape in plan.streams].index(part[0])
-    filled: list[TimedEvent] = []
+    filled: list[Arrival] = []
     at = 0.0
     for until, entry in [*((entry.at, entry) for entry in entries), (seconds, None)]:
         while at + beats < until:
             at += beats
-            filled.append(TimedEvent(at, heartbeat(int(at * 1e9) - 1, rank), None, ""))
+            filled.append(Arrival(at, heartbeat(int(at * 1e9) - 1, rank), None, ""))
         if entry is not None:
             filled.append(entry)
             at = until
@@ -229,18 +229,3 @@ def _with_beats(
 
 def _has(itags: Sequence[Itag], part: PartId) -> bool:
     return any(itag.stream == part[0] and part[1] in itag.parts for itag in itags)
-
-
-def predict(
-    plan: Plan,
-    inputs: Inputs,
-    model: CostModel = DEFAULT,
-    *,
-    seconds: float = 1.0,
-    ticks: int = 4,
-    beats: float | None = None,
-) -> Timing:
-    """Throughput at full speed, and latencies of the given rates, for this much input."""
-    fast = Clock(plan, inputs, model).run(seconds, ticks=ticks)
-    slow = Clock(plan, inputs, model).run(seconds, paced=True, ticks=ticks, beats=beats)
-    return replace(fast, latencies=slow.latencies)

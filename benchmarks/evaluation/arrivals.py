@@ -20,7 +20,7 @@ Flow = tuple[str, PartId, str, float]
 
 
 @dataclass(frozen=True, slots=True)
-class TimedEvent:
+class Arrival:
     """An event (or a run of them), when it arrives, and for whom; without an event it is a heartbeat."""
 
     at: float
@@ -30,14 +30,14 @@ class TimedEvent:
 
 
 @dataclass(frozen=True)
-class TimedEvents:
+class Arrivals:
     """All events of a run; ``weights`` says how many real ones an event of a tag stands for."""
 
-    parts: Mapping[PartId, Sequence[TimedEvent]]
+    parts: Mapping[PartId, Sequence[Arrival]]
     weights: Mapping[str, float]
 
 
-def timed_events(plan: Plan, inputs: Inputs, seconds: float, ticks: int) -> TimedEvents:
+def arrivals(plan: Plan, inputs: Inputs, seconds: float, ticks: int) -> Arrivals:
     """Events at even distances, at the rates that are known; timestamps are in nanoseconds."""
     flows = _flows(plan, inputs)
     totals: dict[str, float] = {}
@@ -46,7 +46,7 @@ def timed_events(plan: Plan, inputs: Inputs, seconds: float, ticks: int) -> Time
     rarest = min(totals.values(), default=1.0)
     weights = {tag: _weight(tag, flows, rarest * ticks) for tag in totals}
     ranks = {shape.name: rank for rank, shape in enumerate(plan.streams)}
-    made: dict[PartId, list[TimedEvent]] = {(s.name, part): [] for s in plan.streams for part in range(s.parts)}
+    made: dict[PartId, list[Arrival]] = {(s.name, part): [] for s in plan.streams for part in range(s.parts)}
     seq = 0
     for number, (worker, part, tag, rate) in enumerate(flows):
         step = weights[tag] / rate
@@ -55,10 +55,10 @@ def timed_events(plan: Plan, inputs: Inputs, seconds: float, ticks: int) -> Time
             at = (n + phase) * step
             seq += 1
             event = _event(inputs.definition.tags[tag], at, part[0], seq)
-            made[part].append(TimedEvent(at, Point(event.ts, ranks[part[0]], seq), event, worker))
+            made[part].append(Arrival(at, Point(event.ts, ranks[part[0]], seq), event, worker))
     for entries in made.values():
         entries.sort(key=lambda arrival: arrival.point)
-    return TimedEvents(made, weights)
+    return Arrivals(made, weights)
 
 
 def _flows(plan: Plan, inputs: Inputs) -> list[Flow]:

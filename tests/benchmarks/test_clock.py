@@ -7,14 +7,14 @@ from itertools import permutations
 
 import pytest
 
+from benchmarks.evaluation.clock import Clock, Timing
 from flumina.apps import Fraud, ValueBarrier
-from flumina.plan.cost_model import CostModel, evaluate
+from flumina.plan.cost_model import DEFAULT, CostModel, evaluate
 from flumina.plan.optimize import make_plan
 from flumina.plan.sources import Inputs, StreamRates, bind
 from flumina.plan.tree import Plan
 from flumina.program.base import AnyProgram
 from flumina.runtime.topology import Options
-from flumina.sim.clock import Clock, predict
 
 
 def streams(parts: int, *, rate: float = 1e6, barriers: float = 20.0, fraud: bool = False) -> list[StreamRates]:
@@ -24,6 +24,15 @@ def streams(parts: int, *, rate: float = 1e6, barriers: float = 20.0, fraud: boo
 
 def planned(program: AnyProgram, sources: list[StreamRates], workers: int) -> tuple[Plan, Inputs]:
     return make_plan(program, sources, workers=workers), bind(program, sources)
+
+
+def predict(
+    plan: Plan, inputs: Inputs, model: CostModel = DEFAULT, *, seconds: float = 1.0, beats: float | None = None
+) -> Timing:
+    """Throughput at full speed, and latencies of the given rates, for this much input."""
+    fast = Clock(plan, inputs, model).run(seconds)
+    slow = Clock(plan, inputs, model).run(seconds, paced=True, beats=beats)
+    return replace(fast, latencies=slow.latencies)
 
 
 def test_one_worker_takes_the_sum_of_its_costs() -> None:

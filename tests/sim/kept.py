@@ -33,7 +33,7 @@ SCHEDULES = 50
 
 
 @dataclass(frozen=True)
-class Regression:
+class Kept:
     """What a file says; ``about`` tells what went wrong."""
 
     about: str
@@ -57,18 +57,18 @@ class Regression:
         )
 
 
-def load(path: Path) -> Regression:
+def load(path: Path) -> Kept:
     """Read a kept failure."""
     found = json.loads(path.read_text(encoding="utf-8"))
     options = Options(**found["options"]) if "options" in found else None
     if "seed" in found:
         setting = Setting(events=found.get("events", 60), options=options, cuts=found.get("cuts", False))
-        return Regression(found["about"], (trial(found["seed"], setting),), small=False)
+        return Kept(found["about"], (trial(found["seed"], setting),), small=False)
     case = _case(found, path.parent)
     snapshots = tuple(Point(*point) for point in found.get("snapshots", ()))
     conditions = Conditions(credits=found.get("credits", UNLIMITED))
     one = Trial(0, case, options or Options(), conditions, snapshots)
-    return Regression(found["about"], tuple(replace(one, seed=seed) for seed in range(SCHEDULES)), small=True)
+    return Kept(found["about"], tuple(replace(one, seed=seed) for seed in range(SCHEDULES)), small=True)
 
 
 def _case(found: dict[str, Any], folder: Path) -> Case:
