@@ -67,6 +67,7 @@ TESTS_OF_SEVERAL = {
     "runtime/test_ties.py",
     "runtime/test_timing.py",
     "sim/test_mutants.py",
+    "sim/test_regressions.py",
     "streaming/test_kills.py",
     "test_docs.py",
     "test_doctests.py",

@@ -3,8 +3,9 @@
 The real workers run, with a program that only charges for what it does (:mod:`benchmarks.evaluation.meter`). A place
 is one processor: it handles one message after the other, those of workers before those of sources, and is busy for as
 long as the cost model says. Messages between places take ``hop``, and work for ``message`` at both ends; events that
-change places are charged with ``send`` and ``receive``. These are the prices of :class:`flumina.plan.cost_model.CostModel`,
-by which plans are chosen, so that a study and the optimizer speak of the same machine.
+change places are charged with ``send`` and ``receive``. These are the prices of
+:class:`flumina.plan.cost_model.CostModel`, by which plans are chosen, so that a study and the optimizer speak of the
+same machine.
 
 Frequent events are simulated in runs: one event stands for as many as arrive between two ticks of its tag.
 """

@@ -1,8 +1,9 @@
 """Load the source of user functions as syntax trees, and tell what the names and expressions in them refer to.
 
-Whatever is read off user code is read through :class:`FunctionSource`: who touches which field (:mod:`flumina.program.analysis.effects`), what
-hides outside the state (:mod:`flumina.program.analysis.side_effects`), constants worth trying (:mod:`flumina.check.constants`) and the
-code that a checkpoint belongs to (:mod:`flumina.checkpoint.fingerprint`).
+Whatever is read off user code is read through :class:`FunctionSource`: who touches which field
+(:mod:`flumina.program.analysis.effects`), what hides outside the state (:mod:`flumina.program.analysis.side_effects`),
+constants worth trying (:mod:`flumina.check.constants`) and the code that a checkpoint belongs to
+(:mod:`flumina.checkpoint.fingerprint`).
 """
 
 from __future__ import annotations

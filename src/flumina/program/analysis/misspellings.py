@@ -1,7 +1,8 @@
 """Find columns, outputs and numbers of values in user code that no event that gets there can have.
 
-``event.amunt``, ``batch["amunt"]``, ``emit.b`` and ``emit(1, 2)`` for three columns are mistakes if no tag whose events
-reach the line has such a column, or no such output is declared. Only what is certain is told: see :mod:`flumina.program.analysis.reach`.
+``event.amunt``, ``batch["amunt"]``, ``emit.b`` and ``emit(1, 2)`` for three columns are mistakes if no tag whose
+events reach the line has such a column, or no such output is declared. Only what is certain is told: see
+:mod:`flumina.program.analysis.reach`.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from dataclasses import dataclass
 from flumina.errors import Problem
 from flumina.model.batch import Batch
 from flumina.model.emit import ONLY_OUTPUT, Emit
+from flumina.model.event import Event
 from flumina.model.schema import Schema
-from flumina.model.tag import RESERVED_COLUMNS, Event, Tag
+from flumina.model.tag import RESERVED_COLUMNS, Tag
 from flumina.program.analysis.function_source import did_you_mean
 from flumina.program.analysis.reach import Reached, reached
-from flumina.state.compare import Record
 from flumina.state.fields import Field
+from flumina.state.record import Record
 
 _OF_EVENT = frozenset({*dir(Event), *RESERVED_COLUMNS})
 _OF_BATCH = frozenset(dir(Batch))
