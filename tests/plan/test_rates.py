@@ -122,12 +122,21 @@ class TestFilesAndGenerators:
         (source,) = estimate(KeyCounter, [fl.Stream("s", tags, fl.Parquet(tmp_path / "x"), tag_column="what")])
         assert source.tags == {"inc": [pytest.approx(0.9, rel=1e-3)], "read": [pytest.approx(0.1, rel=1e-3)]}
 
-    def test_errors_in_a_sample_name_the_row_of_the_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        table = self.views(1000).set_column(0, "ts", pa.array([*range(999), None]))
-        pq.write_table(table, tmp_path / "x.parquet", row_group_size=1)
-        monkeypatch.setattr("flumina.plan.rates.SAMPLE_ROWS", 8)
-        with pytest.raises(InputError, match=r"NULL_TIMESTAMP.*row 999"):
-            estimate(PageViews, [fl.Stream("views", PageViews.view, fl.Parquet(tmp_path))])
+    def test_rows_are_counted_but_not_validated(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def never(*_: object) -> None:
+            raise AssertionError("the run validates rows")
+
+        monkeypatch.setattr("flumina.input.decode.validate", never)
+        table = pa.table({"ts": [0, None, 10], "what": ["i", "?", "r"], "k": pa.array([1, 2, None], pa.int64())})
+        tags = {"i": KeyCounter.inc, "r": KeyCounter.read}
+        (source,) = estimate(KeyCounter, [fl.Stream("s", tags, table, tag_column="what")])
+        assert source.tags == {"inc": [0.1], "read": [0.1]}
+        assert source.hot == {"inc": {1: pytest.approx(0.1)}}
+
+    def test_columns_that_do_not_fit_are_an_error(self) -> None:
+        table = pa.table({"ts": [0], "k": ["text"]})
+        with pytest.raises(InputError, match="COLUMN_TYPE"):
+            estimate(KeyCounter, [fl.Stream("s", KeyCounter.inc, table)])
 
     def test_of_a_generator_the_first_rows_and_how_long_they_last(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("flumina.plan.rates.SAMPLE_ROWS", 1000)

@@ -16,9 +16,11 @@ import pytest
 
 import flumina as fl
 from flumina.checkpoint.state_partitions import FinalStatePolicy, PartitionedState
+from flumina.engine.event_stream import event_stream
 from flumina.engine.message_codec import Codec
 from flumina.engine.results import RunStats
 from flumina.input.ties import check_ties
+from flumina.input.decode import Part
 from flumina.model.batch import Batch
 from flumina.model.emit import ONLY_OUTPUT, Emit, rows
 from flumina.output.commit import CommittedOutput
@@ -28,7 +30,7 @@ from flumina.program.base import define
 from flumina.program.definition import fold, initial_state
 from flumina.program.ties import TieFinder, TieRule
 from flumina.runtime.stats import WorkerStats
-from flumina.spec import read, tables
+from flumina.spec import tables
 from flumina.storage.directory import Folder
 from flumina.streaming import batches as batches_module
 from flumina.streaming.batches import Batches
@@ -65,7 +67,11 @@ class Folding:
     ) -> BatchRun:
         self.plans.append(plan)
         codec = Codec(self.definition, [s.name for s in streams])
-        parts = read(self.definition, streams)
+        parts = [
+            Part(stream, rank, number, event_batch(stream, rank, number, streams), 0, None)
+            for rank, stream in enumerate(streams)
+            for number in range(stream.data.parts)
+        ]
         check_ties(self.definition, parts)
         for stream, part in [(s, p) for s in streams for p in parts if p.stream is s and isinstance(s.data, Gathered)]:
             finder = TieFinder(TieRule.of(self.definition.depends, stream.tags, sequenced=False))
@@ -89,6 +95,13 @@ class Folding:
         parts_of = forest.divide(self.definition, end)
         bundles = [ending.keep({tree: codec.pack(share)}) for tree, share in parts_of.items()]
         return BatchRun(PartitionedState(forest, tuple(bundles)), results, stats)
+
+
+def event_batch(stream: fl.Stream, rank: int, number: int, streams: Sequence[fl.Stream]) -> Batch:
+    """The events of a part, as a task reads them."""
+    found = event_stream(stream, rank, number, [s.name for s in streams])
+    batches = [arrival.batch for arrival in found if arrival.batch is not None]
+    return Batch.merge(batches) if batches else Batch.empty(stream.tags[0])
 
 
 class Crash(BaseException):

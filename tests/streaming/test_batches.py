@@ -16,6 +16,7 @@ import pytest
 import flumina as fl
 from flumina.apps import Fraud, PageViews, ValueBarrier
 from flumina.engine.failpoints import POINTS
+from flumina.input.validation import validate
 from flumina.plan.forest import Forest
 from flumina.plan.optimize import make_plan
 from flumina.plan.render.json import from_json
@@ -652,3 +653,20 @@ def test_named_outputs_have_a_folder_each(tmp_path: Path) -> None:
     found = {name: query.output(name) for name in expected.outputs}
     assert all(map(len, found.values()))
     assert_same_outputs(found, dict(expected.outputs))
+
+
+def test_a_row_is_validated_when_it_comes_and_not_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not for the order of its batch, not in the tasks, and not in the later batch for which it is buffered."""
+    seen: list[int] = []
+
+    def counted(stream: fl.Stream, chunk: pa.RecordBatch, screen: Any = None) -> Any:
+        seen.extend(chunk.column(stream.ts).to_pylist() if stream.name == VALUES else [])
+        return validate(stream, chunk, screen)
+
+    monkeypatch.setattr("flumina.streaming.validation.validate", counted)
+    monkeypatch.setattr("flumina.input.decode.validate", counted)
+    query = Query(tmp_path, ValueBarrier, streams(), frontiers=dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay(0)))
+    for number, given in enumerate(APART):
+        query.feed(number, given)
+    assert query.last["carried"][VALUES], "rows are buffered"
+    assert sorted(seen) == sorted(ts for given in APART for table in given[VALUES] for ts in table["ts"].to_pylist())

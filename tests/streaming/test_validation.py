@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 import flumina as fl
 from flumina.input.decode import Decoder
+from flumina.input.event_table import TS, EventReader
 from flumina.input.watermarks import NOTHING, Seen
 from flumina.streaming.dead_letters import first_error, letters
-from flumina.streaming.validation import PLACE, ROW, TS, RowValidator, ValidatedRows
+from flumina.streaming.validation import PLACE, ROW, RowValidator, ValidatedRows
 
 
 class Shop(fl.KeyedProgram):
@@ -65,6 +66,16 @@ def table_of(rows: list[dict[str, Any]]) -> pa.Table:
     return table.append_column(PLACE, pa.array(numbers // 3)).append_column(ROW, pa.array(numbers % 3))
 
 
+def record_batch(one: dict[str, Any]) -> pa.RecordBatch:
+    return table_of([one]).select(list(COLUMNS)).combine_chunks().to_batches()[0]
+
+
+def events_of(found: ValidatedRows, stream: fl.Stream) -> list[fl.Event]:
+    """The events that passed, as tasks read them."""
+    reader = EventReader(stream, 0, [stream.name])
+    return [event for piece in found.events.to_batches() for event in reader.decode(piece)]
+
+
 def judged(one: dict[str, Any], done: int) -> str:
     """What one row is, told the slow way: by the decoder where it is no heartbeat and in time."""
     if one["ts"] is None or one["k"] == "beat":
@@ -74,8 +85,7 @@ def judged(one: dict[str, Any], done: int) -> str:
     if one["ts"] <= done:
         return "late"
     try:
-        decoder = Decoder(STREAM, 0, 0, ["all"])
-        decoder.decode(table_of([one]).select(list(COLUMNS)).combine_chunks().to_batches()[0])
+        Decoder(STREAM, 0, 0, ["all"]).decode(record_batch(one))
     except fl.InputError:
         return "bad"
     return "good"
@@ -86,10 +96,12 @@ def test_the_sieve_agrees_with_the_decoder(rows: list[dict[str, Any]], done: int
     found = RowValidator(STREAM, fl.Heartbeats("k", "beat"), done).sift(table_of(rows))
     kinds = [judged(one, done) for one in rows]
     assert found.rows == len(rows)
-    assert found.events.select(list(COLUMNS)).to_pylist() == [
-        {name: one[name] for name in COLUMNS} for one, kind in zip(rows, kinds, strict=True) if kind == "good"
+    passed = [one for one, kind in zip(rows, kinds, strict=True) if kind == "good"]
+    assert events_of(found, STREAM) == [
+        event for one in passed for event in Decoder(STREAM, 0, 0, ["all"]).decode(record_batch(one))
     ]
-    assert found.events.column(TS).to_pylist() == found.events.column("ts").to_pylist()
+    places = [number for number, kind in enumerate(kinds) if kind == "good"]
+    assert [3 * r[PLACE] + r[ROW] for r in found.events.select([PLACE, ROW]).to_pylist()] == places
     assert found.heartbeats == kinds.count("beat")
     assert found.late == kinds.count("late")
     assert len(found.bad) == kinds.count("bad") + kinds.count("late")
@@ -163,6 +175,6 @@ def test_null_inside_where_it_is_declared_not_null(declared: bool) -> None:  # n
     values = pa.array([{"b": 1}, {"b": None}, None, {"b": 2}], kind)
     table = pa.table({"ts": [1, 2, 3, 4], "s": values, PLACE: [0] * 4, ROW: [0, 1, 2, 3]})
     found = RowValidator(stream, fl.InOrder(), NOTHING).sift(table)
-    assert found.events.column("s").to_pylist() == [{"b": 1}, None, {"b": 2}]
+    assert [event.s for event in events_of(found, stream)] == [{"b": 1}, None, {"b": 2}]
     (letter,) = letters("all", found, late=True, bad=True).to_pylist()
     assert (letter["reason"], letter["column"], letter["row"]) == ("NULL_VALUE", "s", 1)

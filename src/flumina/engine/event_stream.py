@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from flumina.input.decode import Decoder, OnBadRows
+from flumina.input.event_table import EventReader, HoldsEvents
 from flumina.input.sources import CHUNK_ROWS, Generated
 from flumina.input.stream import Stream
 from flumina.model.batch import Batch
@@ -103,14 +104,18 @@ def _all(
 ) -> Iterator[EventBatch]:
     stop = threading.Event() if stop is None else stop
     source = stream.source()
-    decoder = Decoder(stream, rank, number, names, aside)
     generated = stream.data if isinstance(stream.data, Generated) else None
-    if generated is None and (schema := source.schema(number)) is not None:
-        decoder.check_schema(schema)
+    decoder: Decoder | EventReader
+    if isinstance(source, HoldsEvents):
+        decoder = EventReader(stream, rank, names)
+    else:
+        decoder = Decoder(stream, rank, number, names, aside)
+        if generated is None and (schema := source.schema(number)) is not None:
+            decoder.check_schema(schema)
     if isinstance(source, Telling):
         yield from _told(source, decoder, rank, stop, depends, chunk_rows)
         return
-    batches = decoder.batches(source.chunks(number, stream.columns, chunk_rows), chunk_rows)
+    batches = decoder.batches(source.chunks(number, decoder.columns, chunk_rows), chunk_rows)
     if generated is not None and generated.rate is not None:
         yield from _paced(batches, rank, 1 / generated.heartbeats, started or time.time, stop, chunk_rows)
     else:
@@ -123,7 +128,12 @@ def _all(
 
 
 def _told(
-    source: Telling, decoder: Decoder, rank: int, stop: threading.Event, depends: Dependence | None, most: int
+    source: Telling,
+    decoder: Decoder | EventReader,
+    rank: int,
+    stop: threading.Event,
+    depends: Dependence | None,
+    most: int,
 ) -> Iterator[EventBatch]:
     """Rows and word of a source that tells how far it has come."""
     finder = None

@@ -92,7 +92,7 @@ def run(
         bad_rows=bad_rows,
         task_timeout=task_timeout,
     )
-    sources = estimate(definition, streams, bad_rows=bad_rows)
+    sources = estimate(definition, streams)
     chosen = choose_plan(definition, sources, wishes, cores(), partial(sampled, program, streams, bad_rows))
     kept = wishes.continuation(program, streams)
     job = make_job(program, streams, chosen, timestamp_type(streams), wishes, paced=is_paced(streams), kept=kept)

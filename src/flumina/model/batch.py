@@ -59,6 +59,26 @@ class Batch:
         return Batch((tag,), (table,), ts, ranks, seq, tuple(streams))
 
     @staticmethod
+    def of_tables(
+        tags: tuple[Tag, ...],
+        tables: Sequence[pa.RecordBatch],
+        table_of: Ints | None,
+        ts: Ints,
+        rank: int,
+        seq: Ints,
+        streams: Sequence[str],
+    ) -> Batch:
+        """A batch of one stream from a table for each tag, in order; several tags are told apart by ``table_of``."""
+        ranks = np.broadcast_to(np.int64(rank), len(ts))
+        if len(tags) == 1:
+            return Batch(tags, tuple(tables), ts, ranks, seq, tuple(streams))
+        assert table_of is not None, "several tags are told apart"
+        row_of = np.empty(len(ts), np.int64)
+        for which, table in enumerate(tables):
+            row_of[table_of == which] = np.arange(table.num_rows)
+        return Batch(tags, tuple(tables), ts, ranks, seq, tuple(streams), table_of, row_of)
+
+    @staticmethod
     def of_events(events: Sequence[Event], streams: Sequence[str] | None = None) -> Batch:
         """A batch of these events, in their order; for tests and for small runs."""
         if not events:
@@ -271,19 +291,19 @@ class Batch:
 
 def _table_of_events(tag: Tag, events: Sequence[Event]) -> pa.RecordBatch:
     if not len(tag.schema):
-        return _no_columns(len(events))
+        return no_columns(len(events))
     return pa.record_batch([pa.array([e[f.name] for e in events], f.type) for f in tag.schema], schema=tag.schema)
 
 
-def _no_columns(rows: int) -> pa.RecordBatch:
+def no_columns(rows: int) -> pa.RecordBatch:
     """A record batch that has rows but no columns: an unkeyed tag without payload."""
-    return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+    return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows, [None]))
 
 
 def _take_rows(table: pa.RecordBatch, rows: Ints) -> pa.RecordBatch:
     """These rows; without a copy where they are consecutive."""
     if not table.num_columns:
-        return _no_columns(len(rows))
+        return no_columns(len(rows))
     if len(rows) == 0 or (rows[-1] - rows[0] == len(rows) - 1 and bool((np.diff(rows) == 1).all())):
         return table.slice(int(rows[0]) if len(rows) else 0, len(rows))
     return table.take(pa.array(rows))
@@ -291,7 +311,7 @@ def _take_rows(table: pa.RecordBatch, rows: Ints) -> pa.RecordBatch:
 
 def _concat(tables: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     if not tables[0].num_columns:
-        return _no_columns(sum(table.num_rows for table in tables))
+        return no_columns(sum(table.num_rows for table in tables))
     return tables[0] if len(tables) == 1 else pa.concat_batches(tables)
 
 

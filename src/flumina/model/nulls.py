@@ -54,6 +54,25 @@ def first_forbidden(array: pa.Array, type_: pa.DataType) -> tuple[int, str] | No
     return min(((int(rows[0]), path) for path, rows in forbidden(array, type_)), default=None)
 
 
+def as_declared(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Give a column of the :func:`nullable` form of a type that type itself; nothing in it is :func:`forbidden`.
+
+    Buffers stay as they are. Arrow's own cast would refuse what is null within a null.
+    """
+    if array.type == type_:
+        return array
+    if array.offset:
+        array = pa.concat_arrays([array])
+    if pa.types.is_struct(type_):
+        own = 1
+        children = [as_declared(array.field(place), field.type) for place, field in enumerate(type_)]
+    else:
+        own = 2
+        entries = pa.struct([type_.key_field, type_.item_field]) if pa.types.is_map(type_) else type_.value_type
+        children = [as_declared(array.values, entries)]
+    return pa.Array.from_buffers(type_, len(array), array.buffers()[:own], array.null_count, 0, children)
+
+
 def _inside_struct(array: pa.StructArray, type_: pa.StructType) -> Iterator[tuple[str, Rows]]:
     for place, field in enumerate(type_):
         child = array.field(place)

@@ -15,19 +15,18 @@ so that no key with more than n / (c + 1) events is missed, whatever the order o
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from flumina.errors import InputError, UsageError
-from flumina.input.dead_letters import ERROR, RejectedRows, makes_dead_letters
+from flumina.errors import UsageError
 from flumina.input.decode import Decoder
 from flumina.input.sources import Generated, Generator
 from flumina.input.sources import Source as InputSource
 from flumina.input.stream import Stream
+from flumina.input.validation import read_column, read_timestamps, tag_rows
 from flumina.model.tag_set import Key
 from flumina.plan.distinct_keys import DistinctKeys
 from flumina.plan.sources import StreamRates
@@ -84,14 +83,13 @@ def estimate(
     hot: float = HOT,
     rows: int | None = None,
     seconds: float | None = None,
-    bad_rows: str = ERROR,
 ) -> list[StreamRates]:
     """What an optimizer needs to know of these streams, from their own data.
 
     ``hot`` is the share of a tag's events from which on a key counts as hot; ``rows`` limits how many rows of each part
     are looked at for keys (spread over the part); ``seconds`` is how long the data took to arrive, which otherwise is
-    read off the timestamps (of whole numbers, one is taken for a second, or a microsecond if a stream is paced). With
-    ``bad_rows="dead-letter"`` rows that can't be read do not count, instead of being an error.
+    read off the timestamps (of whole numbers, one is taken for a second, or a microsecond if a stream is paced). Rows
+    are not validated, which the run does: timestamps, tags and keys that can't be read do not count.
     """
     definition, given = define(program), tuple(streams)
     if not given:
@@ -100,11 +98,9 @@ def estimate(
         raise UsageError("HOT_SHARE", f"hot= is a share between 0 and 1, got {hot!r}")
     if seconds is not None and not seconds > 0:
         raise UsageError("SECONDS", f"seconds= is a time above 0, got {seconds!r}")
-    names = [stream.name for stream in given]
     paced = any(isinstance(stream.data, Generated) and stream.data.rate is not None for stream in given)
     second = 1_000_000.0 if paced else 1.0
-    aside = makes_dead_letters(bad_rows)
-    sampled = [_Sample(definition, stream, rank, names, rows, second, aside) for rank, stream in enumerate(given)]
+    sampled = [_Sample(definition, stream, rows, second) for stream in given]
     span = seconds if seconds is not None else _span(sampled)
     return [sample.source(span, hot) for sample in sampled]
 
@@ -138,18 +134,8 @@ class _Counted:
 class _Sample:
     """One stream, counted."""
 
-    def __init__(
-        self,
-        definition: Definition,
-        stream: Stream,
-        rank: int,
-        names: Sequence[str],
-        rows: int | None,
-        second: float,
-        aside: bool,  # noqa: FBT001 -- what the user has said
-    ) -> None:
-        self.stream, self.rank, self.names, self.rows, self.second = stream, rank, names, rows, second
-        self.aside = aside
+    def __init__(self, definition: Definition, stream: Stream, rows: int | None, second: float) -> None:
+        self.stream, self.rows, self.second = stream, rows, second
         self.keys = {tag.name: HeavyHitters() for tag in stream.tags if tag.key is not None}
         for tag in stream.tags:
             if tag.name not in definition.tags:
@@ -160,26 +146,27 @@ class _Sample:
 
     def _count(self, source: InputSource, number: int) -> _Counted:
         stream = self.stream
-        decoder = Decoder(stream, self.rank, number, self.names, _forget if self.aside else None)
+        decoder = Decoder(stream, 0, number, [stream.name])
         found = _Counted({tag.name: 0 for tag in stream.tags})
         keys: dict[str, list[pa.Array]] = {tag: [] for tag in self.keys}
         stamps: list[int] = []
         seen = 0
         if not isinstance(source, Generator) and (schema := source.schema(number)) is not None:
             decoder.check_schema(schema)
-        for first, chunk in source.sample(number, stream.columns, SAMPLE_ROWS):
-            decoder.rows = first  # what lies between is not looked at
-            batch = decoder.decode(chunk)
-            seen += len(batch)
-            stamps += [int(batch.ts.min()), int(batch.ts.max())] if len(batch) else []
-            for tag, of_tag in zip(batch.tags, batch.tables, strict=True):
-                found.counts[tag.name] += of_tag.num_rows
+        known: pa.Schema | None = None
+        for _, chunk in source.sample(number, stream.columns, SAMPLE_ROWS):
+            if known is None or not chunk.schema.equals(known):
+                known = chunk.schema
+                decoder.check_schema(known)
+            seen += chunk.num_rows
+            stamps += _ends(chunk.column(stream.ts))
+            for tag, rows in tag_rows(stream, chunk):
+                found.counts[tag.name] += chunk.num_rows if rows is None else len(rows)
                 if tag.key is not None:
-                    keys[tag.name].append(of_tag.column(0))
+                    keys[tag.name].append(read_column(stream, chunk, tag.key, rows).drop_null())
         bounds = source.bounds(number, stream.ts)
         if bounds is not None:
-            with suppress(InputError) if self.aside else nullcontext():
-                stamps += decoder.timestamps(bounds).tolist()
+            stamps += _ends(bounds)
         unit = 1 / self.second if decoder.ts_type is None or pa.types.is_integer(decoder.ts_type) else 1e-6
         found.times = [stamp * unit for stamp in stamps]
         if isinstance(source, Generator) and source.generated.rate is not None:
@@ -223,8 +210,10 @@ class _Sample:
         return sum(part.counts[tag] * (part.scale or 1.0) for part in self.parts) / max(1, self.keys[tag].seen)
 
 
-def _forget(_: RejectedRows) -> None:
-    """Whoever runs the plan puts these rows aside; here they only do not count."""
+def _ends(timestamps: pa.Array) -> list[int]:
+    """The lowest and the highest timestamp that can be read."""
+    ends = pc.min_max(read_timestamps(timestamps)[0]).as_py()
+    return [] if ends["min"] is None else [ends["min"], ends["max"]]
 
 
 def _spread(keys: pa.ChunkedArray, rows: int | None) -> pa.ChunkedArray:

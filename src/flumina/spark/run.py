@@ -227,7 +227,7 @@ def _stage(
     frames = [stream for stream in streams if isinstance(stream.data, DataFrame)]
     slots = cluster.slots()
     if not frames:
-        plan = choose_plan(definition, estimate(definition, streams, bad_rows=wishes.bad_rows), wishes, slots)
+        plan = choose_plan(definition, estimate(definition, streams), wishes, slots)
         job = make_job(program, streams, plan, timestamp_type(streams), wishes, paced=is_paced(streams), kept=kept)
         return Staged(job, streams, None, None)
     direct = _sits_in_place(definition, frames, slots)
@@ -243,7 +243,7 @@ def _stage(
         )
     _check_out(frames, wishes)
     known = [sampled[stream.name] if stream in frames else stream for stream in streams]
-    sources = [_spread(source, frame) for source in estimate(definition, known, bad_rows=wishes.bad_rows)]
+    sources = [_spread(source, frame) for source in estimate(definition, known)]
     plan = choose_plan(definition, sources, wishes, tasks)
     given: dict[PartId, int] = {
         (name, part): home for name, homes in frame.parts.items() for part, home in enumerate(homes)

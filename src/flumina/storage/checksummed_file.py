@@ -19,7 +19,7 @@ from typing import Any
 from flumina.errors import CheckpointError, UsageError
 
 FORMAT = "flumina-checkpoint"
-VERSION = 3
+VERSION = 4
 """Raised when files change so that older versions of the library would misread them."""
 
 _OPENING, _CLOSING = b'{"sha256": "', b'",\n'

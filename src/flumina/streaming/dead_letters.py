@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 
 from flumina.errors import InputError
 from flumina.input.dead_letters import SCHEMA, RejectedRows
+from flumina.model.order import Ints
 from flumina.streaming.validation import LATE, PLACE, ROW, ValidatedRows
 
 
 def letters(stream: str, validated: ValidatedRows, *, late: bool, bad: bool) -> pa.Table:
     """The dead letters of one stream: late rows, bad rows, or both."""
-    wanted = [
-        number
-        for number, which in enumerate(validated.fault_of.tolist())
-        if (late if validated.faults[which].condition == LATE else bad)
-    ]
-    if not wanted:
+    wanted = _wanted(validated, late=late, bad=bad)
+    if not len(wanted):
         return SCHEMA.empty_table()
     rows = validated.bad.take(pa.array(wanted))
     faults = [validated.faults[which] for which in validated.fault_of[wanted].tolist()]
@@ -27,21 +25,14 @@ def letters(stream: str, validated: ValidatedRows, *, late: bool, bad: bool) -> 
 
 def first_error(stream: str, validated: ValidatedRows, *, late: bool, bad: bool) -> InputError | None:
     """The error of the first row that must not be there, if there is one."""
-    if not (late or bad):
+    found = _wanted(validated, late=late, bad=bad)
+    if not len(found):
         return None
-    found = [
-        (int(place), int(row), validated.faults[which])
-        for place, row, which in zip(
-            validated.bad.column(PLACE).to_pylist(),
-            validated.bad.column(ROW).to_pylist(),
-            validated.fault_of.tolist(),
-            strict=True,
-        )
-        if (late if validated.faults[which].condition == LATE else bad)
-    ]
-    if not found:
-        return None
-    place, row, fault = min(found, key=lambda entry: entry[:2])
+    places, rows = (validated.bad.column(name).to_numpy()[found] for name in (PLACE, ROW))
+    lowest = int(np.lexsort((rows, places))[0])
+    place, row, number = int(places[lowest]), int(rows[lowest]), int(found[lowest])
+    fault = validated.faults[validated.fault_of[number]]
+    told = fault.at(validated.bad, number)
     file = validated.files().get(place)
     hint = (
         "other rows were before it: say how far each stream is with frontiers=, fl.BoundedDelay(0) if each is sorted "
@@ -50,5 +41,11 @@ def first_error(stream: str, validated: ValidatedRows, *, late: bool, bad: bool)
         if fault.condition == LATE
         else 'repair the data, or set bad_rows="dead-letter"'
     )
-    message = fault.message if file is None else f"{fault.message} (in {file})"
+    message = told if file is None else f"{told} (in {file})"
     return InputError(fault.condition, message, stream=stream, part=place, row=row, column=fault.column, hint=hint)
+
+
+def _wanted(validated: ValidatedRows, *, late: bool, bad: bool) -> Ints:
+    """Return the numbers of the late rows among the bad ones, of the others, or of both."""
+    is_late = np.array([fault.condition == LATE for fault in validated.faults], bool)[validated.fault_of]
+    return np.flatnonzero(np.where(is_late, late, bad))

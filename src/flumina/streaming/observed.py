@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
 import pyarrow as pa
 
+from flumina.input.event_table import TAG, columns_of
 from flumina.input.stream import Stream
-from flumina.input.validation import tag_codes
 from flumina.model.tag import Tag
 from flumina.model.tag_set import Key
 from flumina.plan.rates import HOT, HeavyHitters
@@ -40,10 +41,10 @@ class Observed:
             hitters.seen = int(hitters.seen * FADE)
             hitters.counts = {key: faded for key, count in hitters.counts.items() if (faded := int(count * FADE))}
         for stream in self.streams:
-            for tag, table in _by_tag(stream, ready[stream.name]):
-                self.counts[stream.name, tag.name] += len(table)
-                if tag.key is not None and len(table):
-                    self.keys[stream.name, tag.name].add(table.column(stream.column_of(tag.key.name)))
+            for tag, count, keys in _keys_by_tag(stream, ready[stream.name]):
+                self.counts[stream.name, tag.name] += count
+                if keys is not None and count:
+                    self.keys[stream.name, tag.name].add(keys)
 
     def sources(self, parts: Mapping[str, int]) -> list[StreamRates]:
         """What an optimizer needs to know."""
@@ -91,8 +92,13 @@ def _step(share: float) -> int:
     return round(math.log(max(share, 1e-6)) / math.log(1.5))
 
 
-def _by_tag(stream: Stream, table: pa.Table) -> list[tuple[Tag, pa.Table]]:
-    if isinstance(stream.tag, Tag):
-        return [(stream.tag, table)]
-    codes = tag_codes(stream, table.column(str(stream.tag_column)))
-    return [(tag, table.filter(pa.array(codes == code))) for code, tag in enumerate(stream.tags)]
+def _keys_by_tag(stream: Stream, table: pa.Table) -> Iterator[tuple[Tag, int, pa.ChunkedArray | None]]:
+    """Yield for each tag how many events it has in a table, and their keys if it has a key."""
+    codes = table.column(TAG).to_numpy() if len(stream.tags) > 1 else None
+    for which, (tag, columns) in enumerate(zip(stream.tags, columns_of(stream.tags), strict=True)):
+        keys = None if tag.key is None else table.column(columns[tag.key.name])
+        if codes is None:
+            yield tag, len(table), keys
+        else:
+            rows = np.flatnonzero(codes == which)
+            yield tag, len(rows), None if keys is None else keys.take(pa.array(rows))

@@ -6,13 +6,12 @@ Later it would be too late: rows that have been logged, or are carried in the ch
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
 from flumina.errors import OrderError
-from flumina.input.decode import Decoder
+from flumina.input.event_table import EventReader
 from flumina.input.stream import Stream
 from flumina.input.ties import matter
 from flumina.program.definition import Definition
@@ -41,11 +40,11 @@ def check_order(
             return f"partition {place_of(place)} of batch {batch_of(place)}" if file is None else file
 
         rule = TieRule.of(definition.depends, stream.tags, sequenced=stream.seq is not None, told=told)
-        decoder = Decoder(replace(stream, data=None, sorted=True), rank, 0, names)
+        reader = EventReader(stream, rank, names)
         pieces = table.to_batches()
         places = [piece.column(PLACE).to_numpy().astype(np.int64) for piece in pieces]
         try:
-            TieFinder(rule).look([decoder.decode(piece) for piece in pieces], places)
+            TieFinder(rule).look([reader.decode(piece) for piece in pieces], places)
         except OrderError as error:
             raise OrderError(
                 error.condition,

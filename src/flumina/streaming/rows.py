@@ -9,14 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from flumina.engine.event_stream import Heartbeat
-from flumina.input.sources import CHUNK_ROWS, InMemoryTables
+from flumina.input.event_table import SEQ, TS, EventTables, HoldsEvents
+from flumina.input.sources import CHUNK_ROWS
 from flumina.input.stream import Stream
 from flumina.model.order import Ints
 from flumina.storage.directory import Bytes
-from flumina.streaming.validation import PLACE, ROW, TS
-
-NUMBER = "\0number"
-"""The column with the number of a row among all that are dealt."""
+from flumina.streaming.validation import PLACE, ROW
 
 _PARTITIONS = 1 << 31
 
@@ -39,10 +37,10 @@ def place_of(place: int) -> int:
 
 def in_order(stream: Stream, pieces: Sequence[pa.Table]) -> pa.Table:
     """All rows by timestamp, then by the stream's ``seq`` if it has one, else as they came."""
-    table = pa.concat_tables(pieces, promote_options="permissive").combine_chunks()
+    table = pa.concat_tables(pieces).combine_chunks()
     columns = [table.column(ROW), table.column(PLACE)]
     if stream.seq is not None:
-        columns.append(table.column(stream.seq))
+        columns.append(table.column(SEQ))
     columns.append(table.column(TS))
     keys = [column.to_numpy() for column in columns]
     order = np.lexsort(keys)
@@ -73,7 +71,7 @@ def from_bytes(blob: Bytes) -> pa.Table:
 
 
 @dataclass(frozen=True)
-class Gathered:
+class Gathered(HoldsEvents):
     """The one part of a stream whose events are ordered by their place alone: a tie of two places is an error."""
 
     table: pa.Table
@@ -118,11 +116,11 @@ def dealt(stream: Stream, table: pa.Table, parts: int, *, single: bool) -> Strea
     there are.
     """
     if single:
-        return replace(stream, data=Gathered(table.drop_columns([TS, ROW])), sorted=True)
-    table, seq = table.select(stream.columns), stream.seq
+        return replace(stream, data=Gathered(table.drop_columns([ROW])), sorted=True)
+    table, seq = table.drop_columns([PLACE, ROW]), stream.seq
     if seq is None and parts > 1:
-        table, seq = table.append_column(NUMBER, pa.array(np.arange(len(table)))), NUMBER
+        table, seq = table.append_column(SEQ, pa.array(np.arange(len(table)))), SEQ
     spread = (
         [table.take(pa.array(np.arange(part, len(table), parts))) for part in range(parts)] if parts > 1 else [table]
     )
-    return replace(stream, data=InMemoryTables(spread), seq=seq, sorted=True)
+    return replace(stream, data=EventTables(spread), seq=seq, sorted=True)

@@ -1,28 +1,30 @@
-"""Tells rows that can be processed from those that can't, a whole column at a time.
+"""Validate the rows of a micro-batch, once: events that pass are not validated again, in this batch or a later one.
 
-A row is a heartbeat, an event, or one that does not fit its declaration; of a bad row the first thing that is wrong is
-told. What passes here is what :class:`~flumina.input.decode.Decoder` takes::
+A row is a heartbeat, an event, one that does not fit its declaration, or one that comes too late::
 
     rows in  =  heartbeats + events + bad rows + late rows
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from flumina.input.casting import Mask
+from flumina.input.event_table import to_table
 from flumina.input.stream import Stream
-from flumina.input.validation import Fault, Marks, Mask, mark_events, mark_timestamps, mask_of
+from flumina.input.validation import Fault, RowFaults, validate
 from flumina.input.watermarks import NOTHING, Heartbeats, Seen, WatermarkPolicy
 from flumina.model.order import Ints
 from flumina.model.schema import shown_span, shown_time, timestamp_type
 
-TS, PLACE, ROW = "\0ts", "\0place", "\0row"
-"""Columns of ours: the timestamp as O compares it, the file of the row (or its partition), and the row there."""
+PLACE, ROW = "\0place", "\0row"
+"""Columns of ours: the file of the row (or its partition), and the row there."""
 
 LATE = "LATE"
 _FURTHEST = 2**62
@@ -33,8 +35,8 @@ _FURTHEST = 2**62
 class ValidatedRows:
     """The rows of one stream, sorted out.
 
-    ``events`` have the columns that the stream looks at, and :data:`TS`, :data:`PLACE` and :data:`ROW`; ``bad`` are
-    rows as they came, and ``fault_of`` says for each what is wrong with it, by its number in ``faults``.
+    ``events`` have the columns of :mod:`flumina.input.event_table`, :data:`PLACE` and :data:`ROW`; ``bad`` are rows as they
+    came, and ``fault_of`` says for each what is wrong with it, by its number in ``faults``.
     """
 
     rows: int
@@ -56,58 +58,79 @@ class ValidatedRows:
 
 
 class RowValidator:
-    """The checks for one stream; rows up to the timestamp ``done`` have been processed, and others come too late."""
+    """Validates one stream; rows up to the timestamp ``done`` have been processed, and others come too late."""
 
     def __init__(self, stream: Stream, policy: WatermarkPolicy, done: int = NOTHING) -> None:
         self.stream, self.policy, self.done = stream, policy, done
 
     def sift(self, table: pa.Table) -> ValidatedRows:
         """Sort out rows, which have the columns of the stream, :data:`PLACE` and :data:`ROW`."""
-        marks = Marks(len(table))
-        beats = self._beats(table)
-        ts = self._timestamps(table, marks)
-        events = ~beats
+        table = table.combine_chunks()  # several pieces are left only of more text than Arrow has in one array
+        pieces = table.to_batches() or [pa.record_batch([pa.nulls(0, f.type) for f in table.schema], table.schema)]
+        return _together([self._sift(piece) for piece in pieces])
+
+    def _sift(self, rows: pa.RecordBatch) -> ValidatedRows:
+        beats = self._beats(rows)
+        found = validate(self.stream, rows, lambda ts, faults: self._events(rows, ts, beats, faults))
+        good = np.arange(rows.num_rows) if found.good is None else found.good
+        bad = np.flatnonzero(found.faults.fault_of >= 0)
+        beating = found.faults.good if beats is None else found.faults.good & beats
+        batch = found.batch(0, [self.stream.name])
+        events = to_table(batch, sequenced=self.stream.seq is not None)
+        for name in (PLACE, ROW):
+            events = events.append_column(name, rows.column(name).take(pa.array(good)))
+        return ValidatedRows(
+            rows.num_rows,
+            events,
+            pa.Table.from_batches([rows]).take(pa.array(bad)),
+            found.faults.fault_of[bad],
+            tuple(found.faults.faults),
+            0 if beats is None else int(beating.sum()),
+            Seen(_highest(batch.ts), NOTHING if beats is None else _highest(found.ts[beating])),
+        )
+
+    def _beats(self, rows: pa.RecordBatch) -> Mask | None:
+        """Which rows are heartbeats; None: they are none of the policy's."""
+        if not isinstance(self.policy, Heartbeats):
+            return None
+        column = rows.column(self.policy.column)
+        found = pc.fill_null(pc.equal(column, pa.scalar(self.policy.value).cast(column.type)), False)  # noqa: FBT003
+        mask: Mask = found.to_numpy(zero_copy_only=False)
+        return mask
+
+    def _events(self, rows: pa.RecordBatch, ts: Ints, beats: Mask | None, faults: RowFaults) -> Mask | None:
+        """Record timestamps that are out of range or too late; gives the rows that should be events."""
+        message = f"the timestamp is not between -{_FURTHEST} and {_FURTHEST}"
+        faults.add((ts >= _FURTHEST) | (ts <= -_FURTHEST), Fault("TIMESTAMP_RANGE", self.stream.ts, message))
+        events = None if beats is None else ~beats
         if self.done != NOTHING:
-            late = events & (ts <= self.done) & marks.good
+            late = (ts <= self.done) & faults.good
+            late = late if events is None else late & events
             if late.any():
-                kind = timestamp_type(table.schema.field(self.stream.ts).type)
+                kind = timestamp_type(rows.schema.field(self.stream.ts).type)
                 behind = self.done - int(ts[late].min())
                 message = (
                     f"the timestamp lies at or before {shown_time(self.done, kind)}, up to which everything has been "
                     f"processed; late rows of this batch lie up to {shown_span(behind, kind)} before it"
                 )
-                marks.add(late, Fault(LATE, self.stream.ts, message))
-        mark_events(self.stream, table, events, marks)
-        good = marks.good & events
-        beating = beats & marks.good
-        kept = table.filter(pa.array(good)).append_column(TS, pa.array(ts[good]))
-        bad = np.flatnonzero(~marks.good)
-        seen = Seen(_highest(ts[good]), _highest(ts[beating]))
-        return ValidatedRows(
-            len(table),
-            kept.select([*self.stream.columns, TS, PLACE, ROW]),
-            table.take(pa.array(bad)),
-            marks.fault_of[bad],
-            tuple(marks.faults),
-            int(beating.sum()),
-            seen,
-        )
+                faults.add(late, Fault(LATE, self.stream.ts, message))
+        return events
 
-    def _beats(self, table: pa.Table) -> Mask:
-        """Which rows are heartbeats."""
-        if not isinstance(self.policy, Heartbeats):
-            return np.zeros(len(table), bool)
-        column = table.column(self.policy.column)
-        found = pc.equal(column, pa.scalar(self.policy.value).cast(column.type))
-        return mask_of(found)
 
-    def _timestamps(self, table: pa.Table, marks: Marks) -> Ints:
-        """Timestamps as whole numbers, 0 where there is none."""
-        ts = mark_timestamps(self.stream, table, marks)
-        outside = (ts >= _FURTHEST) | (ts <= -_FURTHEST)
-        told = f"the timestamp is not between -{_FURTHEST} and {_FURTHEST}"
-        marks.add(outside, Fault("TIMESTAMP_RANGE", self.stream.ts, told))
-        return ts
+def _together(pieces: Sequence[ValidatedRows]) -> ValidatedRows:
+    """The pieces of a batch as one."""
+    if len(pieces) == 1:
+        return pieces[0]
+    starts = np.cumsum([0, *(len(piece.faults) for piece in pieces)])
+    return ValidatedRows(
+        sum(piece.rows for piece in pieces),
+        pa.concat_tables([piece.events for piece in pieces]),
+        pa.concat_tables([piece.bad for piece in pieces]),
+        np.concatenate([piece.fault_of + start for piece, start in zip(pieces, starts[:-1], strict=True)]),
+        tuple(fault for piece in pieces for fault in piece.faults),
+        sum(piece.heartbeats for piece in pieces),
+        reduce(Seen.and_then, (piece.seen for piece in pieces)),
+    )
 
 
 def _highest(ts: Ints) -> int:
