@@ -133,6 +133,20 @@ class TestFilesAndGenerators:
         assert source.tags == {"inc": [0.1], "read": [0.1]}
         assert source.hot == {"inc": {1: pytest.approx(0.1)}}
 
+    def test_keys_that_are_not_declared_do_not_count(self) -> None:
+        class Listed(fl.KeyedProgram):
+            one = fl.Tag(key="k string", keys=["a", "b"])
+            depends = fl.depends((one, one))
+            output = "k string"
+            count = fl.Sum()
+
+            def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+                state.count += 1
+
+        table = pa.table({"ts": [1, 2, 3, 4], "k": ["a", "z", "z", "b"]})
+        (source,) = estimate(Listed, [fl.Stream("s", Listed.one, table)])
+        assert set(source.hot["one"]) == {"a", "b"}
+
     def test_columns_that_do_not_fit_are_an_error(self) -> None:
         table = pa.table({"ts": [0], "k": ["text"]})
         with pytest.raises(InputError, match="COLUMN_TYPE"):

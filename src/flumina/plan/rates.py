@@ -163,7 +163,10 @@ class _Sample:
             for tag, rows in tag_rows(stream, chunk):
                 found.counts[tag.name] += chunk.num_rows if rows is None else len(rows)
                 if tag.key is not None:
-                    keys[tag.name].append(read_column(stream, chunk, tag.key, rows).drop_null())
+                    held = read_column(stream, chunk, tag.key, rows).drop_null()
+                    if tag.finite_keys is not None:
+                        held = held.filter(pa.array(tag.universe.mask(held)))
+                    keys[tag.name].append(held)
         bounds = source.bounds(number, stream.ts)
         if bounds is not None:
             stamps += _ends(bounds)
