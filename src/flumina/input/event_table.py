@@ -95,7 +95,7 @@ class EventReader:
             else np.arange(self.rows, self.rows + chunk.num_rows)
         )
         self.rows += chunk.num_rows
-        return Batch.of_tables(tags, tables, codes, ts, self.rank, seq, self.names)
+        return Batch.of_tables(tags, tables, codes, rows, ts, self.rank, seq, self.names)
 
     def batches(self, chunks: Iterable[pa.RecordBatch], size: int) -> Iterator[Batch]:  # noqa: ARG002 -- as they come
         """Yield the events of all chunks, which are in O."""

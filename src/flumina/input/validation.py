@@ -118,19 +118,21 @@ class Validated:
 
     def batch(self, rank: int, names: Sequence[str], first: int = 0) -> Batch:
         """Return the events; without a column of sequence numbers, those are the rows' numbers, from ``first`` on."""
-        ts, codes = self.ts, self.codes
+        ts, codes, rows = self.ts, self.codes, self.rows
         seq = np.arange(first, first + len(ts)) if self.seq is None else self.seq
         keep: Mask | None = None
         if self.good is not None:
             keep = np.zeros(len(ts), bool)
             keep[self.good] = True
             ts, seq = ts[self.good], seq[self.good]
-            codes = None if codes is None else codes[self.good]
+            if codes is not None:
+                codes = codes[self.good]
+                rows = [np.flatnonzero(codes == which) for which in range(len(rows))]
         tables = [
             _table(tag, columns, len(self.ts) if mine is None else len(mine), _at(keep, mine))
             for tag, columns, mine in zip(self.stream.tags, self.columns, self.rows, strict=True)
         ]
-        return Batch.of_tables(self.stream.tags, tables, codes, ts, rank, seq, names)
+        return Batch.of_tables(self.stream.tags, tables, codes, rows, ts, rank, seq, names)
 
 
 def validate(stream: Stream, chunk: pa.RecordBatch, screen: Screen | None = None) -> Validated:
@@ -216,13 +218,12 @@ def _known_tags(stream: Stream, chunk: pa.RecordBatch, events: Mask | None, faul
     codes = tag_codes(stream, column)
     if column.null_count:
         faults.add(_among(events, _mask(column.is_null())), Fault("NULL_TAG", name, "the tag is null"))
-    unknown = codes < 0
-    if unknown.any():
+    if len(codes) and codes.min() < 0:
 
         def explain(value: pa.Array) -> str:
             return f"{value[0].as_py()!r} is none of the declared tags {known}"
 
-        faults.add(_among(events, unknown), Fault("UNKNOWN_TAG", name, f"the tag is none of {known}", explain))
+        faults.add(_among(events, codes < 0), Fault("UNKNOWN_TAG", name, f"the tag is none of {known}", explain))
     return codes
 
 

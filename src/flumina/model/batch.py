@@ -63,19 +63,20 @@ class Batch:
         tags: tuple[Tag, ...],
         tables: Sequence[pa.RecordBatch],
         table_of: Ints | None,
+        places: Sequence[Ints | None],
         ts: Ints,
         rank: int,
         seq: Ints,
         streams: Sequence[str],
     ) -> Batch:
-        """A batch of one stream from a table for each tag, in order; several tags are told apart by ``table_of``."""
+        """A batch of one stream from a table for each tag, in order; several tags have ``table_of`` and places."""
         ranks = np.broadcast_to(np.int64(rank), len(ts))
         if len(tags) == 1:
             return Batch(tags, tuple(tables), ts, ranks, seq, tuple(streams))
         assert table_of is not None, "several tags are told apart"
         row_of = np.empty(len(ts), np.int64)
-        for which, table in enumerate(tables):
-            row_of[table_of == which] = np.arange(table.num_rows)
+        for mine, table in zip(places, tables, strict=True):
+            row_of[mine] = np.arange(table.num_rows)
         return Batch(tags, tuple(tables), ts, ranks, seq, tuple(streams), table_of, row_of)
 
     @staticmethod
