@@ -19,8 +19,8 @@ from flumina.checkpoint.state_partitions import FinalStatePolicy, PartitionedSta
 from flumina.engine.event_stream import event_stream
 from flumina.engine.message_codec import Codec
 from flumina.engine.results import RunStats
-from flumina.input.ties import check_ties
 from flumina.input.decode import Part
+from flumina.input.ties import check_ties
 from flumina.model.batch import Batch
 from flumina.model.emit import ONLY_OUTPUT, Emit, rows
 from flumina.output.commit import CommittedOutput

@@ -35,8 +35,8 @@ _FURTHEST = 2**62
 class ValidatedRows:
     """The rows of one stream, sorted out.
 
-    ``events`` have the columns of :mod:`flumina.input.event_table`, :data:`PLACE` and :data:`ROW`; ``bad`` are rows as they
-    came, and ``fault_of`` says for each what is wrong with it, by its number in ``faults``.
+    ``events`` have the columns of :mod:`flumina.input.event_table`, :data:`PLACE` and :data:`ROW`; ``bad`` are rows as
+    they came, and ``fault_of`` says for each what is wrong with it, by its number in ``faults``.
     """
 
     rows: int
