@@ -235,7 +235,7 @@ class Timed:
 def timed(case: Case, streams: Sequence[fl.Stream], optimizer: str) -> Timed:
     """Run once."""
     start = time.perf_counter()
-    result = local.run(case.program, streams, optimizer=optimizer, out=fl.NOWHERE, progress=False)
+    result = local.run(case.program, streams, optimizer=optimizer, out=fl.DISCARD, progress=False)
     wall = time.perf_counter() - start
     return Timed(wall, max(task.cpu_seconds for task in result.stats.tasks.values()), result)
 

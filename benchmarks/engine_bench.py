@@ -198,7 +198,7 @@ class Engine:
     def run(self, program: type[fl.Program], streams: Sequence[fl.Stream], **options: Any) -> RunResult:  # noqa: ANN401
         """One run; outputs are counted and dropped unless they have a place to go."""
         options.setdefault("progress", False)
-        options.setdefault("out", fl.NOWHERE)
+        options.setdefault("out", fl.DISCARD)
         return self.call(program, streams, **options)
 
 
@@ -477,8 +477,8 @@ def latency(engine: Engine, inputs: Inputs, rounds: int) -> None:
 
     for beats in (100.0, 1000.0):
         streams = [
-            fl.Stream("values", ValueBarrier.value, fl.Generated(values, parts=2, rate=50_000, heartbeats=beats)),
-            fl.Stream("barriers", ValueBarrier.barrier, fl.Generated(barriers, rate=5, heartbeats=beats)),
+            fl.Stream("values", ValueBarrier.value, fl.GeneratorSource(values, parts=2, rate=50_000, heartbeats=beats)),
+            fl.Stream("barriers", ValueBarrier.barrier, fl.GeneratorSource(barriers, rate=5, heartbeats=beats)),
         ]
         plan = engine.run(ValueBarrier, streams, workers=2, optimizer="greedy", plan=None).plan
         found = [engine.run(ValueBarrier, streams, plan=plan).stats.latency for _ in range(max(1, rounds // 2))]
@@ -531,7 +531,7 @@ def memory(engine: Engine, inputs: Inputs, rounds: int) -> None:
         base = Inputs(Path(folder), 5_000_000)
         for times in (1, 10, 20):
             streams = [
-                fl.Stream("values", ValueBarrier.value, fl.Generated(Repeated(base.folder, times), parts=2)),
+                fl.Stream("values", ValueBarrier.value, fl.GeneratorSource(Repeated(base.folder, times), parts=2)),
                 fl.Stream("barriers", ValueBarrier.barrier, {"ts": np.arange(19_999, times * 10_000_000, 20_000)}),
             ]
             POOL.close()  # a fresh process each time

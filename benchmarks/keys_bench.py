@@ -21,7 +21,7 @@ from flumina.program.base import define
 from flumina.runtime.build import workers
 from flumina.runtime.messages import Credit, Data, Message, PartId
 from flumina.runtime.run import EMPTY, Run
-from flumina.runtime.topology import TREE_ROOT, Options
+from flumina.runtime.topology import TREE_ROOT, ProtocolOptions
 from flumina.runtime.tree_root import TreeRoot
 from flumina.runtime.worker import Address, Effects
 
@@ -57,7 +57,7 @@ class Flight:
     """Workers of a plan with so many keys under way; :meth:`turn` lets one more event come and one be answered."""
 
     def __init__(
-        self, keys: int, options: Options | None = None, *, levels: int = 2, snapshot: int | None = None
+        self, keys: int, options: ProtocolOptions | None = None, *, levels: int = 2, snapshot: int | None = None
     ) -> None:
         self.keys, self.levels = keys, levels
         plan = plan_of(levels)
@@ -146,7 +146,7 @@ class Flight:
                 self.post(("read", part), receiver, EMPTY, END)
 
 
-def measured(keys: int, options: Options, levels: int) -> tuple[float, float]:
+def measured(keys: int, options: ProtocolOptions, levels: int) -> tuple[float, float]:
     """Microseconds a turn takes, and an event when all are answered at once; the fastest of some tries."""
     turns, lands = [], []
     for _ in range(REPEATS):
@@ -167,7 +167,7 @@ def main() -> int:
     most = int(sys.argv[1]) if len(sys.argv) > 1 else max(KEYS)
     print("levels  protocol          keys    us/event    us/event when all are answered at once")
     for levels in LEVELS:
-        for name, options in (("waits", Options(hand_over=False)), ("hands over", Options())):
+        for name, options in (("waits", ProtocolOptions(hand_over=False)), ("hands over", ProtocolOptions())):
             for keys in KEYS:
                 if keys <= most:
                     turn, land = measured(keys, options, levels)

@@ -51,7 +51,7 @@ def values(part: int, *, rows: int) -> Iterator[dict[str, Any]]:
 def with_and_without(rows: int, rounds: int) -> None:
     """The same run with ten snapshots and with none."""
     streams = [
-        fl.Stream("values", ValueBarrier.value, fl.Generated(partial(values, rows=rows), parts=2)),
+        fl.Stream("values", ValueBarrier.value, fl.GeneratorSource(partial(values, rows=rows), parts=2)),
         fl.Stream("barriers", ValueBarrier.barrier, {"ts": np.arange(2 * WINDOW - 1, 2 * rows, 2 * WINDOW)}),
     ]
     ratios, each = [], []
@@ -85,17 +85,25 @@ def sizes(rounds: int) -> None:
     """One snapshot for states of several sizes."""
     print("\n| state | bytes on disk | a snapshot costs, ms |\n|---|---|---|")
     for title, count, size in SIZES:
-        data = fl.Generated(partial(pages, count=count, size=size))
+        data = fl.GeneratorSource(partial(pages, count=count, size=size))
         streams = [fl.Stream("views", Memory.view, data)]
-        settings = fl.Settings(chunk_rows=max(10, count // 10))
+        engine_options = fl.EngineOptions(chunk_rows=max(10, count // 10))
         costs, stored = [], 0
         for turn in range(rounds + 1):
             with tempfile.TemporaryDirectory() as folder:
                 at = Path(folder)
-                plain = local.run(Memory, streams, workers=1, out=fl.NOWHERE, settings=settings, progress=False)
+                plain = local.run(
+                    Memory, streams, workers=1, out=fl.DISCARD, engine_options=engine_options, progress=False
+                )
                 once = fl.Checkpoint(at / "kept", when=lambda since: since.snapshots == 0 and since.events >= count)  # noqa: B023
                 kept = local.run(
-                    Memory, streams, workers=1, out=fl.NOWHERE, checkpoint=once, settings=settings, progress=False
+                    Memory,
+                    streams,
+                    workers=1,
+                    out=fl.DISCARD,
+                    checkpoint=once,
+                    engine_options=engine_options,
+                    progress=False,
                 )
                 found = [one.manifest.state_size for one in Checkpoints(at / "kept").all()]
                 stored = max(stored, *found) if found else stored
@@ -114,8 +122,8 @@ def keys(part: int, *, count: int) -> Iterator[dict[str, Any]]:
 
 def shares(count: int, rounds: int) -> None:
     """One snapshot of a state with many keys, by one worker and by two that have half of the keys each."""
-    streams = [fl.Stream("views", Memory.view, fl.Generated(partial(keys, count=count), parts=2))]
-    settings = fl.Settings(chunk_rows=20_000, window=40_000)
+    streams = [fl.Stream("views", Memory.view, fl.GeneratorSource(partial(keys, count=count), parts=2))]
+    engine_options = fl.EngineOptions(chunk_rows=20_000, window=40_000)
     print(f"\n{count:,} keys\n\n| workers | shares | a snapshot costs, ms |\n|---|---|---|")
     medians = {}
     for workers in (1, 2):
@@ -123,10 +131,10 @@ def shares(count: int, rounds: int) -> None:
         for turn in range(rounds + 1):
             with tempfile.TemporaryDirectory() as folder:
                 at = Path(folder)
-                options: dict[str, Any] = {"workers": workers, "optimizer": "greedy", "settings": settings}
-                plain = local.run(Memory, streams, out=fl.NOWHERE, progress=False, **options)
+                options: dict[str, Any] = {"workers": workers, "optimizer": "greedy", "engine_options": engine_options}
+                plain = local.run(Memory, streams, out=fl.DISCARD, progress=False, **options)
                 once = fl.Checkpoint(at, when=lambda since: since.snapshots == 0 and since.events >= count)
-                kept = local.run(Memory, streams, out=fl.NOWHERE, checkpoint=once, progress=False, **options)
+                kept = local.run(Memory, streams, out=fl.DISCARD, checkpoint=once, progress=False, **options)
                 files = max(len(one.manifest.states) for one in Checkpoints(at).all())
             if turn:
                 costs.append(1e3 * (kept.stats.seconds - plain.stats.seconds))

@@ -1,6 +1,9 @@
 """What ``import flumina as fl`` offers: adding or removing a name is a decision, made here."""
 
 import inspect
+import subprocess
+import sys
+from pathlib import Path
 
 import flumina as fl
 
@@ -8,21 +11,19 @@ NAMES = [
     "Atom",
     "Batch",
     "BoundedDelay",
-    "CalledOffError",
     "Checkpoint",
     "CheckpointError",
+    "CheckpointProgress",
     "ClosedBatches",
-    "ClusterError",
     "Count",
+    "DISCARD",
     "DefinitionError",
     "Emit",
+    "EngineOptions",
     "Event",
     "Field",
     "FluminaError",
-    "FrameError",
-    "GangError",
-    "Generated",
-    "HandshakeError",
+    "GeneratorSource",
     "Heartbeats",
     "InOrder",
     "InputError",
@@ -31,21 +32,16 @@ NAMES = [
     "LawError",
     "Max",
     "Min",
-    "NOWHERE",
-    "OrderError",
-    "OutOfMemoryError",
     "OutputError",
     "Parquet",
-    "PeerLostError",
     "PerKey",
-    "PlanError",
+    "Plan",
     "Point",
     "Program",
     "Replicated",
-    "SchemaError",
+    "RunResult",
+    "RunStats",
     "Set",
-    "Settings",
-    "Since",
     "SpecResult",
     "State",
     "StateType",
@@ -53,9 +49,6 @@ NAMES = [
     "Sum",
     "Tag",
     "TagSet",
-    "TaskFailedError",
-    "TaskLostError",
-    "TaskSilentError",
     "Tuple",
     "UsageError",
     "UserCodeError",
@@ -67,7 +60,9 @@ NAMES = [
     "join",
     "least",
     "repeat",
+    "run",
     "spec",
+    "start",
     "total",
     "update",
     "update_batch",
@@ -88,9 +83,100 @@ def test_every_name_is_there_and_documented() -> None:
 
 def test_nothing_else_is_public() -> None:
     modules = {name for name, member in vars(fl).items() if inspect.ismodule(member)}
-    assert {name for name in vars(fl) if not name.startswith("_")} - modules == set(fl.__all__)
+    assert {name for name in dir(fl) if not name.startswith("_")} - modules - {"TYPE_CHECKING"} == set(fl.__all__)
+    assert not hasattr(fl, "no_such_name")
 
 
-def test_every_error_is_public() -> None:
-    errors = {cls.__name__ for cls in fl.FluminaError.__subclasses__() if cls.__module__ == "flumina.errors"}
-    assert errors <= set(fl.__all__)
+def test_the_errors_that_programs_catch_are_public_and_the_others_in_their_module() -> None:
+    errors = {name for name in fl.__all__ if name.endswith("Error")}
+    assert len(errors) == 8
+    for name in errors:
+        assert getattr(fl, name) is getattr(fl.errors, name)
+
+
+def test_what_only_some_need_is_not_imported() -> None:
+    """Programs load fast: the checker's, Spark's and the engine's dependencies come when they are used."""
+    unwanted = {"hypothesis", "pandas", "pyspark", "pyarrow.dataset", "flumina.plan", "flumina.engine.job"}
+    code = f"import sys, flumina; print(*sorted(set(sys.modules) & {unwanted!r}))"
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=300)
+    assert found.stdout.split() == []
+
+
+USER = """
+import flumina as fl
+
+
+class PageViews(fl.KeyedProgram):
+    view = fl.Tag("user long", key="page string")
+    change = fl.Tag("info string", key="page string")
+    depends = fl.depends((change, change), (change, view))
+    output = "page string, user long, info string"
+    info = fl.Replicated("string")
+
+    def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+        if event.tag is self.view:
+            emit(event.page, event.user, state.info)
+        else:
+            state.info = event.info
+
+
+class Total(fl.Program[int]):
+    add = fl.Tag("v long")
+    depends = fl.depends()
+    output = "total long"
+
+    def init(self) -> int:
+        return 0
+
+    def update(self, state: int, event: fl.Event, emit: fl.Emit) -> int:
+        return state + int(event.v)
+
+    def fork(self, state: int, left: fl.TagSet, right: fl.TagSet) -> tuple[int, int]:
+        return state, 0
+
+    def join(self, left: int, right: int) -> int:
+        return left + right
+
+
+streams = [fl.Stream("views", PageViews.view, [{"ts": 1, "page": "home", "user": 7}])]
+fine = fl.run(PageViews, streams, workers=2, optimizer="greedy", out=fl.DISCARD, ordered=True)
+plan: fl.Plan = fine.plan
+stats: fl.RunStats = fine.stats
+events: int = stats.events
+checked: bool = fl.check(Total, examples=5).ok
+kept: fl.RunResult = fl.run(Total(), streams, checkpoint=fl.Checkpoint("kept", when=lambda p: p.events > 5), out="o")
+shown = reveal_type(fl.run)
+"""
+
+WRONG = {
+    "fl.run(PageViews, streams, wrokers=2)": 'Unexpected keyword argument "wrokers"',
+    'fl.run(PageViews, streams, workers="2")': '"workers" to "run" has incompatible type "str"',
+    'fl.run(PageViews, streams, optimizer="magic")': "Literal['cost', 'greedy', 'sequential']",
+    'fl.run(PageViews, streams, bad_rows="drop")': "Literal['error', 'dead-letter']",
+    'fl.run(PageViews, streams, on="spark")': '"str"',
+    'fl.start(PageViews, streams, "out", "kept", late="never")': "Literal['error', 'dead-letter', 'drop']",
+    'fl.start(PageViews, streams, "out", "kept", trigger={"once": True})': "trigger",
+    "fl.spec(PageViews, streams, bad_rows=3)": '"bad_rows" to "spec"',
+    "fl.Programm": 'has no attribute "Programm"',
+    "class A(fl.Program):\n    def update(self, state: int, event: fl.Event) -> int: return 3": 'Signature of "update"',
+    "class B(Total):\n    def join(self, left: str, right: str) -> str: return left": '"join"',
+}
+
+
+def test_type_checkers_know_a_users_calls(tmp_path: Path) -> None:
+    """Without a mistake there is no complaint, in strict mode; every mistake is found where it is."""
+    lines = USER.count("\n")
+    wrong = list(WRONG.items())
+    (tmp_path / "job.py").write_text(USER + "\n".join(statement for statement, _ in wrong) + "\n")
+    configuration = Path(__file__).parents[1] / "pyproject.toml"
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file", str(configuration), str(tmp_path / "job.py")]
+    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False).stdout
+    told = [line for line in found.splitlines() if ": error:" in line]
+    assert [line for line in told if int(line.split(":")[1]) <= lines] == [], found
+    at = lines + 1
+    for statement, said in wrong:
+        last = at + statement.count("\n")
+        assert [x for x in told if at <= int(x.split(":")[1]) <= last and said in x], f"{statement}: {said}\n{found}"
+        at = last + 1
+    (shown,) = (line for line in found.splitlines() if "Revealed type" in line)
+    assert "Any" not in shown[shown.index("**options") :], shown

@@ -7,6 +7,7 @@ import pytest
 
 import flumina as fl
 from flumina.apps import Fraud, KeyCounter, PageViews, ValueBarrier
+from flumina.errors import OrderError
 from flumina.model.order import END, START, Point, heartbeat
 
 VIEWS = {"ts": [1, 2, 4, 5], "page": ["a", "a", "b", "a"], "user": [1, 2, 3, 4]}
@@ -153,7 +154,7 @@ class TestOrder:
             pa.table({"ts": [1, 4], "v": [1, 3], "n": [7, -1]}),
         ]
         assert self.log(fl.Stream("x", self.Log.a, parts, seq="n")) == [1, 2, 3, 4]
-        with pytest.raises(fl.OrderError, match="AMBIGUOUS_ORDER"):
+        with pytest.raises(OrderError, match="AMBIGUOUS_ORDER"):
             self.log(fl.Stream("x", self.Log.a, parts))
 
     def test_how_independent_input_is_cut_makes_no_difference(self) -> None:

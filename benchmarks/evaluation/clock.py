@@ -28,7 +28,7 @@ from flumina.plan.tree import Itag, Plan
 from flumina.runtime.build import workers as build
 from flumina.runtime.messages import Credit, Data, Message, PartId
 from flumina.runtime.run import EMPTY, Run
-from flumina.runtime.topology import TREE_ROOT, Options
+from flumina.runtime.topology import TREE_ROOT, ProtocolOptions
 from flumina.runtime.tree_root import TreeRoot
 from flumina.runtime.worker import Address, Effects
 
@@ -88,7 +88,7 @@ class Clock:
     """One run of a plan in virtual time."""
 
     def __init__(
-        self, plan: Plan, inputs: Inputs, model: CostModel = DEFAULT, *, options: Options | None = None
+        self, plan: Plan, inputs: Inputs, model: CostModel = DEFAULT, *, options: ProtocolOptions | None = None
     ) -> None:
         self.plan, self.inputs, self.model = plan, inputs, model
         self.meter = Meter({})

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 import flumina as fl
 import flumina.spark
-from flumina.engine.job import Settings
+from flumina.engine.options import EngineOptions
 from flumina.engine.results import RunResult
 
 _HERE = "127.0.0.1"
@@ -51,8 +51,8 @@ def session(slots: int) -> SparkSession:
 
 def run(program: type[fl.Program], streams: Sequence[fl.Stream], **options: Any) -> RunResult:  # noqa: ANN401
     """A run of Flumina on the session that there is; outputs are counted and dropped, as the baselines' are."""
-    settings = Settings(patience=600)  # a busy machine is slow to start Python workers
-    return flumina.spark.run(program, streams, progress=False, out=fl.NOWHERE, settings=settings, **options)
+    engine_options = EngineOptions(patience=600)  # a busy machine is slow to start Python workers
+    return flumina.spark.run(program, streams, progress=False, out=fl.DISCARD, engine_options=engine_options, **options)
 
 
 class Watch:

@@ -25,7 +25,7 @@ def records(effort: Effort, data: Path) -> Iterator[Record]:  # noqa: ARG001 -- 
     for workers in effort.of((2, 4, 10, 20), (2, 4)):
         workload = app.generate(houses=HOUSES, parts=HOUSES, hours=24, interval=effort.of(2, 60))
         stats = local.run(
-            app.program, workload.streams(), workers=workers, optimizer="greedy", progress=False, out=fl.NOWHERE
+            app.program, workload.streams(), workers=workers, optimizer="greedy", progress=False, out=fl.DISCARD
         ).stats
         total = stats.events * BYTES
         effort.say(f"smart homes, {workers} workers: {stats.bytes_between:,} of {total:,} bytes, {stats}")

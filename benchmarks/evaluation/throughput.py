@@ -15,7 +15,7 @@ from benchmarks.evaluation.record import Record
 from flumina.apps.registry import APPS
 from flumina.plan.cost_model import CostModel
 from flumina.plan.measure import measure
-from flumina.plan.optimize import make_plan
+from flumina.plan.optimize import OptimizerName, make_plan
 
 FITTED = (2_000, 50_000)
 """The ratios at which prices are fitted; those at ``RATIO`` are predicted."""
@@ -62,7 +62,9 @@ def _predicted(effort: Effort, name: str, model: CostModel) -> Iterator[Record]:
     """The same on more machines than there are: parts and workers grow together, as in the paper."""
     for workers in (*FEW, *effort.of(MANY, MANY[1:2])):
         case = Case(name, workers)
-        optimizer = "cost" if workers <= FEW[-1] else "greedy"  # the search takes minutes for hundreds of workers
+        optimizer: OptimizerName = (
+            "cost" if workers <= FEW[-1] else "greedy"
+        )  # the search takes minutes for hundreds of workers
         plan = make_plan(case.app.program, case.sources(), workers=workers, optimizer=optimizer)
         timing = in_virtual_time(case, plan, model, windows=effort.of(12, 6) if workers <= 100 else 5)
         effort.say(f"{name}, {workers} workers in virtual time: {timing.throughput / 1e6:.0f} M events/s")

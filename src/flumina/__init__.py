@@ -3,34 +3,23 @@
 Write a sequential program, say which events depend on which, declare the state; see the README.
 """
 
+import importlib
+from typing import TYPE_CHECKING
+
 from flumina.check import check
-from flumina.checkpoint.policy import Checkpoint, Since
-from flumina.engine.job import Settings
+from flumina.checkpoint.policy import Checkpoint, CheckpointProgress
 from flumina.errors import (
-    CalledOffError,
     CheckpointError,
-    ClusterError,
     DefinitionError,
     FluminaError,
-    FrameError,
-    GangError,
-    HandshakeError,
     InputError,
     LawError,
-    OrderError,
-    OutOfMemoryError,
     OutputError,
-    PeerLostError,
-    PlanError,
-    SchemaError,
-    TaskFailedError,
-    TaskLostError,
-    TaskSilentError,
     UsageError,
     UserCodeError,
 )
 from flumina.input.files import Parquet
-from flumina.input.sources import Generated
+from flumina.input.sources import GeneratorSource
 from flumina.input.stream import Stream
 from flumina.input.watermarks import BoundedDelay, ClosedBatches, Heartbeats, InOrder
 from flumina.model.batch import Batch, repeat, total
@@ -40,7 +29,6 @@ from flumina.model.event import Event
 from flumina.model.order import Point
 from flumina.model.tag import Tag
 from flumina.model.tag_set import KeySet, TagSet
-from flumina.output.outputs import NOWHERE
 from flumina.program.base import Program, define
 from flumina.program.decorators import StateType, fork, join, update, update_batch
 from flumina.program.keyed import KeyedProgram
@@ -48,28 +36,31 @@ from flumina.spec import SpecResult, spec
 from flumina.state.fields import Count, Field, Max, Min, PerKey, Replicated, Set, Sum, Tuple, greatest, least
 from flumina.state.record import Record as State
 
+if TYPE_CHECKING:
+    from flumina.backend import run, start
+    from flumina.engine.options import DISCARD, EngineOptions
+    from flumina.engine.results import RunResult, RunStats
+    from flumina.plan.tree import Plan
+
 __version__ = "0.1.0"
 
 __all__ = [
-    "NOWHERE",
+    "DISCARD",
     "Atom",
     "Batch",
     "BoundedDelay",
-    "CalledOffError",
     "Checkpoint",
     "CheckpointError",
+    "CheckpointProgress",
     "ClosedBatches",
-    "ClusterError",
     "Count",
     "DefinitionError",
     "Emit",
+    "EngineOptions",
     "Event",
     "Field",
     "FluminaError",
-    "FrameError",
-    "GangError",
-    "Generated",
-    "HandshakeError",
+    "GeneratorSource",
     "Heartbeats",
     "InOrder",
     "InputError",
@@ -78,20 +69,16 @@ __all__ = [
     "LawError",
     "Max",
     "Min",
-    "OrderError",
-    "OutOfMemoryError",
     "OutputError",
     "Parquet",
-    "PeerLostError",
     "PerKey",
-    "PlanError",
+    "Plan",
     "Point",
     "Program",
     "Replicated",
-    "SchemaError",
+    "RunResult",
+    "RunStats",
     "Set",
-    "Settings",
-    "Since",
     "SpecResult",
     "State",
     "StateType",
@@ -99,9 +86,6 @@ __all__ = [
     "Sum",
     "Tag",
     "TagSet",
-    "TaskFailedError",
-    "TaskLostError",
-    "TaskSilentError",
     "Tuple",
     "UsageError",
     "UserCodeError",
@@ -113,8 +97,37 @@ __all__ = [
     "join",
     "least",
     "repeat",
+    "run",
     "spec",
+    "start",
     "total",
     "update",
     "update_batch",
 ]
+
+_ON_DEMAND = {
+    "DISCARD": "flumina.engine.options",
+    "EngineOptions": "flumina.engine.options",
+    "Plan": "flumina.plan.tree",
+    "RunResult": "flumina.engine.results",
+    "RunStats": "flumina.engine.results",
+    "run": "flumina.backend",
+    "start": "flumina.backend",
+}
+"""Names whose modules bring the engine with them: imported when they are first used, so that programs load fast."""
+
+
+if not TYPE_CHECKING:  # else a misspelt name would have a type
+
+    def __getattr__(name: str) -> object:
+        """Import a name of the engine when it is first used."""
+        if name not in _ON_DEMAND:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found: object = getattr(importlib.import_module(_ON_DEMAND[name]), name)
+        globals()[name] = found
+        return found
+
+
+def __dir__() -> list[str]:
+    """List the public names, those that are imported on demand among them."""
+    return sorted({*globals(), *__all__})

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from flumina.errors import UsageError
-from flumina.input.dead_letters import ERROR, SCHEMA, RejectedRows, makes_dead_letters
+from flumina.input.dead_letters import SCHEMA, BadRows, RejectedRows, makes_dead_letters
 from flumina.input.decode import OnBadRows, Part, decode
 from flumina.input.stream import Stream
 from flumina.input.stream_checks import check_streams
@@ -51,7 +51,9 @@ class SpecResult:
         return self.outputs[ONLY_OUTPUT]
 
 
-def spec(program: AnyProgram, streams: Sequence[Stream], *, until: Point = END, bad_rows: str = ERROR) -> SpecResult:
+def spec(
+    program: AnyProgram, streams: Sequence[Stream], *, until: Point = END, bad_rows: BadRows = "error"
+) -> SpecResult:
     """Run the sequential program: all events up to the point ``until``, in the order O.
 
     ``bad_rows`` is what becomes of rows that do not fit their declaration: "error", or "dead-letter" to put them aside.

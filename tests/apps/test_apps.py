@@ -8,6 +8,7 @@ import pytest
 import flumina as fl
 from flumina import local
 from flumina.apps.registry import APPS
+from flumina.plan.optimize import OptimizerName
 from flumina.testing import assert_same_outputs
 
 SMALL: dict[str, dict[str, Any]] = {
@@ -24,7 +25,7 @@ every = pytest.mark.parametrize("name", SMALL)
 @every
 @pytest.mark.parametrize("workers", [2, 3])
 @pytest.mark.parametrize("optimizer", ["greedy", "cost"])
-def test_several_workers_give_what_the_oracle_gives(name: str, workers: int, optimizer: str) -> None:
+def test_several_workers_give_what_the_oracle_gives(name: str, workers: int, optimizer: OptimizerName) -> None:
     app = APPS[name]
     streams = app.generate(**SMALL[name], parts=workers).streams()
     expected = fl.spec(app.program, streams)

@@ -14,7 +14,7 @@ from flumina.plan.optimize import make_plan
 from flumina.plan.sources import Inputs, StreamRates, bind
 from flumina.plan.tree import Plan
 from flumina.program.base import AnyProgram
-from flumina.runtime.topology import Options
+from flumina.runtime.topology import ProtocolOptions
 
 
 def streams(parts: int, *, rate: float = 1e6, barriers: float = 20.0, fraud: bool = False) -> list[StreamRates]:
@@ -73,7 +73,7 @@ def test_hand_over_saves_waiting() -> None:
     sources = streams(4, barriers=2000)
     plan, inputs = make_plan(ValueBarrier, sources, workers=4, optimizer="greedy"), bind(ValueBarrier, sources)
     quick = Clock(plan, inputs).run(0.2).elapsed
-    waiting = Clock(plan, inputs, options=Options(hand_over=False)).run(0.2).elapsed
+    waiting = Clock(plan, inputs, options=ProtocolOptions(hand_over=False)).run(0.2).elapsed
     assert quick < waiting
 
 

@@ -151,12 +151,12 @@ def test_what_changed_is_told(
     assert differences(before, now) == said
     for changed in (False, True):
         if changed and code_only:
-            check_program(before, now, changed=True, where="here")
+            check_program(before, now, allow_code_change=True, where="here")
             continue
         with pytest.raises(CheckpointError, match="CHECKPOINT_PROGRAM") as caught:
-            check_program(before, now, changed=changed, where="here")
+            check_program(before, now, allow_code_change=changed, where="here")
         assert f"\n  - {said[0]}" in caught.value.message
-        assert ("changed=True" in str(caught.value.hint)) == code_only
+        assert ("allow_code_change=True" in str(caught.value.hint)) == code_only
 
 
 def test_streams_count(make: Callable[..., dict[str, Any]]) -> None:
@@ -228,9 +228,9 @@ class Charged(fl.Program):
 def test_arguments_of_any_kind_count(before: object, now: object, said: str) -> None:
     old, new = (json.loads(json.dumps(program_fingerprint(Charged(fee)))) for fee in (before, now))
     assert differences(old, new) == [f"parameter 'fee': {said}"]
-    with pytest.raises(CheckpointError, match="changed=True"):
-        check_program(old, new, changed=False, where="here")
-    check_program(old, new, changed=True, where="here")
+    with pytest.raises(CheckpointError, match="allow_code_change=True"):
+        check_program(old, new, allow_code_change=False, where="here")
+    check_program(old, new, allow_code_change=True, where="here")
     assert old["parameters"]["tiers"] == "{'a': {1, 2}}"
     assert set(old["parameters"]) == {"fee", "tiers"}, "neither declarations nor what is private"
 
@@ -292,9 +292,9 @@ def test_who_reads_a_field_counts() -> None:
     """Forks give its value to those: shares of a state would be those of others."""
     old, new = (program_fingerprint(made_by(1, read=read)) for read in (False, True))
     assert differences(old, new) == ["state field 'n' is read or set by none -> c"]
-    with pytest.raises(CheckpointError, match="changed=True"):
-        check_program(old, new, changed=False, where="here")
-    check_program(old, new, changed=True, where="here")
+    with pytest.raises(CheckpointError, match="allow_code_change=True"):
+        check_program(old, new, allow_code_change=False, where="here")
+    check_program(old, new, allow_code_change=True, where="here")
 
 
 def test_programs_of_several_state_types_and_functions() -> None:
@@ -353,8 +353,8 @@ def test_input_is_told_apart_as_far_as_that_costs_nothing(tmp_path: Path) -> Non
     assert of(object()) == of([object()]) == {}, "a DataFrame of Spark, say"
     few, more = (Connections(events=events, parts=1).streams()[0].data for events in (100, 200))
     assert of(few) == of(Connections(events=100, parts=1).streams()[0].data) != of(more)
-    assert of(fl.Generated(lambda part: [], parts=2)) == {"parts": 2, "generator": None}
-    some, again, others = (of(fl.Generated(Picky(frozenset(text)))) for text in ("ab", "ba", "ac"))
+    assert of(fl.GeneratorSource(lambda part: [], parts=2)) == {"parts": 2, "generator": None}
+    some, again, others = (of(fl.GeneratorSource(Picky(frozenset(text)))) for text in ("ab", "ba", "ac"))
     assert some == again != others, "sets have no order"
 
 
@@ -365,8 +365,8 @@ def test_other_input_is_refused(tmp_path: Path) -> None:
     other = {**facts, "input": {"values": {"rows": 3}}}
     for changed in (False, True):
         with pytest.raises(CheckpointError, match=r"or from other input:\n  - input 'values': rows 2 -> 3") as caught:
-            store.claim(resumes=snapshot, facts=other, changed=changed)
-        assert "changed=True" not in str(caught.value)
+            store.claim(resumes=snapshot, facts=other, allow_code_change=changed)
+        assert "allow_code_change=True" not in str(caught.value)
         assert "would be missing" in str(caught.value)
 
 
@@ -375,7 +375,7 @@ def test_snapshots_that_say_nothing_of_an_input_are_accepted(rows: list[dict[str
     facts = program_fingerprint(ValueBarrier)
     new = {**facts, "input": input_fingerprint([fl.Stream("barriers", ValueBarrier.barrier, rows)])}
     assert new["input"]["barriers"]["rows"] == len(rows)
-    check_program({**facts, "input": {"barriers": {}}}, new, changed=False, where="here")
+    check_program({**facts, "input": {"barriers": {}}}, new, allow_code_change=False, where="here")
     assert differences({**facts, "input": {}}, new) == ["input 'barriers' is new"]
     assert differences(new, {**facts, "input": {"barriers": {}}}) != []
 
@@ -385,13 +385,13 @@ def test_another_program_can_not_claim(tmp_path: Any) -> None:
     claim = store.claim(resumes=None, facts=program_fingerprint(Fraud))
     snapshot = claim.commit(state=b"")
     with pytest.raises(CheckpointError, match=r"CHECKPOINT_PROGRAM(.|\n)*tag 'transaction' is gone"):
-        store.claim(resumes=snapshot, facts=program_fingerprint(PageViews), changed=True)
+        store.claim(resumes=snapshot, facts=program_fingerprint(PageViews), allow_code_change=True)
     changed = program_fingerprint(Fraud)
     changed["code"]["update"] = "other"
-    with pytest.raises(CheckpointError, match="changed=True"):
+    with pytest.raises(CheckpointError, match="allow_code_change=True"):
         store.claim(resumes=snapshot, facts=changed)
     assert {found.epoch for found in store.folder.listing().claims} == {1}
-    assert store.claim(resumes=snapshot, facts=changed, changed=True).commit().manifest.facts == changed
+    assert store.claim(resumes=snapshot, facts=changed, allow_code_change=True).commit().manifest.facts == changed
 
 
 WORDS_SOURCE = """

@@ -4,21 +4,25 @@ from typing import Any
 import pytest
 
 import flumina as fl
-from flumina.checkpoint.policy import DEFAULT_SECONDS, Checkpoint, Policy, Since
+from flumina.checkpoint.policy import DEFAULT_SECONDS, Checkpoint, CheckpointProgress, Policy
 from flumina.errors import UsageError, UserCodeError
 
 
 @pytest.mark.parametrize(
     ("policy", "before", "due"),
     [
-        (Policy(seconds=2), Since(9, 9, 1.9, 0), Since(1, 0, 2.0, 0)),
-        (Policy(events=10), Since(9, 9, 99, 0), Since(10, 0, 0.0, 0)),
-        (Policy(syncs=3), Since(99, 2, 99, 0), Since(3, 3, 0.0, 0)),
-        (Policy(when=lambda since: since.snapshots < 1), Since(9, 9, 9, 1), Since(1, 0, 0, 0)),
-        (Policy(seconds=2, events=10), Since(9, 9, 1.9, 0), Since(10, 0, 0.0, 0)),
+        (Policy(seconds=2), CheckpointProgress(9, 9, 1.9, 0), CheckpointProgress(1, 0, 2.0, 0)),
+        (Policy(events=10), CheckpointProgress(9, 9, 99, 0), CheckpointProgress(10, 0, 0.0, 0)),
+        (Policy(syncs=3), CheckpointProgress(99, 2, 99, 0), CheckpointProgress(3, 3, 0.0, 0)),
+        (
+            Policy(when=lambda since: since.snapshots < 1),
+            CheckpointProgress(9, 9, 9, 1),
+            CheckpointProgress(1, 0, 0, 0),
+        ),
+        (Policy(seconds=2, events=10), CheckpointProgress(9, 9, 1.9, 0), CheckpointProgress(10, 0, 0.0, 0)),
     ],
 )
-def test_when_it_is_time(policy: Policy, before: Since, due: Since) -> None:
+def test_when_it_is_time(policy: Policy, before: CheckpointProgress, due: CheckpointProgress) -> None:
     assert not policy.due(before)
     assert policy.due(due)
 
@@ -52,11 +56,11 @@ def test_what_cannot_be_meant(wrong: dict[str, Any], says: str) -> None:
 
 
 def test_a_function_that_fails_is_named() -> None:
-    def sometimes(since: Since) -> bool:
+    def sometimes(since: CheckpointProgress) -> bool:
         return since.events / 0 > 1
 
     with pytest.raises(UserCodeError, match=r"sometimes.*ZeroDivisionError"):
-        Policy(when=sometimes).due(Since(1, 1, 1, 1))
+        Policy(when=sometimes).due(CheckpointProgress(1, 1, 1, 1))
 
 
 def test_who_decides_hears_often_enough() -> None:

@@ -29,7 +29,7 @@ def _totals(result: object, rows: int) -> list[int]:
 
 def test_rows_that_went_nowhere_are_counted() -> None:
     streams = find_app("value-barrier").generate(events=100, ratio=5).streams()
-    result = local.run(ValueBarrier, streams, workers=1, out=fl.NOWHERE, progress=False)
+    result = local.run(ValueBarrier, streams, workers=1, out=fl.DISCARD, progress=False)
     assert shown_outputs(result, 3) == "outputs: 10 rows, counted and not kept"
     assert samples(result, 3) == {}
 

@@ -178,7 +178,7 @@ def test_what_is_known_of_the_event_is_told(
         (errors.OutputError("A", "x", hint="pass overwrite=True"), "[A] x\n  hint: pass --overwrite"),
         (errors.InputError("A", "f(out=3)", stream="s"), "[A] stream 's': f(out=3)"),
         (errors.InputError("A", "f(out=3)", stream="s", hint="out="), "[A] stream 's': f(out=3)\n  hint: --out"),
-        (errors.CheckpointError("A", "x", hint="changed=True"), "[A] x\n  hint: --resume-changed"),
+        (errors.CheckpointError("A", "x", hint="allow_code_change=True"), "[A] x\n  hint: --allow-code-change"),
     ],
 )
 def test_errors_speak_of_options_and_leave_data_alone(error: errors.FluminaError, said: str) -> None:

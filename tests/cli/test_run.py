@@ -118,7 +118,7 @@ def test_out_overwrite_order_and_rows(tmp_path: Path, capsys: Output) -> None:
     assert code == 2
     assert err.startswith("flumina: [OUT_EXISTS]")
     assert "pass --overwrite" in err
-    code, shown, _ = run(capsys, *pages, "--overwrite", "--order", "--rows", 2)
+    code, shown, _ = run(capsys, *pages, "--overwrite", "--ordered", "--rows", 2)
     assert code == 0
     assert f"in {out}\n" in shown
     assert shown.splitlines()[-1] == "  ..."
@@ -222,7 +222,7 @@ def test_a_function_for_the_streams(tmp_path: Path, capsys: Output) -> None:
     out = tmp_path / "out"
     code, shown, _ = run(
         capsys, f"{job}:Orders", "--streams", f"{job}:streams", "--set", "count=10", "--workers", 2, "--out", out,
-        "--optimizer", "greedy", "--order", "--verify",
+        "--optimizer", "greedy", "--ordered", "--verify",
     )  # fmt: skip
     assert code == 0
     assert totals(out) == [15, 30]
@@ -296,8 +296,8 @@ FRAGILE = ORDERS.replace(
 
 def test_a_checkpoint_is_gone_on_from(tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
     """Input is read in small pieces, so that there are snapshots before it is over."""
-    pieces = fl.Settings(chunk_rows=100, window=200)
-    monkeypatch.setattr("flumina.local.run", partial(local.run, settings=pieces))
+    pieces = fl.EngineOptions(chunk_rows=100, window=200)
+    monkeypatch.setattr("flumina.local.run", partial(local.run, engine_options=pieces))
     job, out, kept, broken = write(tmp_path, "fragile_job.py", FRAGILE), *map(tmp_path.joinpath, ("o", "c", "broken"))
     arguments = [f"{job}:Orders", "--streams", f"{job}:streams", "--set", "count=5000", "--workers", "2", "--out", out]
     arguments += ["--checkpoint", kept, "--snapshot-every", "500events"]
@@ -314,8 +314,8 @@ def test_a_checkpoint_is_gone_on_from(tmp_path: Path, capsys: Output, monkeypatc
     code, _, err = run(capsys, *arguments)
     assert code == 2
     assert state.name in err
-    assert "ask for an older snapshot (--resume-older)" in err
-    found = run_json(capsys, *arguments, "--resume-older", "--verify")
+    assert "ask for an older snapshot (--allow-older)" in err
+    found = run_json(capsys, *arguments, "--allow-older", "--verify")
     assert found["verified"] is True
     assert found["stats"]["events"] == 5_002 - before.manifest.events
 
@@ -327,7 +327,7 @@ def test_a_run_that_is_over_gives_its_outputs_again(tmp_path: Path, capsys: Outp
     latest = Checkpoints(kept).latest()
     assert latest is not None
     assert latest.manifest.finished
-    again = run_json(capsys, *arguments, "--verify", "--resume-older", "--resume-changed")
+    again = run_json(capsys, *arguments, "--verify", "--allow-older", "--allow-code-change")
     assert again["verified"] is True, "nothing was left to do, and the outputs are there"
     assert again["stats"]["events"] == 0
 
@@ -351,11 +351,11 @@ def test_when_snapshots_are_taken(
         raise fl.UsageError("ENOUGH", "enough")
 
     monkeypatch.setattr("flumina.local.run", stop)
-    older = ["--resume-older", "--resume-changed"]
+    older = ["--allow-older", "--allow-code-change"]
     assert run(capsys, "page-views", "--out", "o", "--checkpoint", "c", "--snapshot-every", text, *older)[0] == 2
     assert (seen[0].seconds, seen[0].events, seen[0].syncs) == policy
-    assert seen[0].older
-    assert seen[0].changed
+    assert seen[0].allow_older
+    assert seen[0].allow_code_change
 
 
 @pytest.mark.parametrize(
@@ -363,7 +363,7 @@ def test_when_snapshots_are_taken(
     [
         (["nope"], "there is no program called 'nope'"),
         (["nowhere.py:P"], "no file nowhere.py"),
-        (["page-views", "--workers", "0"], "--workers is at least 1, got 0"),
+        (["page-views", "--workers", "0"], "expected --workers as an integer of at least 1, got 0"),
         (["page-views", "--workers", "2", "--plan", "p.json"], "give --plan or --workers"),
         (["page-views", "--plan", "missing.json"], "missing.json can't be read"),
         (["page-views", "--rows", "-1"], "--rows is at least 0"),
@@ -382,14 +382,14 @@ def test_when_snapshots_are_taken(
         (["page-views", "--overwrite"], "--overwrite has no meaning without --out"),
         (["page-views", "--checkpoint", "c"], "--checkpoint needs --out"),
         (["page-views", "--snapshot-every", "3s"], "--snapshot-every has no meaning without --checkpoint"),
-        (["page-views", "--resume-older"], "--resume-older has no meaning without --checkpoint"),
-        (["page-views", "--resume-changed"], "--resume-changed has no meaning without --checkpoint"),
+        (["page-views", "--allow-older"], "--allow-older has no meaning without --checkpoint"),
+        (["page-views", "--allow-code-change"], "--allow-code-change has no meaning without --checkpoint"),
         (["page-views", "--out", "o", "--checkpoint", "c", "--snapshot-every", "soon"], "for example 30s"),
         (["page-views", "--out", "o", "--checkpoint", "c", "--snapshot-every", "1.5events"], "for example 30s"),
         (["page-views", "--out", "o", "--checkpoint", "c", "--snapshot-every", "0"], "above 0"),
         (["page-views", "--discard", "--verify"], "--verify has no meaning"),
         (["page-views", "--discard", "--out", "o"], "--out has no meaning"),
-        (["page-views", "--discard", "--order"], "--order has no meaning"),
+        (["page-views", "--discard", "--ordered"], "--ordered has no meaning"),
         (["page-views", "--master", "local[2]"], "--master is for Spark"),
         (["page-views", "--conf", "a=b"], "--conf is for Spark"),
         (["page-views", "--engine", "spark", "--conf", "a"], "--conf a: expected NAME=VALUE"),

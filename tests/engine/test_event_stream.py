@@ -54,7 +54,7 @@ def test_all_kinds_of_data_arrive_alike(kind: str, tmp_path: Path) -> None:
         "table": ROWS,
         "parquet": fl.Parquet(tmp_path / "x.parquet"),
         "arrow": fl.Parquet(tmp_path / "x.arrow"),
-        "generator": fl.Generated(lambda _: [ROWS.slice(0, 4), ROWS.slice(4)]),
+        "generator": fl.GeneratorSource(lambda _: [ROWS.slice(0, 4), ROWS.slice(4)]),
     }[kind]
     found = list(event_stream(stream(data), 1, 0, NAMES, chunk_rows=2))
     assert [event.user for a in found if a.batch is not None for event in a.batch] == [0, 1, 2, 3, 4]
@@ -66,7 +66,12 @@ def test_all_kinds_of_data_arrive_alike(kind: str, tmp_path: Path) -> None:
 
 
 def test_nothing() -> None:
-    empty: tuple[Any, ...] = ([], ROWS.slice(0, 0), fl.Generated(lambda _: []), fl.Generated(lambda _: [], rate=5))
+    empty: tuple[Any, ...] = (
+        [],
+        ROWS.slice(0, 0),
+        fl.GeneratorSource(lambda _: []),
+        fl.GeneratorSource(lambda _: [], rate=5),
+    )
     for data in empty:
         assert list(event_stream(stream(data), 1, 0, NAMES)) == [EventBatch(None, END)]
 
@@ -80,7 +85,7 @@ def test_unsorted_parts_arrive_sorted() -> None:
 
 def test_data_are_validated() -> None:
     table = pa.table({"ts": [1, 2, 1], "user": [0, 1, 2]})
-    for data in (table, fl.Generated(lambda _: [table.slice(n, 1) for n in range(3)])):
+    for data in (table, fl.GeneratorSource(lambda _: [table.slice(n, 1) for n in range(3)])):
         with pytest.raises(InputError, match=r"DECREASING_TIMESTAMP.*part 0, row 2") as caught:
             list(event_stream(stream(data), 1, 0, NAMES, chunk_rows=1))
         assert caught.value.row == 2
@@ -98,13 +103,13 @@ def test_stop_ends_it_without_a_last_word() -> None:
 
 
 class TestPaced:
-    def timed(self, generated: fl.Generated, **options: Any) -> list[tuple[float, EventBatch]]:
+    def timed(self, generated: fl.GeneratorSource, **options: Any) -> list[tuple[float, EventBatch]]:
         start = time.time()
         source = event_stream(stream(generated), 1, 0, NAMES, started=lambda: start, **options)
         return [(time.time() - start, arrival) for arrival in source]
 
     def test_events_come_when_they_are_due(self) -> None:
-        generated = fl.Generated(lambda _: [{"user": range(n, n + 10)} for n in range(0, 100, 10)], rate=500)
+        generated = fl.GeneratorSource(lambda _: [{"user": range(n, n + 10)} for n in range(0, 100, 10)], rate=500)
         found = self.timed(generated)
         check_frontiers([arrival for _, arrival in found])
         assert all_users([arrival for _, arrival in found]) == list(range(100))
@@ -128,7 +133,9 @@ class TestPaced:
         clock = Clock()
         for name in ("time", "monotonic"):
             monkeypatch.setattr(f"flumina.engine.event_stream.time.{name}", lambda: clock.now)
-        generated = fl.Generated(lambda _: [{"user": range(50)}], rate=64, heartbeats=64)  # binary fractions are exact
+        generated = fl.GeneratorSource(
+            lambda _: [{"user": range(50)}], rate=64, heartbeats=64
+        )  # binary fractions are exact
         found = list(event_stream(stream(generated), 1, 0, NAMES, stop=clock))
         check_frontiers(found)
         assert found[0] == EventBatch(None, heartbeat(-1, 1))
@@ -136,7 +143,7 @@ class TestPaced:
         assert users(found) == [[n] for n in range(50)]
 
     def test_without_events_there_are_heartbeats(self) -> None:
-        generated = fl.Generated(lambda _: [{"ts": [0, 200_000], "user": [1, 2]}], rate=1, heartbeats=50)
+        generated = fl.GeneratorSource(lambda _: [{"ts": [0, 200_000], "user": [1, 2]}], rate=1, heartbeats=50)
         found = self.timed(generated)
         empty = [(at, arrival.frontier) for at, arrival in found[:-1] if arrival.batch is None]
         assert 1 <= len(empty) <= 11
@@ -148,13 +155,13 @@ class TestPaced:
         assert found[-1][0] >= 0.2
 
     def test_tiny_pieces_are_put_together(self) -> None:
-        generated = fl.Generated(lambda _: ({"user": [n]} for n in range(2000)), rate=10_000, heartbeats=20)
+        generated = fl.GeneratorSource(lambda _: ({"user": [n]} for n in range(2000)), rate=10_000, heartbeats=20)
         found = [arrival for _, arrival in self.timed(generated)]
         assert all_users(found) == list(range(2000))
         assert len(found) < 20
 
     def test_what_is_late_comes_at_once_in_pieces_of_bounded_size(self) -> None:
-        generated = fl.Generated(lambda _: [{"user": range(n, n + 10)} for n in range(0, 1000, 10)], rate=1)
+        generated = fl.GeneratorSource(lambda _: [{"user": range(n, n + 10)} for n in range(0, 1000, 10)], rate=1)
         start = time.time()
         found = list(event_stream(stream(generated), 1, 0, NAMES, started=lambda: start - 10_000, chunk_rows=30))
         check_frontiers(found)
@@ -166,14 +173,14 @@ class TestPaced:
             yield {"ts": [0, 10**12], "user": [part, part]}
 
         stop = threading.Event()
-        source = event_stream(stream(fl.Generated(forever, rate=1, heartbeats=0.0001)), 1, 0, NAMES, stop=stop)
+        source = event_stream(stream(fl.GeneratorSource(forever, rate=1, heartbeats=0.0001)), 1, 0, NAMES, stop=stop)
         next(source)
         threading.Timer(0.1, stop.set).start()
         assert list(source) == []
 
     def test_the_start_may_lie_ahead(self) -> None:
         start = time.time() + 0.2
-        generated = fl.Generated(lambda _: [{"user": [1, 2]}], rate=1000)
+        generated = fl.GeneratorSource(lambda _: [{"user": [1, 2]}], rate=1000)
         source = event_stream(stream(generated), 1, 0, NAMES, started=lambda: start)
         found = [(time.time(), arrival) for arrival in source]
         check_frontiers([arrival for _, arrival in found])
@@ -190,7 +197,7 @@ class TestPaced:
     )
     def test_bad_rows(self, ts: list[Any], condition: str) -> None:
         with pytest.raises(InputError, match=condition):
-            self.timed(fl.Generated(lambda _: [{"ts": ts, "user": [1, 2]}], rate=1))
+            self.timed(fl.GeneratorSource(lambda _: [{"ts": ts, "user": [1, 2]}], rate=1))
 
 
 class Notes(fl.Program):

@@ -37,7 +37,7 @@ def test_rows_of_errors_count_from_the_start_of_the_part() -> None:
 
 
 def test_other_data() -> None:
-    with pytest.raises(UsageError, match=r"STREAM_DATA.*'clicks': data is a set\n.*fl\.Parquet or fl\.Generated"):
+    with pytest.raises(UsageError, match=r"STREAM_DATA.*'clicks': data is a set\n.*fl\.Parquet or fl\.GeneratorSource"):
         CONVERT.tables({1, 2})
 
 

@@ -68,7 +68,7 @@ def test_what_may_become_of_bad_rows() -> None:
     assert makes_dead_letters("dead-letter")
     assert not makes_dead_letters("error")
     for wrong in ("drop", None, True):
-        with pytest.raises(UsageError, match=r'BAD_ROWS.*"error" or "dead-letter"'):
+        with pytest.raises(UsageError, match=r"BAD_ROWS.*'error' or 'dead-letter'"):
             makes_dead_letters(wrong)  # type: ignore[arg-type]
 
 

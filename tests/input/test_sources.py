@@ -73,14 +73,14 @@ class TestGenerated:
             *pa.table({"ts": [4], "user": [4]}).to_batches(),
         ]
         for function in (lambda _: given_rows, lambda _: iter(given_rows)):
-            found = source(fl.Generated(function, parts=2))
+            found = source(fl.GeneratorSource(function, parts=2))
             assert (found.parts, found.rows(0), found.bounds(0, "ts")) == (2, None, None)
             assert ts_of(found) == [1, 3, 4]
             assert ts_of(found) == [1, 3, 4], "the function is called anew"
             assert [chunk.num_rows for chunk in found.chunks(0, ["ts", "user"])] == [1, 1, 1]
 
     def test_parts(self) -> None:
-        found = source(fl.Generated(lambda part: [{"ts": [part] * part, "user": [0] * part}], parts=3))
+        found = source(fl.GeneratorSource(lambda part: [{"ts": [part] * part, "user": [0] * part}], parts=3))
         assert [ts_of(found, part) for part in range(3)] == [[], [1], [2, 2]]
 
     def test_without_end(self) -> None:
@@ -90,7 +90,7 @@ class TestGenerated:
                 yield {"ts": [n, n], "user": [n, n]}
                 n += 1
 
-        found = source(fl.Generated(forever))
+        found = source(fl.GeneratorSource(forever))
         chunks = found.chunks(0, ["ts"])
         assert [next(chunks).column("ts").to_pylist() for _ in range(3)] == [[0, 0], [1, 1], [2, 2]]
         assert [(row, chunk.num_rows) for row, chunk in found.sample(0, ["ts"], 5)] == [(0, 2), (2, 2), (4, 1)]
@@ -99,12 +99,12 @@ class TestGenerated:
         assert schema.names == ["ts", "user"]
 
     def test_large_pieces_are_cut(self) -> None:
-        found = source(fl.Generated(lambda _: [{"ts": range(10), "user": range(10)}]))
+        found = source(fl.GeneratorSource(lambda _: [{"ts": range(10), "user": range(10)}]))
         assert [chunk.num_rows for chunk in found.chunks(0, ["ts"], 4)] == [4, 4, 2]
 
     def test_nothing(self) -> None:
         for rate in (None, 5):
-            found = source(fl.Generated(lambda _: [], rate=rate))
+            found = source(fl.GeneratorSource(lambda _: [], rate=rate))
             assert found.schema(0) is None
             assert found.read(0).num_rows == 0
 
@@ -114,11 +114,11 @@ class TestGenerated:
             raise ValueError("no more")
 
         with pytest.raises(UserCodeError, match=r"fails raised ValueError: no more on part 0 of .*'clicks'\n.*test_so"):
-            source(fl.Generated(fails)).read(0)
+            source(fl.GeneratorSource(fails)).read(0)
         with pytest.raises(UserCodeError, match="raised SystemExit: no rows today"):
-            source(fl.Generated(lambda _: sys.exit("no rows today"))).read(0)
+            source(fl.GeneratorSource(lambda _: sys.exit("no rows today"))).read(0)
         with pytest.raises(UserCodeError, match="TypeError"):
-            source(fl.Generated(lambda _: None)).read(0)  # type: ignore[arg-type, return-value]
+            source(fl.GeneratorSource(lambda _: None)).read(0)  # type: ignore[arg-type, return-value]
 
     @pytest.mark.parametrize(
         ("second", "expected"),
@@ -130,7 +130,7 @@ class TestGenerated:
         ],
     )
     def test_bad_rows(self, second: Any, expected: tuple[str, int | None, str | None]) -> None:
-        found = source(fl.Generated(lambda _: [{"ts": [1], "user": [1]}, second], parts=2))
+        found = source(fl.GeneratorSource(lambda _: [{"ts": [1], "user": [1]}, second], parts=2))
         for action in (found.read, lambda part: list(found.chunks(part, ["ts", "user"]))):
             with pytest.raises(InputError) as caught:
                 action(1)
@@ -155,18 +155,24 @@ class TestGenerated:
     )
     def test_what_can_not_be_meant(self, options: dict[str, Any], condition: str) -> None:
         with pytest.raises(UsageError, match=condition):
-            fl.Generated(**{"function": lambda _: [], **options})
+            fl.GeneratorSource(**{"function": lambda _: [], **options})
 
 
 class TestPaced:
     def test_timestamps_are_when_events_are_due(self) -> None:
         rows = [{"user": [0, 1]}, {"user": [2, 3, 4]}]
-        assert ts_of(source(fl.Generated(lambda _: rows, rate=3))) == [0, 333_333, 666_666, 1_000_000, 1_333_333]
-        assert ts_of(source(fl.Generated(lambda _: rows, rate=0.5))) == [0, 2_000_000, 4_000_000, 6_000_000, 8_000_000]
-        assert ts_of(source(fl.Generated(lambda _: rows, rate=2_000_000))) == [0, 0, 1, 1, 2]
+        assert ts_of(source(fl.GeneratorSource(lambda _: rows, rate=3))) == [0, 333_333, 666_666, 1_000_000, 1_333_333]
+        assert ts_of(source(fl.GeneratorSource(lambda _: rows, rate=0.5))) == [
+            0,
+            2_000_000,
+            4_000_000,
+            6_000_000,
+            8_000_000,
+        ]
+        assert ts_of(source(fl.GeneratorSource(lambda _: rows, rate=2_000_000))) == [0, 0, 1, 1, 2]
 
     def test_its_own_timestamps_are_kept(self) -> None:
-        assert ts_of(source(fl.Generated(lambda _: [{"ts": [5, 7], "user": [1, 2]}], rate=3))) == [5, 7]
+        assert ts_of(source(fl.GeneratorSource(lambda _: [{"ts": [5, 7], "user": [1, 2]}], rate=3))) == [5, 7]
 
     @pytest.mark.parametrize(
         ("ts", "row"), [([5, -1], 3), (pa.array([1.5, 2.5]), None), (pa.array([0, 1], pa.timestamp("us")), None)]
@@ -174,25 +180,25 @@ class TestPaced:
     def test_its_own_timestamps_are_microseconds_since_the_start(self, ts: Any, row: int | None) -> None:
         pieces = [{"ts": [0, 1], "user": [0, 0]}, {"ts": ts, "user": [1, 2]}]
         with pytest.raises(InputError, match="PACED_TIMESTAMP") as caught:
-            source(fl.Generated(lambda _: pieces, rate=3)).read(0)
+            source(fl.GeneratorSource(lambda _: pieces, rate=3)).read(0)
         assert (caught.value.row, caught.value.column) == (row, "ts")
 
     def test_a_heartbeats_worth_is_handed_over_at_once(self) -> None:
-        generated = fl.Generated(lambda _: ({"user": [n]} for n in range(95)), rate=1000, heartbeats=100)
+        generated = fl.GeneratorSource(lambda _: ({"user": [n]} for n in range(95)), rate=1000, heartbeats=100)
         chunks = list(source(generated).chunks(0, ["ts", "user"]))
         assert [chunk.num_rows for chunk in chunks] == [10] * 9 + [5]
         assert pa.Table.from_batches(chunks).column("user").to_pylist() == list(range(95))
 
     def test_they_are_sorted(self) -> None:
         with pytest.raises(UsageError, match="PACED_UNSORTED"):
-            stream(fl.Generated(lambda _: [], rate=1), sorted=False)
-        stream(fl.Generated(lambda _: []), sorted=False)
+            stream(fl.GeneratorSource(lambda _: [], rate=1), sorted=False)
+        stream(fl.GeneratorSource(lambda _: []), sorted=False)
 
 
 def test_a_generators_chunks_may_hold_nothing_but_nulls() -> None:
     """Also paced ones, which are put together."""
     pieces = [{"ts": [None, None], "v": [1, 2]}, {"ts": [3, 4], "v": [None, None]}, {"ts": [5], "v": [6]}]
-    stream = fl.Stream("values", ValueBarrier.value, fl.Generated(lambda _: iter(pieces)))
+    stream = fl.Stream("values", ValueBarrier.value, fl.GeneratorSource(lambda _: iter(pieces)))
     for result in (
         fl.spec(ValueBarrier, [stream], bad_rows="dead-letter"),
         local.run(ValueBarrier, [stream], bad_rows="dead-letter", progress=False),

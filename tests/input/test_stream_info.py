@@ -57,17 +57,17 @@ def test_a_generator_is_asked_for_its_first_rows_only() -> None:
             yield {"ts": [n] if n else [], "user": [n] if n else []}
             n += 1
 
-    assert describe(stream(fl.Generated(forever, parts=3))) == StreamInfo(3, pa.int64(), (None, None, None))
+    assert describe(stream(fl.GeneratorSource(forever, parts=3))) == StreamInfo(3, pa.int64(), (None, None, None))
     assert asked == [(0, 0), (0, 1)]
-    assert describe(stream(fl.Generated(lambda _: [], parts=2))) == StreamInfo(2, None, (None, None))
-    paced = fl.Generated(lambda _: [{"user": [1]}], rate=5)
+    assert describe(stream(fl.GeneratorSource(lambda _: [], parts=2))) == StreamInfo(2, None, (None, None))
+    paced = fl.GeneratorSource(lambda _: [{"user": [1]}], rate=5)
     assert describe(stream(paced)) == StreamInfo(1, pa.int64(), (None,), paced=True)
 
 
 def test_columns_that_do_not_fit_are_refused_before_any_row_is_read(tmp_path: Path) -> None:
     bad = pa.table({"ts": [1], "user": ["x"]})
     pq.write_table(bad, tmp_path / "a.parquet")
-    for data in (bad, fl.Parquet(tmp_path), fl.Generated(lambda _: [bad])):
+    for data in (bad, fl.Parquet(tmp_path), fl.GeneratorSource(lambda _: [bad])):
         with pytest.raises(InputError, match=r"COLUMN_TYPE.*'user'"):
             describe(stream(data))
 

@@ -163,19 +163,19 @@ class TestFilesAndGenerators:
                 }
 
         changes = fl.Stream("few", KeyCounter.read, {"ts": [0, 10**6], "k": [1, 1]})
-        endless = fl.Stream("many", KeyCounter.inc, fl.Generated(forever, parts=2))
+        endless = fl.Stream("many", KeyCounter.inc, fl.GeneratorSource(forever, parts=2))
         few, many = estimate(KeyCounter, [changes, endless])
         assert few.tags == {"read": [pytest.approx(2e-6)]}
         assert many.tags == {"inc": pytest.approx([1.0, 0.5], rel=0.01)}
 
     def test_a_generator_that_ends_is_counted(self) -> None:
-        generated = fl.Generated(lambda _: [{"ts": range(100), "k": range(100)}, {"ts": [200], "k": [1]}])
+        generated = fl.GeneratorSource(lambda _: [{"ts": range(100), "k": range(100)}, {"ts": [200], "k": [1]}])
         (source,) = estimate(KeyCounter, [fl.Stream("s", KeyCounter.inc, generated)])
         assert source.tags == {"inc": [pytest.approx(101 / 200)]}
 
     def test_a_paced_one_has_its_rate(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("flumina.plan.rates.SAMPLE_ROWS", 1000)
-        generated = fl.Generated(lambda _: ({"k": [n % 2] * 10} for n in itertools.count()), parts=2, rate=5000)
+        generated = fl.GeneratorSource(lambda _: ({"k": [n % 2] * 10} for n in itertools.count()), parts=2, rate=5000)
         paced = fl.Stream("paced", KeyCounter.inc, generated)
         table = fl.Stream("table", KeyCounter.read, {"ts": [0, 1_000_000, 2_000_000], "k": [1, 1, 1]})
         one, other = estimate(KeyCounter, [paced, table])

@@ -19,7 +19,7 @@ from flumina.program.definition import Definition
 from flumina.runtime.build import workers
 from flumina.runtime.messages import Credit, Data, Message, PartId
 from flumina.runtime.run import EMPTY, Run
-from flumina.runtime.topology import TREE_ROOT, Options
+from flumina.runtime.topology import TREE_ROOT, ProtocolOptions
 from flumina.runtime.tree_root import TreeRoot
 from flumina.runtime.worker import Address, Effects
 
@@ -67,7 +67,7 @@ class Bulk:
         plan: Plan,
         parts: Mapping[PartId, tuple[Batch, str]],
         credits_: int,
-        options: Options | None = None,
+        options: ProtocolOptions | None = None,
     ) -> None:
         self.workers = workers(plan, definition, options)
         self.tree_root = TreeRoot(Forest.of(plan.root).divide(definition, definition.init()))

@@ -17,7 +17,7 @@ from flumina.program.base import AnyProgram, define
 from flumina.program.definition import Definition
 from flumina.runtime.messages import Data, PartId
 from flumina.runtime.run import Run
-from flumina.runtime.topology import Options
+from flumina.runtime.topology import ProtocolOptions
 from flumina.sim.case import Case, Entry
 from flumina.sim.network import Delivery, PartSource
 from flumina.sim.scheduler import Conditions, Simulation
@@ -148,6 +148,6 @@ def in_columns(run: Run, names: Sequence[str]) -> Run:
     return Run(batch=Batch.of_events(run.events, names)) if run else run
 
 
-PLAIN = Options(coalesce=False, pipeline=False, hand_over=False)
-COALESCED = Options(coalesce=True, pipeline=False, hand_over=False)
-PIPELINED = Options(coalesce=True, pipeline=True, hand_over=False)
+PLAIN = ProtocolOptions(coalesce=False, pipeline=False, hand_over=False)
+COALESCED = ProtocolOptions(coalesce=True, pipeline=False, hand_over=False)
+PIPELINED = ProtocolOptions(coalesce=True, pipeline=True, hand_over=False)

@@ -20,14 +20,14 @@ from flumina.runtime.leaf import Leaf
 from flumina.runtime.mailbox import Queue
 from flumina.runtime.messages import Data
 from flumina.runtime.run import Run
-from flumina.runtime.topology import Options
+from flumina.runtime.topology import ProtocolOptions
 from tests.runtime.bulk import Bulk, column_part
 from tests.runtime.support import PLAIN, Chain, chain_plan, itag, leaf, plan_of, streams
 
 PROGRAM = define(ValueBarrier)
 VALUE, BARRIER = PROGRAM.tags["value"], PROGRAM.tags["barrier"]
 NAMES = ("value", "barrier")
-SWITCHES = [Options(), Options(hand_over=False), PLAIN]
+SWITCHES = [ProtocolOptions(), ProtocolOptions(hand_over=False), PLAIN]
 
 
 def two_leaves() -> Plan:
@@ -36,7 +36,7 @@ def two_leaves() -> Plan:
     return plan_of(ValueBarrier, streams(ValueBarrier, value=2, barrier=1), root)
 
 
-def bulk(values: tuple[int, int], barriers: tuple[int, int], credits_: int, options: Options) -> Bulk:
+def bulk(values: tuple[int, int], barriers: tuple[int, int], credits_: int, options: ProtocolOptions) -> Bulk:
     """A value of 1 in both parts, and a barrier, at each timestamp of these ranges."""
     parts = {("value", n): (column_part(VALUE, NAMES, *values, v=1), f"leaf {n}") for n in range(2)}
     barrier = {("barrier", 0): (column_part(BARRIER, NAMES, *barriers), "root")}
@@ -66,7 +66,7 @@ def points_read() -> Iterator[mock.Mock]:
 
 
 @pytest.mark.parametrize("options", SWITCHES, ids=str)
-def test_one_barrier_after_a_million_values(options: Options, points_read: mock.Mock) -> None:
+def test_one_barrier_after_a_million_values(options: ProtocolOptions, points_read: mock.Mock) -> None:
     run = bulk((1, 1_000_000), (1_000_001, 1_000_001), 10_000, options)
     run.run()
     assert [row.values for row in rows(run.outputs)] == [(2_000_000,)]
@@ -75,7 +75,7 @@ def test_one_barrier_after_a_million_values(options: Options, points_read: mock.
 
 
 @pytest.mark.parametrize("options", SWITCHES, ids=str)
-def test_one_value_after_many_barriers(options: Options) -> None:
+def test_one_value_after_many_barriers(options: ProtocolOptions) -> None:
     run = bulk((2_001, 2_001), (1, 2_000), 100, options)
     run.run()
     assert [row.values for row in rows(run.outputs)] == [(0,)] * 2_000
@@ -84,7 +84,7 @@ def test_one_value_after_many_barriers(options: Options) -> None:
 
 
 @pytest.mark.parametrize("options", SWITCHES, ids=str)
-def test_barriers_ahead_of_values_wait_in_the_source(options: Options) -> None:
+def test_barriers_ahead_of_values_wait_in_the_source(options: ProtocolOptions) -> None:
     """Events that an inner worker has put in order are as much in its memory as those that it has not."""
     run = bulk((1, 1_000), (1, 1_000), 50, options)
     run.drain()
@@ -99,7 +99,7 @@ def test_barriers_ahead_of_values_wait_in_the_source(options: Options) -> None:
 
 
 @pytest.mark.parametrize("options", SWITCHES[:2], ids=str)
-def test_work_for_a_join_does_not_grow_with_those_that_wait(options: Options) -> None:
+def test_work_for_a_join_does_not_grow_with_those_that_wait(options: ProtocolOptions) -> None:
     """Entries of the sequence that are looked at, for 400 barriers of which 50 or 400 wait at once."""
     looked_at = {}
     for window in (50, 400):
@@ -134,7 +134,7 @@ def test_a_leaf_does_not_look_through_requests_that_do_not_concern_it() -> None:
     }
     looked_at = {}
     for window in (50, 400):
-        run = Bulk(definition, chain_plan(), parts, window, Options(hand_over=False))
+        run = Bulk(definition, chain_plan(), parts, window, ProtocolOptions(hand_over=False))
         leaf_x = run.workers["leaf x"]
         assert isinstance(leaf_x, Leaf)
         leaf_x.requests = counted = _Counted()

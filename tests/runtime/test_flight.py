@@ -12,13 +12,13 @@ import pytest
 
 from benchmarks.keys_bench import LEVELS, Flight
 from flumina.runtime.keyed_leaf import KeyedLeaf
-from flumina.runtime.topology import Options
+from flumina.runtime.topology import ProtocolOptions
 
 FEW, TURNS, MORE = 100, 12, 1.5
 PROTOCOLS = {
-    "hands over": Options(),
-    "waits": Options(hand_over=False),
-    "one at a time": Options(coalesce=False, pipeline=False, hand_over=False),
+    "hands over": ProtocolOptions(),
+    "waits": ProtocolOptions(hand_over=False),
+    "one at a time": ProtocolOptions(coalesce=False, pipeline=False, hand_over=False),
 }
 protocols = pytest.mark.parametrize("options", PROTOCOLS.values(), ids=PROTOCOLS.keys())
 levels_of_plan = pytest.mark.parametrize("levels", LEVELS)
@@ -60,7 +60,7 @@ def turns(flight: Flight) -> float:
     return counted / TURNS
 
 
-def started(keys: int, options: Options, levels: int) -> Flight:
+def started(keys: int, options: ProtocolOptions, levels: int) -> Flight:
     flight = Flight(keys, options, levels=levels)
     ahead, behind = flight.workers["l0"], flight.workers["l1"]
     assert isinstance(ahead, KeyedLeaf)
@@ -82,7 +82,7 @@ def test_steps_are_counted_wherever_they_are_made() -> None:
 
 @protocols
 @levels_of_plan
-def test_a_turn_costs_the_same_with_any_number_of_keys_under_way(options: Options, levels: int) -> None:
+def test_a_turn_costs_the_same_with_any_number_of_keys_under_way(options: ProtocolOptions, levels: int) -> None:
     few = turns(started(FEW, options, levels))
     for keys in (10 * FEW, 100 * FEW):
         assert turns(started(keys, options, levels)) < MORE * few
@@ -92,13 +92,13 @@ def test_a_turn_costs_the_same_with_any_number_of_keys_under_way(options: Option
 @pytest.mark.timeout(1800)
 @protocols
 @levels_of_plan
-def test_the_same_with_a_hundred_thousand_keys(options: Options, levels: int) -> None:
+def test_the_same_with_a_hundred_thousand_keys(options: ProtocolOptions, levels: int) -> None:
     assert turns(started(1_000 * FEW, options, levels)) < MORE * turns(started(FEW, options, levels))
 
 
 @protocols
 @levels_of_plan
-def test_what_is_answered_at_once_costs_the_same_for_each_key(options: Options, levels: int) -> None:
+def test_what_is_answered_at_once_costs_the_same_for_each_key(options: ProtocolOptions, levels: int) -> None:
     """All answers of a pass travel in few messages, and each of them is looked at once."""
     costs = []
     for keys in (FEW, 5 * FEW):
@@ -113,7 +113,7 @@ def test_what_is_answered_at_once_costs_the_same_for_each_key(options: Options, 
 
 @protocols
 @levels_of_plan
-def test_a_snapshot_that_waits_for_many_keys_costs_nothing_more(options: Options, levels: int) -> None:
+def test_a_snapshot_that_waits_for_many_keys_costs_nothing_more(options: ProtocolOptions, levels: int) -> None:
     few, many = (Flight(keys, options, levels=levels, snapshot=keys - 1) for keys in (FEW, 20 * FEW))
     costs = []
     for flight in (few, many):

@@ -10,18 +10,18 @@ from flumina.runtime.build import workers
 from flumina.runtime.inner import Inner
 from flumina.runtime.messages import EVERYTHING, Cause, Credit, Data, ForkState, Item, Message, Request, Response, Stop
 from flumina.runtime.run import EMPTY, Run
-from flumina.runtime.topology import TREE_ROOT, Options
+from flumina.runtime.topology import TREE_ROOT, ProtocolOptions
 from flumina.runtime.worker import Address
 from tests.runtime.support import COALESCED, PLAIN, Chain, chain_plan, one_event
 
 DEFINITION = define(Chain)
 PLAN = chain_plan()
-KEPT = Options(hand_over=False)
+KEPT = ProtocolOptions(hand_over=False)
 C, A = ("middle", "c"), ("root", "a")
 Sends = list[tuple[Address, Message]]
 
 
-def middle(options: Options = KEPT, *, started: bool = True) -> Inner:
+def middle(options: ProtocolOptions = KEPT, *, started: bool = True) -> Inner:
     """The worker of ``c``, above the leaves of x and z and below the root."""
     made = workers(PLAN, DEFINITION, options)["middle"]
     assert isinstance(made, Inner)
@@ -124,8 +124,8 @@ def test_a_snapshot_served_without_being_passed_on_is_no_longer_told_of() -> Non
     assert not made.hidden
 
 
-@pytest.mark.parametrize("options", [PLAIN, Options(coalesce=False)], ids=str)
-def test_coalescing_can_be_switched_off(options: Options) -> None:
+@pytest.mark.parametrize("options", [PLAIN, ProtocolOptions(coalesce=False)], ids=str)
+def test_coalescing_can_be_switched_off(options: ProtocolOptions) -> None:
     made = middle(options)
     word(made, 9)
     own(made, 1, 2, frontier=9)
@@ -184,7 +184,7 @@ def test_a_snapshot_that_is_not_passed_on_yet_is_told_of() -> None:
 
 
 def test_a_child_that_hands_over_is_given_no_state_back() -> None:
-    made = middle(Options())
+    made = middle(ProtocolOptions())
     word(made, 9)
     own(made, 1, 3, frontier=9)
     answer(made, "leaf x", at(1), 1, xs=2)
@@ -238,7 +238,7 @@ def test_a_request_that_waits_is_a_stall_too() -> None:
 
 
 def test_the_end_is_passed_on_and_late_answers_of_children_that_hand_over_are_taken() -> None:
-    for options, late in ((KEPT, False), (Options(), True)):
+    for options, late in ((KEPT, False), (ProtocolOptions(), True)):
         made = middle(options)
         assert made.handle("root", Stop()).sends == [("leaf x", Stop()), ("leaf z", Stop())]
         if late:
@@ -267,7 +267,7 @@ def test_the_root_of_a_plan_has_only_the_coordinator_above() -> None:
 
 @pytest.mark.parametrize("pipeline", [True, False])
 def test_what_is_behind_a_cut_is_forgotten_and_own_events_are_given_back(pipeline: bool) -> None:  # noqa: FBT001
-    made = middle(Options(coalesce=False, pipeline=pipeline, hand_over=False))
+    made = middle(ProtocolOptions(coalesce=False, pipeline=pipeline, hand_over=False))
     own(made, 1, 5, 6, 8, frontier=9)
     word(made, 7, *(Item(Point(ts, 0, 0), A) for ts in (3, 7, 9)))
     assert made.waiting == 4

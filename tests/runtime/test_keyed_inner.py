@@ -21,7 +21,7 @@ from flumina.runtime.keyed_inner import KeyedInner
 from flumina.runtime.mailbox import before
 from flumina.runtime.messages import EVERYTHING, Data, ForkState, Item, Message, Request, Response, Stop, one_by_one
 from flumina.runtime.run import Run
-from flumina.runtime.topology import Options
+from flumina.runtime.topology import ProtocolOptions
 from flumina.runtime.worker import Address, Effects
 from flumina.sim.case import Case
 from flumina.sim.plans import random_case
@@ -77,7 +77,7 @@ def hot_and_cold() -> Case:
 
 def test_a_change_of_a_hot_page_moves_that_page_only() -> None:
     case = hot_and_cold()
-    run = Watched(case, options=Options(coalesce=False))
+    run = Watched(case, options=ProtocolOptions(coalesce=False))
     run.finish()
     assert run.tree_root.finished
     asked = Counter(
@@ -120,7 +120,7 @@ def three_levels() -> dict[str, Any]:
     inner = PlanWorker("inner", PAGES.initial, (some("change", 1, "a"),), (left, right))
     root = PlanWorker("root", PAGES.initial, (some("change", 0, "a"),), (inner, leaf("rest", PAGES, *rest)))
     plan = plan_of(PageViews, streams(PageViews, change=2, view=2), root)
-    return dict(workers(plan, PAGES, Options(hand_over=False)))
+    return dict(workers(plan, PAGES, ProtocolOptions(hand_over=False)))
 
 
 def change(ts: int, seq: int = 0) -> tuple[Point, Any]:
@@ -217,7 +217,7 @@ def test_requests_that_were_settled_without_the_inner_worker_are_dropped(settled
 
 def test_an_inner_worker_that_must_not_coalesce_does_not() -> None:
     inner = three_levels()["inner"]
-    inner.options = Options(coalesce=False, hand_over=False)
+    inner.options = ProtocolOptions(coalesce=False, hand_over=False)
     inner.handle("root", ForkState(PAGES.init(), START))
     inner.handle("root", Request(wanted(5), Point(9, 0, 0), END))
     inner.handle(("change", 1), own(Point(7, 0, 0), change(3)))
@@ -266,7 +266,9 @@ ONE: Own = {("inc", 0): (1,), ("inc", 1): (), ("read", 0): ()}
 TWO_READS: Own = {("inc", 0): (), ("inc", 1): (), ("read", 0): (1, 5)}
 
 
-def counting_root(options: Options | None = None, own: Own = TWO_AT_ONCE, *wanted: Item) -> tuple[Any, list[Request]]:
+def counting_root(
+    options: ProtocolOptions | None = None, own: Own = TWO_AT_ONCE, *wanted: Item
+) -> tuple[Any, list[Request]]:
     """A worker whose leaves hand over, with own events of key 7 at such times; and what it asks for."""
     counter = define(KeyCounter)
     below = tuple(leaf(f"l{n}", counter, itag(counter, "inc", "inc", parts=[n])) for n in (2, 3))
@@ -304,7 +306,7 @@ def all_counted(made: Any) -> int:
 
 def test_what_shares_a_point_is_asked_for_together() -> None:
     for pipeline, times in ((True, [1, 1, 5]), (False, [1, 1])):
-        _, requests = counting_root(Options(pipeline=pipeline))
+        _, requests = counting_root(ProtocolOptions(pipeline=pipeline))
         assert [[item.point.ts for item in request.items] for request in requests] == [times] * 2
 
 
@@ -359,7 +361,7 @@ def test_late_contributions_are_in_the_answer_for_everything() -> None:
 @pytest.mark.parametrize("pipeline", [True, False])
 def test_frontiers_are_told_once_and_never_past_what_was_not_asked_for(pipeline: bool) -> None:  # noqa: FBT001
     inner = three_levels()["inner"]
-    inner.options = Options(pipeline=pipeline, hand_over=False)
+    inner.options = ProtocolOptions(pipeline=pipeline, hand_over=False)
     inner.handle("root", ForkState(PAGES.init(), START))
     assert sent(inner.handle("root", Request(wanted(5, 7), Point(9, 0, 0), Point(30, 0, 0))), Request)
     effects = inner.handle(("change", 1), own(Point(8, 0, 0)))
@@ -434,7 +436,7 @@ def test_an_answer_belongs_to_the_child_that_gave_it_whatever_their_names() -> N
 def test_children_are_asked_once_for_everything_that_is_served(ahead: int, pipeline: bool) -> None:  # noqa: FBT001
     """Some events are always to be served; the frontier is told up to the first that was not asked for."""
     inner = three_levels()["inner"]
-    inner.options = Options(coalesce=False, pipeline=pipeline, hand_over=False)
+    inner.options = ProtocolOptions(coalesce=False, pipeline=pipeline, hand_over=False)
     inner.handle("root", ForkState(PAGES.init(), START))
     inner.handle("root", Request((), Point(90, 0, 0), END))
     effects = inner.handle(("change", 1), own(Point(ahead, 0, 9), *(change(ts) for ts in range(1, ahead + 1))))
@@ -451,7 +453,7 @@ def test_children_are_asked_once_for_everything_that_is_served(ahead: int, pipel
 @pytest.mark.parametrize("settled", [1, 2, 3, 5])
 def test_what_was_settled_above_is_not_asked_for_again(settled: int, pipeline: bool) -> None:  # noqa: FBT001
     inner = three_levels()["inner"]
-    inner.options = Options(coalesce=False, pipeline=pipeline, hand_over=False)
+    inner.options = ProtocolOptions(coalesce=False, pipeline=pipeline, hand_over=False)
     inner.handle("root", ForkState(PAGES.init(), START))
     inner.handle(("change", 1), own(Point(90, 0, 0)))
     times = list(range(1, settled + 3))
@@ -468,7 +470,7 @@ def test_what_was_settled_above_is_not_asked_for_again(settled: int, pipeline: b
 @pytest.mark.parametrize("pipeline", [True, False])
 def test_what_is_behind_a_cut_is_forgotten_and_own_events_are_given_back(pipeline: bool) -> None:  # noqa: FBT001
     inner = three_levels()["inner"]
-    inner.options = Options(coalesce=False, pipeline=pipeline, hand_over=False)
+    inner.options = ProtocolOptions(coalesce=False, pipeline=pipeline, hand_over=False)
     inner.handle("root", ForkState(PAGES.init(), START))
     inner.handle("root", Request(wanted(5, 7, 9), Point(8, 0, 0), END))
     inner.handle(("change", 1), own(Point(20, 0, 0), change(3), change(6), change(8), change(12)))
@@ -502,7 +504,7 @@ def test_who_was_asked_for_everything_is_not_cut_off() -> None:
 def test_every_schedule_of_the_small_case_agrees_with_the_oracle(coalesce: bool, pipeline: bool) -> None:  # noqa: FBT001
     case = hot_and_cold()
     for seed in range(40):
-        options = Options(coalesce=coalesce, pipeline=pipeline)
+        options = ProtocolOptions(coalesce=coalesce, pipeline=pipeline)
         snapshots = [Point(4, 9, 0), Point(8, 9, 0)] if seed % 2 else []
         judge(case, Simulation(case, Random(seed), options=options, snapshots=snapshots).run())
 
@@ -516,7 +518,7 @@ def test_random_cases_with_ties_snapshots_and_all_switches(program: Any, simulat
         random = Random(seed)
         case = random_case(random, definition, 40)
         points = [point for point, _ in case.in_order]
-        options = Options(*(random.random() < 0.7 for _ in range(3)))
+        options = ProtocolOptions(*(random.random() < 0.7 for _ in range(3)))
         conditions = Conditions(credits=random.choice((1, 3, 10**6)), heartbeats=random.choice((0.0, 0.5)))
         snapshots = sorted(set(random.sample(points, random.choice((0, 2)))))
         outcome = simulation(case, random, options=options, conditions=conditions, snapshots=snapshots).run()

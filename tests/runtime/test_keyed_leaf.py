@@ -13,7 +13,7 @@ from flumina.runtime.build import workers
 from flumina.runtime.keyed_leaf import KeyedLeaf
 from flumina.runtime.messages import EVERYTHING, Data, ForkState, Item, KeyStates, Request, Response
 from flumina.runtime.run import Run
-from flumina.runtime.topology import Options
+from flumina.runtime.topology import ProtocolOptions
 from flumina.runtime.worker import Effects
 from flumina.sim.case import Case
 from flumina.state.keyed_map import KeyedMap
@@ -102,7 +102,7 @@ def test_a_leaf_that_only_adds_goes_on_from_nothing() -> None:
     below = tuple(leaf(f"l{n}", counter, itag(counter, "inc", "inc", parts=[n])) for n in range(2))
     root = PlanWorker("root", counter.initial, (itag(counter, "read", "read"),), below)
     plan = plan_of(KeyCounter, streams(KeyCounter, inc=2, read=1), root)
-    made = workers(plan, counter, Options())["l0"]
+    made = workers(plan, counter, ProtocolOptions())["l0"]
     made.handle("root", ForkState(counter.init(), START))
     reads = tuple(Item(Point(ts, 1, 0), ("root", "read"), 7) for ts in (5, 9))
     made.handle("root", Request(reads, Point(9, 1, 0), END))
@@ -132,7 +132,7 @@ def test_a_key_is_answered_when_all_components_that_have_it_have_come_so_far() -
     beside = leaf("beside", counter, Itag("inc", frozenset({1}), TagSet({"inc": one})))
     root = PlanWorker("root", counter.initial, (itag(counter, "read", "read"),), (leaf("l", counter, *own), beside))
     plan = plan_of(KeyCounter, streams(KeyCounter, inc=2, read=1), root)
-    made = workers(plan, counter, Options(hand_over=False))["l"]
+    made = workers(plan, counter, ProtocolOptions(hand_over=False))["l"]
     made.handle("root", ForkState(counter.init(), START))
     items = tuple(Item(Point(5, 1, seq), ("root", "read"), key) for seq, key in enumerate((7, 1, 8)))
     made.handle("root", Request(items, Point(9, 1, 0), END))
@@ -219,7 +219,7 @@ def test_an_event_at_the_very_point_of_a_request_is_in_the_answer() -> None:
     below = tuple(leaf(f"l{n}", counter, itag(counter, "inc", "inc", parts=[n])) for n in range(2))
     root = PlanWorker("root", counter.initial, (itag(counter, "read", "read"),), below)
     plan = plan_of(KeyCounter, streams(KeyCounter, inc=2, read=1), root)
-    made = workers(plan, counter, Options(hand_over=False))["l0"]
+    made = workers(plan, counter, ProtocolOptions(hand_over=False))["l0"]
     made.handle("root", ForkState(counter.init(), START))
     made.handle("root", Request((Item(Point(5, 0, 3), ("root", "read"), 7),), Point(9, 1, 0), END))
     entries = [one_event(counter, plan, "inc", 5, seq, k=7) for seq in (2, 3, 4)]

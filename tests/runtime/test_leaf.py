@@ -14,15 +14,15 @@ from flumina.runtime.build import workers
 from flumina.runtime.leaf import Leaf
 from flumina.runtime.messages import EVERYTHING, Credit, Data, ForkState, Item, Request, Response, Stop
 from flumina.runtime.run import EMPTY, Run
-from flumina.runtime.topology import Options
+from flumina.runtime.topology import ProtocolOptions
 from tests.runtime.support import Chain, itag, leaf, one_event, plan_of, streams
 
 DEFINITION = define(Chain)
-KEPT = Options(hand_over=False)
+KEPT = ProtocolOptions(hand_over=False)
 A = ("root", "a")
 
 
-def below_a(*tags: str, options: Options = KEPT) -> Leaf:
+def below_a(*tags: str, options: ProtocolOptions = KEPT) -> Leaf:
     """A leaf with these tags below a worker that has ``a``; x is independent of it, y is not."""
     rest = next(tag for tag in "xyz" if tag not in tags)
     sides = (
@@ -45,7 +45,7 @@ def data(made: Leaf, tag: str, *ts: int, frontier: int) -> list[tuple[Any, Any]]
     return made.handle((tag, 0), Data((tag, 0), run, heartbeat(frontier, rank))).sends
 
 
-def started(*tags: str, options: Options = KEPT) -> Leaf:
+def started(*tags: str, options: ProtocolOptions = KEPT) -> Leaf:
     made = below_a(*tags, options=options)
     made.handle("root", ForkState(DEFINITION.init(), START))
     made.handle("root", Request((), START, END))
@@ -114,7 +114,7 @@ def test_a_state_is_not_given_twice() -> None:
 
 
 def test_hand_over_goes_on_from_the_identity() -> None:
-    made = started("x", options=Options())
+    made = started("x", options=ProtocolOptions())
     data(made, "x", 1, frontier=9)
     want(made, 3)
     want(made, 5)
@@ -126,7 +126,7 @@ def test_hand_over_goes_on_from_the_identity() -> None:
 
 def test_one_answer_is_for_all_requests_of_a_point() -> None:
     """They come one by one, from another process, and there are later ones behind them."""
-    made = started("x", options=Options())
+    made = started("x", options=ProtocolOptions())
     items = tuple(Item(Point(ts, 0, 0), cause) for ts in (300, 500) for cause in (A, A, EVERYTHING))
     made.handle("root", Request(items, Point(600, 0, 0), END))
     assert [message.point.ts for message in answers(data(made, "x", 1, 400, frontier=900))] == [300, 500]

@@ -9,7 +9,7 @@ import flumina as fl
 from flumina.model.order import END
 from flumina.plan.tree import Plan, PlanWorker
 from flumina.program.base import define
-from flumina.runtime.topology import Options
+from flumina.runtime.topology import ProtocolOptions
 from flumina.sim.case import Case
 from flumina.sim.scheduler import Simulation, judge
 from tests.runtime.literal_mailbox import LiteralSystem
@@ -78,7 +78,7 @@ def literal(*, overtaking: bool) -> LiteralSystem:
     return system
 
 
-def ours(schedule: list[tuple[str, int, bool]], options: Options | None = None) -> None:
+def ours(schedule: list[tuple[str, int, bool]], options: ProtocolOptions | None = None) -> None:
     """The same schedule with our workers, judged by the oracle."""
     run = Scripted(case(), options=options)
     for tag, ts, beat in schedule:
@@ -115,7 +115,11 @@ def test_the_literal_leaf_answers_too_early() -> None:
 
 
 def test_our_workers_do_neither() -> None:
-    for options in (Options(), Options(hand_over=False), Options(coalesce=False, pipeline=False, hand_over=False)):
+    for options in (
+        ProtocolOptions(),
+        ProtocolOptions(hand_over=False),
+        ProtocolOptions(coalesce=False, pipeline=False, hand_over=False),
+    ):
         ours(SCHEDULE, options)
 
 
@@ -128,12 +132,12 @@ def test_our_workers_do_neither_in_any_order_of_the_sources() -> None:
         left = {tag: list(steps) for tag, steps in order.items()}
         schedule = [("y", 9, True), *(left[tag].pop(0) for tag in tags)]
         ours(schedule)
-        ours(schedule, Options(hand_over=False))
+        ours(schedule, ProtocolOptions(hand_over=False))
 
 
 def test_our_leaf_answers_with_everything_up_to_the_point() -> None:
     """The leaf of y is independent of b, and waits for its own frontier all the same."""
-    run = Scripted(case(), options=Options(hand_over=False))
+    run = Scripted(case(), options=ProtocolOptions(hand_over=False))
     run.send(("a", 0), 1, 9)
     run.send(("x", 0), 1, 9)
     run.send(("b", 0), 1, 9)

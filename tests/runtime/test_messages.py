@@ -12,7 +12,7 @@ from flumina.apps.fraud import Fraud
 from flumina.model.order import END, START, Point
 from flumina.program.base import AnyProgram, define
 from flumina.runtime.messages import EVERYTHING, ForkState, Item, KeyStates, Message, Request, Response, Stop
-from flumina.runtime.topology import Options
+from flumina.runtime.topology import ProtocolOptions
 from flumina.runtime.worker import Address, Effects
 from flumina.sim.plans import random_case
 from flumina.sim.programs import random_program
@@ -48,7 +48,9 @@ def test_runs_in_which_every_message_has_been_pickled(program: AnyProgram) -> No
     for seed in range(20):
         case = random_case(Random(seed), definition, 30)
         points = sorted({case.in_order[10][0], case.in_order[20][0]})
-        judge(case, Pickling(case, Random(seed), options=PLAIN if seed % 3 else Options(), snapshots=points).run())
+        judge(
+            case, Pickling(case, Random(seed), options=PLAIN if seed % 3 else ProtocolOptions(), snapshots=points).run()
+        )
 
 
 def test_random_programs_in_which_every_message_has_been_pickled() -> None:
@@ -56,4 +58,4 @@ def test_random_programs_in_which_every_message_has_been_pickled() -> None:
         random = Random(seed)
         case = random_case(random, define(random_program(random)), 30)
         points = sorted({case.in_order[10][0], case.in_order[20][0]})
-        judge(case, Pickling(case, random, options=PLAIN if seed % 3 else Options(), snapshots=points).run())
+        judge(case, Pickling(case, random, options=PLAIN if seed % 3 else ProtocolOptions(), snapshots=points).run())

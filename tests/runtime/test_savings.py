@@ -14,13 +14,18 @@ from random import Random
 
 from flumina.program.base import define
 from flumina.runtime.stats import WorkerStats
-from flumina.runtime.topology import Options
+from flumina.runtime.topology import ProtocolOptions
 from flumina.sim.plans import random_case
 from flumina.sim.programs import random_program
 from flumina.sim.scheduler import Simulation, judge
 from tests.runtime.support import COALESCED, PIPELINED, PLAIN
 
-PROTOCOLS = {"plain": PLAIN, "coalesced": COALESCED, "also pipelined": PIPELINED, "also handing over": Options()}
+PROTOCOLS = {
+    "plain": PLAIN,
+    "coalesced": COALESCED,
+    "also pipelined": PIPELINED,
+    "also handing over": ProtocolOptions(),
+}
 
 
 def measured(seeds: range) -> dict[str, WorkerStats]:

@@ -30,7 +30,7 @@ from flumina.runtime.build import workers
 from flumina.runtime.messages import Data, ForkState, Item, Origin, PartId, Request
 from flumina.runtime.run import Run
 from flumina.runtime.tie_watch import MayTie, TieWatch
-from flumina.runtime.topology import Options, topology
+from flumina.runtime.topology import ProtocolOptions, topology
 from flumina.sim.case import Case, Entry
 from flumina.sim.conditions import random_conditions
 from flumina.sim.plans import random_case
@@ -47,7 +47,7 @@ from tests.runtime.support import (
     streams,
 )
 
-UNNUMBERED = Options(sequenced=frozenset())
+UNNUMBERED = ProtocolOptions(sequenced=frozenset())
 SIMULATIONS = [Simulation, ColumnSimulation, MixedSimulation]
 Tie = tuple[PartId, Entry, PartId, Entry]
 
@@ -144,11 +144,11 @@ def runs(random: Random, case: Case, *, sequenced: bool, count: int = 3) -> Iter
     """Schedules with all savings on, and then with others under which everything is announced."""
     names = frozenset(shape.name for shape in case.plan.streams) if sequenced else frozenset()
     for number in range(count):
-        options = Options(sequenced=names)
+        options = ProtocolOptions(sequenced=names)
         if number == count - 1:
             plain = random.random() < 0.3
             flags = (False, False) if plain else (random.random() < 0.5, True)
-            options = Options(*flags, random.random() < 0.5, random.random() < 0.5, sequenced=names)
+            options = ProtocolOptions(*flags, random.random() < 0.5, random.random() < 0.5, sequenced=names)
         conditions = random_conditions(random, [worker.id for worker in case.plan.workers])
         simulation = random.choice(SIMULATIONS)
         yield simulation(case, random, options=options, conditions=conditions)
@@ -259,7 +259,7 @@ def test_other_keys_and_other_times_are_no_ties(case: Case, *, by_key: bool) -> 
 
 
 def test_another_seq_is_no_tie_where_there_is_a_column() -> None:
-    sequenced = Options(sequenced=frozenset({"read"}))
+    sequenced = ProtocolOptions(sequenced=frozenset({"read"}))
     case = two_readers(seqs=(3, 8))
     judge(case, Simulation(case, Random(0), options=sequenced).run())
     with pytest.raises(OrderError, match="with the same seq"):
@@ -278,7 +278,7 @@ class TestOneLeaf:
         log = define(Log)
         only = leaf("only", log, itag(log, "word", "word", parts=[0, 1]))
         plan = Plan.of(Log, streams(Log, word=2), only)
-        options = Options(sequenced=frozenset({"word"} if sequenced else ()))
+        options = ProtocolOptions(sequenced=frozenset({"word"} if sequenced else ()))
         made = workers(plan, log, options)["only"]
         made.handle("^", start(log))
         made.handle("^", Request((), END, END))
@@ -368,7 +368,7 @@ class TestWhereToLook:
 
     def test_origins_are_told_only_where_they_matter(self) -> None:
         case = two_readers(keys=(1, 2))
-        for options, told in ((UNNUMBERED, Origin(0, 1)), (Options(), None)):
+        for options, told in ((UNNUMBERED, Origin(0, 1)), (ProtocolOptions(), None)):
             made = workers(case.plan, case.definition, options)["root"]
             made.handle("^", start(case.definition))
             made.handle("^", Request((), END, END))
@@ -379,7 +379,7 @@ class TestWhereToLook:
 
 
 def unwatched(plan: Plan, definition: Definition, sequenced: frozenset[str] | None) -> set[str]:
-    made: Mapping[str, Any] = workers(plan, definition, Options(sequenced=sequenced))
+    made: Mapping[str, Any] = workers(plan, definition, ProtocolOptions(sequenced=sequenced))
     watches: dict[str, list[TieWatch | None]] = {
         name: [worker.watch, *(c.watch for c in getattr(worker, "components", ()))] for name, worker in made.items()
     }

@@ -12,18 +12,23 @@ from flumina.model.order import Point
 from flumina.model.tag_set import KeySet, TagSet
 from flumina.plan.tree import Itag, PlanWorker
 from flumina.program.base import define
-from flumina.runtime.topology import Options
+from flumina.runtime.topology import ProtocolOptions
 from flumina.sim.case import Case
 from flumina.sim.plans import random_case
 from flumina.sim.programs import random_program
 from flumina.sim.scheduler import Simulation, judge
 from tests.runtime.support import itag, leaf, one_event, plan_of, streams
 
-OPTIONS = [Options(), Options(coalesce=False), Options(pipeline=False), Options(hand_over=False)]
+OPTIONS = [
+    ProtocolOptions(),
+    ProtocolOptions(coalesce=False),
+    ProtocolOptions(pipeline=False),
+    ProtocolOptions(hand_over=False),
+]
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_requests_at_one_point_are_answered_together(options: Options) -> None:
+def test_requests_at_one_point_are_answered_together(options: ProtocolOptions) -> None:
     """A child that waits for its state and one that hands over, asked twice at one point."""
     counter = define(KeyCounter)
     below = [leaf(f"l{n}", counter, itag(counter, "inc", "inc", parts=[n])) for n in range(3)]
@@ -38,7 +43,7 @@ def test_requests_at_one_point_are_answered_together(options: Options) -> None:
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_an_event_of_a_leaf_at_the_point_of_a_request(options: Options) -> None:
+def test_an_event_of_a_leaf_at_the_point_of_a_request(options: ProtocolOptions) -> None:
     """The leaf's part of the keys depends on the root's, but these two events do not."""
     counter = define(KeyCounter)
     sides = []
@@ -78,7 +83,7 @@ def test_random_cases_with_ties_and_snapshots_at_events() -> None:
         case = random_case(random, define(random_program(random)), 30)
         points = [point for point, _ in case.in_order]
         tied += len(set(points)) < len(points)
-        options = Options(*(random.random() < 0.7 for _ in range(3)))
+        options = ProtocolOptions(*(random.random() < 0.7 for _ in range(3)))
         snapshots: list[Point] = sorted(set(random.sample(points, random.choice((0, 1, 3)))))
         judge(case, Simulation(case, random, options=options, snapshots=snapshots).run())
     assert tied > 30

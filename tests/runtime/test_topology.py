@@ -13,7 +13,7 @@ from flumina.model.tag_set import KeySet, TagSet
 from flumina.plan.tree import Itag, PlanWorker
 from flumina.program.base import define
 from flumina.runtime.messages import EVERYTHING
-from flumina.runtime.topology import TREE_ROOT, Options, topology
+from flumina.runtime.topology import TREE_ROOT, ProtocolOptions, topology
 from flumina.sim.case import Case
 from flumina.sim.plans import random_case
 from flumina.sim.programs import random_program
@@ -25,7 +25,7 @@ A, C = ("root", "a"), ("middle", "c")
 
 def test_a_chain() -> None:
     definition = define(Chain)
-    shapes = topology(chain_plan(), definition, Options())
+    shapes = topology(chain_plan(), definition, ProtocolOptions())
     assert list(shapes) == ["root", "middle", "leaf x", "leaf z", "leaf y"]
     assert [shapes[name].parent for name in shapes] == [TREE_ROOT, "root", "middle", "middle", "root"]
     assert shapes["root"].causes == (EVERYTHING,)
@@ -41,7 +41,7 @@ def test_a_chain() -> None:
 
 
 def test_hand_over_can_be_switched_off() -> None:
-    shapes = topology(chain_plan(), define(Chain), Options(hand_over=False))
+    shapes = topology(chain_plan(), define(Chain), ProtocolOptions(hand_over=False))
     assert not any(shape.hands_over or any(c.hands_over for c in shape.children) for shape in shapes.values())
 
 
@@ -52,7 +52,7 @@ def test_only_leaves_that_only_add_hand_over() -> None:
         handing: set[bool] = set()
         for seed in range(10):
             case = random_case(Random(seed), definition, 0)
-            for shape in topology(case.plan, definition, Options()).values():
+            for shape in topology(case.plan, definition, ProtocolOptions()).values():
                 adds = case.plan[shape.id].is_leaf and definition.adding.issuperset(case.plan[shape.id].tags.tags)
                 assert shape.hands_over == (adds and shape.parent != TREE_ROOT)
                 handing.add(shape.hands_over)
@@ -64,7 +64,7 @@ def test_every_part_of_a_leaf_is_in_its_components() -> None:
     for seed in range(20):
         random = Random(seed)
         case = random_case(random, define(random_program(random)), 0)
-        for shape in topology(case.plan, case.definition, Options()).values():
+        for shape in topology(case.plan, case.definition, ProtocolOptions()).values():
             inside = {part for component in shape.components for part, _ in component.parts}
             assert inside == (set() if shape.children else set(shape.parts))
             assert all(component.causes <= set(shape.causes) for component in shape.components)
@@ -87,4 +87,4 @@ def test_a_leaf_that_names_a_part_twice_with_different_keys_gets_its_events_once
         reads = [one_event(counter, plan, "read", 5 * n, n, k=n % 3) for n in range(6)]
         case = Case(counter, plan, {**counts, ("read", 0): reads})
         for seed in range(20):
-            judge(case, Simulation(case, Random(seed), options=Options(by_key=by_key)).run())
+            judge(case, Simulation(case, Random(seed), options=ProtocolOptions(by_key=by_key)).run())

@@ -16,7 +16,7 @@ from flumina.runtime.build import workers
 from flumina.runtime.messages import Credit, Data, Message, Request, Stop
 from flumina.runtime.run import EMPTY
 from flumina.runtime.stats import WorkerStats
-from flumina.runtime.topology import Options
+from flumina.runtime.topology import ProtocolOptions
 from flumina.runtime.worker import Address, Effects, Worker
 from flumina.sim.case import Case
 from flumina.sim.plans import random_case
@@ -25,7 +25,7 @@ from flumina.sim.scheduler import Simulation, compare, judge, same_state
 from flumina.state.compare import copied, same
 from tests.runtime.support import COALESCED, PIPELINED, PLAIN, ColumnSimulation, MixedSimulation
 
-ALL_OPTIONS = [PLAIN, COALESCED, PIPELINED, Options()]
+ALL_OPTIONS = [PLAIN, COALESCED, PIPELINED, ProtocolOptions()]
 APPS: list[AnyProgram] = [ValueBarrier, Fraud, FraudByHand, KeyCounter, PageViews]
 
 
@@ -53,7 +53,7 @@ class Recording:
 
 
 @pytest.mark.parametrize("options", ALL_OPTIONS, ids=str)
-def test_the_same_messages_in_the_same_order_give_the_same_effects(options: Options) -> None:
+def test_the_same_messages_in_the_same_order_give_the_same_effects(options: ProtocolOptions) -> None:
     for seed in range(8):
         case = a_case(seed)
         made = {name: Recording(w) for name, w in workers(case.plan, case.definition, options).items()}
@@ -174,7 +174,7 @@ def test_a_final_state_that_nobody_wants_is_not_joined(program: AnyProgram) -> N
         random = Random(seed)
         case = random_case(random, define(program), 30)
         snapshots = sorted({point for point, _ in random.sample(case.in_order, 2)})
-        outcome = Simulation(case, random, options=Options(final=False), snapshots=snapshots).run()
+        outcome = Simulation(case, random, options=ProtocolOptions(final=False), snapshots=snapshots).run()
         if outcome.state is None:
             spared += 1
         else:  # it was there
@@ -189,7 +189,7 @@ def test_a_final_state_that_nobody_wants_is_not_joined(program: AnyProgram) -> N
 def test_the_end_is_known_by_its_value() -> None:
     """It comes from another process, as an equal object."""
     case = a_case(0)
-    for worker in workers(case.plan, case.definition, Options(final=False)).values():
+    for worker in workers(case.plan, case.definition, ProtocolOptions(final=False)).values():
         assert not worker.is_kept(Point(*END))
         assert worker.is_kept(Point(5, 0, 0))
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import flumina as fl
 from flumina import local
-from flumina.engine.job import Settings
+from flumina.engine.options import EngineOptions
 from tests.scale.cases import FILE, FILES, LOCAL, MEMORY, Case
 from tests.scale.inputs import LATE, PROGRAMS, Input
 from tests.scale.judge import complaints, published
@@ -44,7 +44,7 @@ class Phases:
 
 
 def run(
-    given: Input, out: Path, spark: SparkSession | None, phases: Phases, settings: Settings | None = None
+    given: Input, out: Path, spark: SparkSession | None, phases: Phases, engine_options: EngineOptions | None = None
 ) -> dict[str, Any]:
     """Run a case whose input is there; return figures, and everything that is wrong with its outputs."""
     case = given.case
@@ -54,9 +54,9 @@ def run(
         began = time.perf_counter()
         if case.batches:
             assert spark is not None
-            figures, wrong = _stream(given, out, spark, settings)
+            figures, wrong = _stream(given, out, spark, engine_options or EngineOptions())
         else:
-            figures, wrong = _whole(given, out, spark, settings, stack)
+            figures, wrong = _whole(given, out, spark, engine_options or EngineOptions(), stack)
         figures["seconds"] = round(time.perf_counter() - began, 2)
         figures["driver"] = peak_memory()
     phases.enter("judge")
@@ -68,7 +68,7 @@ def run(
 
 
 def _whole(
-    given: Input, out: Path, spark: SparkSession | None, settings: Settings | None, stack: ExitStack
+    given: Input, out: Path, spark: SparkSession | None, engine_options: EngineOptions, stack: ExitStack
 ) -> tuple[dict[str, Any], list[str]]:
     case = given.case
     if case.shape == MEMORY:
@@ -78,7 +78,7 @@ def _whole(
     else:
         assert spark is not None
         streams = given.frames(spark, stack)
-    options: dict[str, Any] = {"out": out, "order": case.ordered, "settings": settings, "progress": False}
+    options: dict[str, Any] = {"out": out, "ordered": case.ordered, "engine_options": engine_options, "progress": False}
     if case.engine == LOCAL:
         result = local.run(PROGRAMS[case.program], streams, workers=SLOTS, **options)
     else:
@@ -92,7 +92,7 @@ def _whole(
 
 
 def _stream(
-    given: Input, out: Path, spark: SparkSession, settings: Settings | None
+    given: Input, out: Path, spark: SparkSession, engine_options: EngineOptions
 ) -> tuple[dict[str, Any], list[str]]:
     import flumina.spark  # noqa: PLC0415 -- as above
 
@@ -102,10 +102,10 @@ def _stream(
         given.batches(spark),
         out,
         out.with_name(f"{out.name}.checkpoint"),
-        frontiers=fl.BoundedDelay(LATE),
+        watermarks=fl.BoundedDelay(LATE),
         trigger={"availableNow": True},
-        closed=True,
-        settings=settings,
+        drain=True,
+        engine_options=engine_options,
         spark=spark,
     )
     query.awaitTermination()

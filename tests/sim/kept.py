@@ -20,7 +20,7 @@ from flumina.program.base import define
 from flumina.program.loading import load_program
 from flumina.runtime.build import workers as build
 from flumina.runtime.messages import PartId
-from flumina.runtime.topology import Options
+from flumina.runtime.topology import ProtocolOptions
 from flumina.sim.case import Case, Entry
 from flumina.sim.conditions import Conditions
 from flumina.sim.explore import Explored, explore
@@ -60,14 +60,14 @@ class Kept:
 def load(path: Path) -> Kept:
     """Read a kept failure."""
     found = json.loads(path.read_text(encoding="utf-8"))
-    options = Options(**found["options"]) if "options" in found else None
+    options = ProtocolOptions(**found["options"]) if "options" in found else None
     if "seed" in found:
         setting = Setting(events=found.get("events", 60), options=options, cuts=found.get("cuts", False))
         return Kept(found["about"], (trial(found["seed"], setting),), small=False)
     case = _case(found, path.parent)
     snapshots = tuple(Point(*point) for point in found.get("snapshots", ()))
     conditions = Conditions(credits=found.get("credits", UNLIMITED))
-    one = Trial(0, case, options or Options(), conditions, snapshots)
+    one = Trial(0, case, options or ProtocolOptions(), conditions, snapshots)
     return Kept(found["about"], tuple(replace(one, seed=seed) for seed in range(SCHEDULES)), small=True)
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 from unittest import mock
 
-from flumina.runtime.topology import Options
+from flumina.runtime.topology import ProtocolOptions
 
-KEPT = Options(hand_over=False)
+KEPT = ProtocolOptions(hand_over=False)
 """Leaves wait for their state: most rules are about that."""
 
 Function = TypeVar("Function", bound=Callable[..., object])
@@ -23,7 +23,7 @@ class Mutant:
     name: str
     why: str
     changes: tuple[tuple[object, str, object], ...]
-    options: Options
+    options: ProtocolOptions
     seed: int | None
     cuts: bool = False
     """Whether it shows in runs that are cut off."""
@@ -42,7 +42,7 @@ MUTANTS: dict[str, Mutant] = {}
 
 def mutant(
     *targets: tuple[object, str],
-    options: Options = KEPT,
+    options: ProtocolOptions = KEPT,
     seed: int | None = 0,
     is_property: bool = False,
     cuts: bool = False,

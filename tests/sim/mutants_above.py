@@ -13,7 +13,7 @@ from flumina.runtime import tree_root as coordinator_module
 from flumina.runtime.inner import _NOTHING, Child, Inner
 from flumina.runtime.mailbox import before
 from flumina.runtime.messages import EVERYTHING, Cause, Data, ForkState, PartId, Request
-from flumina.runtime.topology import Options
+from flumina.runtime.topology import ProtocolOptions
 from flumina.runtime.worker import Worker
 from flumina.sim.network import Delivery, PartSource
 from flumina.sim.scheduler import Simulation
@@ -27,8 +27,8 @@ ADVANCE, SOURCE, GIVE_CREDIT, CONTRIBUTION = (
     Worker.give_credit,
     topology._contribution,
 )
-ONE_AT_A_TIME = Options(pipeline=False, hand_over=False)
-HANDING_OVER = Options()
+ONE_AT_A_TIME = ProtocolOptions(pipeline=False, hand_over=False)
+HANDING_OVER = ProtocolOptions()
 
 
 # -- the sequence, and what the children are told --------------------------------------------------------------------
@@ -258,6 +258,6 @@ def a_credit_is_lost(self: Worker, taken: Mapping[PartId, int]) -> None:
 
 
 @mutant((topology, "_contribution"), options=HANDING_OVER, seed=33)
-def hands_over_what_reads(definition: Definition, options: Options, worker: Place) -> Join | None:
+def hands_over_what_reads(definition: Definition, options: ProtocolOptions, worker: Place) -> Join | None:
     """A leaf hands over though its tags read the state."""
     return CONTRIBUTION(replace(definition, adding=frozenset(definition.tags)), options, worker)

@@ -11,7 +11,7 @@ from flumina.runtime.leaf import Leaf
 from flumina.runtime.mailbox import Component, Queue, before
 from flumina.runtime.messages import Cause, ForkState, Item, PartId, Response
 from flumina.runtime.run import EMPTY, Run, merged
-from flumina.runtime.topology import Options
+from flumina.runtime.topology import ProtocolOptions
 from flumina.state.compare import copied
 from tests.sim.mutant import mutant
 
@@ -99,7 +99,7 @@ def leaf_without_served(self: Leaf, message: ForkState) -> None:
     self.state = message.state
 
 
-@mutant((Leaf, "answer"), options=Options(), seed=528)
+@mutant((Leaf, "answer"), options=ProtocolOptions(), seed=528)
 def hands_over_and_keeps(self: Leaf, item: Item) -> None:
     """A leaf that hands over goes on from what it has given away."""
     state = self.state

@@ -14,12 +14,12 @@ from flumina.runtime.keyed_leaf import HotKey, KeyedLeaf
 from flumina.runtime.mailbox import before
 from flumina.runtime.messages import EVERYTHING, ForkState, KeyStates, Message, Request
 from flumina.runtime.run import Run
-from flumina.runtime.topology import Options
+from flumina.runtime.topology import ProtocolOptions
 from flumina.runtime.worker import Address
 from tests.sim.mutant import mutant
 
 HALVES, NOTE, TOGETHER = KeyedInner.halves, KeyedInner.note, worker_module.together
-ONE_AT_A_TIME = Options(pipeline=False, hand_over=False)
+ONE_AT_A_TIME = ProtocolOptions(pipeline=False, hand_over=False)
 
 
 # -- leaves ----------------------------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ def requests_as_they_come(self: KeyedInner, message: Request) -> None:
         self.requests.append((max(latest, item.point), item.cause == EVERYTHING, len(self.requests), item))
 
 
-@mutant((KeyedInner, "settled"), options=Options(), seed=217)
+@mutant((KeyedInner, "settled"), options=ProtocolOptions(), seed=217)
 def everything_before_the_keys(self: KeyedInner) -> bool:
     """A request for everything is answered while single keys have something before it."""
     return len(self.gathered) == len(self.shape.children)

@@ -14,7 +14,7 @@ from flumina.runtime.keyed_inner import KeyedInner
 from flumina.runtime.keyed_leaf import KeyedLeaf
 from flumina.runtime.leaf import Leaf
 from flumina.runtime.messages import Data, Item, Message, Request
-from flumina.runtime.topology import Options
+from flumina.runtime.topology import ProtocolOptions
 from flumina.runtime.truncate import truncated, truncated_queues
 from flumina.runtime.worker import Worker
 from flumina.sim import epochs as segments
@@ -68,7 +68,7 @@ def inner_workers_pass_nothing(self: Worker, point: Point) -> None:
 plain_forget = Inner.forget
 
 
-@mutant((Inner, "forget"), options=Options(pipeline=False, hand_over=False), cuts=True)
+@mutant((Inner, "forget"), options=ProtocolOptions(pipeline=False, hand_over=False), cuts=True)
 def announced_is_not_adjusted(self: Inner, ts: int) -> list[Data]:
     """An inner worker takes requests for announced of which the children have never heard."""
     before = self.announced

@@ -15,16 +15,16 @@ from flumina.program.base import AnyProgram, define
 from flumina.runtime.inner import Inner
 from flumina.runtime.leaf import Leaf
 from flumina.runtime.messages import ForkState
-from flumina.runtime.topology import Options
+from flumina.runtime.topology import ProtocolOptions
 from flumina.sim.case import Case
 from flumina.sim.explore import explore
 from flumina.sim.invariants import SimulationError
 from flumina.sim.network import UNLIMITED
 from tests.sim.plans import case, itag, shape, two_leaves
 
-PLAIN = Options(coalesce=False, pipeline=False, hand_over=False)
-SAVING = Options(hand_over=False)
-FULL = Options()
+PLAIN = ProtocolOptions(coalesce=False, pipeline=False, hand_over=False)
+SAVING = ProtocolOptions(hand_over=False)
+FULL = ProtocolOptions()
 
 
 def value_barrier(program: AnyProgram) -> Case:
@@ -68,14 +68,14 @@ def forest(program: AnyProgram) -> Case:
 @pytest.mark.parametrize("options", [PLAIN, SAVING, FULL], ids=["plain", "saving", "full"])
 @pytest.mark.parametrize("credits_", [1, UNLIMITED])
 @pytest.mark.parametrize("program", [ValueBarrier, ValueBarrierByHand])
-def test_value_barrier(program: AnyProgram, options: Options, credits_: int) -> None:
+def test_value_barrier(program: AnyProgram, options: ProtocolOptions, credits_: int) -> None:
     explored = explore(value_barrier(program), options=options, credits_=credits_)
     assert explored.schedules > 10_000
     assert explored.states < explored.deliveries < explored.schedules
 
 
 @pytest.mark.parametrize("options", [PLAIN, FULL], ids=["plain", "full"])
-def test_three_levels(options: Options) -> None:
+def test_three_levels(options: ProtocolOptions) -> None:
     assert explore(three_levels(), options=options).schedules > 10_000
 
 

@@ -11,7 +11,7 @@ from flumina.runtime.build import workers as build
 from flumina.runtime.inner import Inner
 from flumina.runtime.messages import EVERYTHING, Data, ForkState, Item, Message, Request, Response, Stop
 from flumina.runtime.run import EMPTY
-from flumina.runtime.topology import TREE_ROOT, Options
+from flumina.runtime.topology import TREE_ROOT, ProtocolOptions
 from flumina.runtime.worker import Worker
 from flumina.sim.invariants import Invariants, SimulationError
 from tests.sim.plans import two_leaves
@@ -22,7 +22,7 @@ P1, P2, P3 = (Point(n, 0, n) for n in (1, 2, 3))
 
 @pytest.fixture
 def workers() -> dict[str, Worker]:
-    options = Options(hand_over=False)
+    options = ProtocolOptions(hand_over=False)
     return dict(build(two_leaves(ValueBarrierByHand), define(ValueBarrierByHand), options))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from flumina.program.base import define
-from flumina.runtime.topology import Options
+from flumina.runtime.topology import ProtocolOptions
 from flumina.sim.case import Case
 from flumina.sim.scheduler import judge
 from flumina.sim.trial import Setting, trial
@@ -25,7 +25,7 @@ seeds find a bug."""
 SETTINGS = list(dict.fromkeys((m.options, m.cuts) for m in MUTANTS.values()))
 
 
-def run(seed: int, options: Options, *, cuts: bool) -> None:
+def run(seed: int, options: ProtocolOptions, *, cuts: bool) -> None:
     """The run of a seed as ``flumina sim`` makes it, with fewer events."""
     trial(seed, Setting(events=30, options=options, cuts=cuts)).run()
 
@@ -59,7 +59,7 @@ def independent_event_in_a_subtree_that_could_answer() -> None:
     at = {"a": 50, "c": 40, "x": 45}
     events = {(tag, 0): [one_event(definition, plan, tag, ts)] for tag, ts in at.items()}
     case = Case(definition, plan, events | {("y", 0): [], ("z", 0): []})
-    written = Scripted(case, options=Options(hand_over=False))
+    written = Scripted(case, options=ProtocolOptions(hand_over=False))
     written.send(("a", 0), 1, 60)
     written.send(("z", 0), 0, 60)
     written.send(("x", 0), 0, 42)

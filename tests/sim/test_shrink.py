@@ -7,7 +7,7 @@ import pytest
 from flumina.apps import ValueBarrier
 from flumina.program.base import define
 from flumina.runtime.inner import Inner
-from flumina.runtime.topology import Options
+from flumina.runtime.topology import ProtocolOptions
 from flumina.sim.decisions import Decisions
 from flumina.sim.failure import Failure, examine, find
 from flumina.sim.trial import Setting, trial
@@ -16,7 +16,7 @@ from flumina.sim.trial import Setting, trial
 @pytest.fixture
 def failure(monkeypatch: pytest.MonkeyPatch) -> Failure:
     monkeypatch.setattr(Inner, "may_coalesce", lambda _: True)
-    setting = Setting(define(ValueBarrier), options=Options(hand_over=False))
+    setting = Setting(define(ValueBarrier), options=ProtocolOptions(hand_over=False))
     failing = find([trial(seed, setting) for seed in range(100)])
     assert failing is not None
     return examine(failing)
@@ -41,7 +41,15 @@ def test_the_shortest_run_fails_every_time(failure: Failure) -> None:
 def test_the_text_has_all_that_is_needed(failure: Failure) -> None:
     text = str(failure)
     assert f"repeat with: flumina sim --seed {failure.found.trial.seed}" in text
-    for part in ("ValueBarrier", "workers", "Options(", "Conditions(", "shortest schedule: [", "frontier", "hand back"):
+    for part in (
+        "ValueBarrier",
+        "workers",
+        "ProtocolOptions(",
+        "Conditions(",
+        "shortest schedule: [",
+        "frontier",
+        "hand back",
+    ):
         assert part in text
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from flumina.apps import ValueBarrier
 from flumina.program.base import define
-from flumina.runtime.topology import Options
+from flumina.runtime.topology import ProtocolOptions
 from flumina.sim.decisions import Decisions
 from flumina.sim.trial import Setting, trial
 
@@ -72,7 +72,7 @@ def test_all_apps_have_their_turn() -> None:
 
 
 def test_settings_are_kept() -> None:
-    options = Options(coalesce=False)
+    options = ProtocolOptions(coalesce=False)
     setting = Setting(define(ValueBarrier), 25, options, faults=False)
     for seed in range(40):
         one = trial(seed, setting)

@@ -11,7 +11,7 @@ from tests.streaming.test_batches import APART, BARRIERS, VALUES, barriers, batc
 
 def main(folder: Path) -> None:
     """From the first batch that is not known to be done, as Spark would: its own log is a file of ours."""
-    query = Query(folder, ValueBarrier, streams(), frontiers=dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay()))
+    query = Query(folder, ValueBarrier, streams(), watermarks=dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay()))
     done = folder / "done"
     first = int(done.read_text()) if done.exists() else 0
     for number in range(first, len(APART)):

@@ -113,8 +113,8 @@ class Query:
 
     def __init__(self, folder: Path, program: type[fl.Program], streams: Sequence[fl.Stream], **rules: Any) -> None:
         self.folder, self.program, self.streams = folder, program, streams
-        frontiers = rules.pop("frontiers", {})
-        policies = {s.name: frontiers.get(s.name, fl.InOrder()) for s in streams}
+        watermarks = rules.pop("watermarks", {})
+        policies = {s.name: watermarks.get(s.name, fl.InOrder()) for s in streams}
         self.rules = Rules(policies, **rules)
         self.adaptive, self.changed = True, False
         self.fixed: Plan | None = None
@@ -141,7 +141,7 @@ class Query:
             DeadLetters(self.dead_letters),
             self.progress,
         )
-        self.batches.prepare(changed=self.changed)
+        self.batches.prepare(allow_code_change=self.changed)
 
     def feed(self, number: int, given: Given, *, closed: bool = False) -> None:
         self.batches.process(number, lambda sieves: validated(sieves, given), closed=closed)

@@ -1,4 +1,4 @@
-"""Batches are the sequential program, whatever fails, whatever is carried, and however often they are tried."""
+"""Batches are the sequential program, whatever fails, whatever is buffered, and however often they are tried."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import pytest
 import flumina as fl
 from flumina.apps import Fraud, PageViews, ValueBarrier
 from flumina.engine.failpoints import POINTS
+from flumina.errors import OrderError
 from flumina.input.validation import validate
 from flumina.plan.forest import Forest
 from flumina.plan.optimize import make_plan
@@ -78,25 +79,25 @@ def test_batches_in_order_are_the_sequential_program(tmp_path: Path) -> None:
     query = Query(tmp_path, ValueBarrier, streams())
     for number, given in enumerate(IN_ORDER):
         query.feed(number, given)
-        assert query.last["carried"] == {VALUES: 0, BARRIERS: 0}
+        assert query.last["buffered"] == {VALUES: 0, BARRIERS: 0}
     assert_same_outputs(query.output(), oracle(IN_ORDER))
     assert query.last["totals"] == {"rows": 13, "heartbeats": 0, "late": 0, "bad": 0, "processed": 13}
 
 
-def test_what_cannot_be_ordered_yet_is_carried(tmp_path: Path) -> None:
-    query = Query(tmp_path, ValueBarrier, streams(), frontiers=dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay()))
+def test_what_cannot_be_ordered_yet_is_buffered(tmp_path: Path) -> None:
+    query = Query(tmp_path, ValueBarrier, streams(), watermarks=dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay()))
     for number, given in enumerate(APART):
         query.feed(number, given)
         done = query.last["cut"]
         rows = sum(len(table) for g in APART[: number + 1] for tables in g.values() for table in tables)
-        assert query.last["totals"]["processed"] + sum(query.last["carried"].values()) == rows
+        assert query.last["totals"]["processed"] + sum(query.last["buffered"].values()) == rows
         assert done is None or query.last["totals"]["processed"] == sum(
             int((table.column("ts").to_numpy() <= done).sum())
             for g in APART[: number + 1]
             for tables in g.values()
             for table in tables
         )
-    assert sum(query.last["carried"].values()) == 2, "a value at 60 and a barrier at 70"
+    assert sum(query.last["buffered"].values()) == 2, "a value at 60 and a barrier at 70"
     query.feed(len(APART), batch(values(), barriers()), closed=True)
     assert_same_outputs(query.output(), oracle(APART))
 
@@ -106,13 +107,13 @@ def test_nothing_is_processed_after_the_end(tmp_path: Path) -> None:
     query.feed(0, IN_ORDER[0], closed=True)
     for number in (0, 1):  # the last batch was not one of Spark's, which therefore comes with its number again
         query.start()
-        with pytest.raises(fl.CheckpointError, match="CLOSED"):
+        with pytest.raises(fl.CheckpointError, match="DRAINED"):
             query.feed(number, IN_ORDER[1])
 
 
 def test_closed_batches_lead_the_order(tmp_path: Path) -> None:
     given = [batch(values(10, 20), barriers(20)), batch(values(1, 2), barriers(2)), batch(values(), barriers(1))]
-    query = Query(tmp_path, ValueBarrier, streams(), frontiers=dict.fromkeys((VALUES, BARRIERS), fl.ClosedBatches()))
+    query = Query(tmp_path, ValueBarrier, streams(), watermarks=dict.fromkeys((VALUES, BARRIERS), fl.ClosedBatches()))
     for number, rows in enumerate(given):
         query.feed(number, rows)
     found = query.output()
@@ -131,21 +132,21 @@ def test_heartbeats_say_how_far_a_stream_is(tmp_path: Path) -> None:
             "v": [1, None, None, 5, None, 7],
         }
     )
-    query = Query(tmp_path, ValueBarrier, stream, frontiers={"all": fl.Heartbeats("kind", "beat")})
+    query = Query(tmp_path, ValueBarrier, stream, watermarks={"all": fl.Heartbeats("kind", "beat")})
     query.feed(0, {"all": [rows]})
-    assert (query.last["cut"], query.last["processed"], query.last["carried"]) == (2, 2, {"all": 3})
+    assert (query.last["cut"], query.last["processed"], query.last["buffered"]) == (2, 2, {"all": 3})
     assert query.last["heartbeats"] == {"all": 1}
     assert query.last["heldUpBy"] == ["all"]
     beat = pa.table({"ts": [6], "n": pa.nulls(1, pa.int64()), "kind": ["beat"], "v": pa.nulls(1, pa.int64())})
     query.start()
     query.feed(1, {"all": [beat]})
-    assert (query.last["processed"], query.last["carried"]) == (2, {"all": 1})
+    assert (query.last["processed"], query.last["buffered"]) == (2, {"all": 1})
     assert query.output().column(0).to_pylist() == [1, 5]
     assert query.last["totals"] == {"rows": 7, "heartbeats": 2, "late": 0, "bad": 0, "processed": 4}
 
 
 def test_a_stream_that_holds_up_others_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    query = Query(tmp_path, ValueBarrier, streams(), frontiers={BARRIERS: fl.BoundedDelay()}, max_buffered_rows=9)
+    query = Query(tmp_path, ValueBarrier, streams(), watermarks={BARRIERS: fl.BoundedDelay()}, max_buffered_rows=9)
     with caplog.at_level(logging.WARNING, "flumina"):
         for number in range(4):
             query.feed(number, batch(values(2 * number, 2 * number + 1), barriers()))
@@ -153,7 +154,7 @@ def test_a_stream_that_holds_up_others_is_told(tmp_path: Path, caplog: pytest.Lo
     assert query.last["batchesWaiting"] == 4
     assert [record.levelname for record in caplog.records] == ["WARNING"] * 3, "the first, second and fourth time"
     assert [record.getMessage().split(": ", 1)[1] for record in caplog.records] == [
-        f"{rows} rows are carried, and nothing could be processed for {batches}: waiting for 'barriers', which "
+        f"{rows} rows are buffered, and nothing could be processed for {batches}: waiting for 'barriers', which "
         "has not said anything yet"
         for rows, batches in ((2, "a batch"), (4, "2 batches"), (8, "4 batches"))
     ]
@@ -163,7 +164,7 @@ def test_a_stream_that_holds_up_others_is_told(tmp_path: Path, caplog: pytest.Lo
 
 
 def test_a_stream_that_lags_behind_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    query = Query(tmp_path, ValueBarrier, streams(), frontiers={BARRIERS: fl.BoundedDelay()}, max_buffered_rows=4)
+    query = Query(tmp_path, ValueBarrier, streams(), watermarks={BARRIERS: fl.BoundedDelay()}, max_buffered_rows=4)
     query.feed(0, batch(values(1, 2), barriers(2)))
     with caplog.at_level(logging.WARNING, "flumina"):
         query.feed(1, batch(values(3), barriers()))
@@ -174,12 +175,12 @@ def test_a_stream_that_lags_behind_is_told(tmp_path: Path, caplog: pytest.LogCap
 
 @pytest.mark.parametrize("way", ["policy", "more"])
 def test_a_query_that_stalled_goes_on_as_its_hint_says(tmp_path: Path, way: str) -> None:
-    waiting = {"frontiers": dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay()), "max_buffered_rows": 3}
+    waiting = {"watermarks": dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay()), "max_buffered_rows": 3}
     query = Query(tmp_path, ValueBarrier, streams(), **waiting)
     given = batch(values(1, 2, 3, 4), barriers())
     with pytest.raises(fl.InputError, match="STALLED"):
         query.feed(0, given)
-    again = {"frontiers": {VALUES: fl.BoundedDelay()}} if way == "policy" else {**waiting, "max_buffered_rows": 4}
+    again = {"watermarks": {VALUES: fl.BoundedDelay()}} if way == "policy" else {**waiting, "max_buffered_rows": 4}
     query = Query(tmp_path, ValueBarrier, streams(), **again)
     query.feed(0, given)
     assert query.last["processed"] == (3 if way == "policy" else 0)
@@ -192,14 +193,14 @@ def test_a_cut_that_is_logged_is_not_asked_again_whether_it_stalls(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting = dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay())
-    query = Query(tmp_path, ValueBarrier, streams(), frontiers=waiting)
+    query = Query(tmp_path, ValueBarrier, streams(), watermarks=waiting)
     crash_at(monkeypatch, "after-cut", 0)
     with pytest.raises(Crash):
         query.feed(0, APART[0])
     monkeypatch.undo()
-    query = Query(tmp_path, ValueBarrier, streams(), frontiers=waiting, max_buffered_rows=1)
+    query = Query(tmp_path, ValueBarrier, streams(), watermarks=waiting, max_buffered_rows=1)
     query.feed(0, APART[0])
-    assert query.last["carried"] == {VALUES: 3, BARRIERS: 0}
+    assert query.last["buffered"] == {VALUES: 3, BARRIERS: 0}
 
 
 def end(query: Query, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
@@ -216,7 +217,7 @@ def end(query: Query, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
 def test_a_last_batch_of_which_nothing_was_seen_may_be_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
-    query = Query(tmp_path, ValueBarrier, streams(), frontiers=dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay()))
+    query = Query(tmp_path, ValueBarrier, streams(), watermarks=dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay()))
     end(query, monkeypatch, point)
     more = batch(values(9), barriers(9))
     query.feed(1, more)
@@ -230,13 +231,13 @@ def test_a_last_batch_of_which_nothing_was_seen_may_be_another(
 def test_a_last_batch_that_may_have_been_seen_stays_the_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
-    query = Query(tmp_path, ValueBarrier, streams(), frontiers=dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay()))
+    query = Query(tmp_path, ValueBarrier, streams(), watermarks=dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay()))
     end(query, monkeypatch, point)
-    with pytest.raises(fl.CheckpointError, match="CLOSED"):
+    with pytest.raises(fl.CheckpointError, match="DRAINED"):
         query.feed(1, batch(values(9), barriers(9)))
     query.start()
     query.batches.finish(lambda sieves: validated(sieves, batch(values(), barriers())))
-    with pytest.raises(fl.CheckpointError, match=r"CLOSED(.|\n)*new checkpoint"):
+    with pytest.raises(fl.CheckpointError, match=r"DRAINED(.|\n)*new checkpoint"):
         query.feed(1, batch(values(9), barriers(9)))
     assert_same_outputs(query.output(), oracle([batch(values(1, 2, 3), barriers(2, 3))]))
 
@@ -245,7 +246,7 @@ def test_a_last_batch_that_may_have_been_seen_stays_the_last(
 def test_nothing_is_finished_that_did_not_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str | None
 ) -> None:
-    query = Query(tmp_path, ValueBarrier, streams(), frontiers=dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay()))
+    query = Query(tmp_path, ValueBarrier, streams(), watermarks=dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay()))
     if point:
         end(query, monkeypatch, point)
     query.batches.finish(lambda sieves: validated(sieves, batch(values(), barriers())))
@@ -282,7 +283,7 @@ def test_late_rows_are_an_error_unless_told_otherwise(tmp_path: Path) -> None:
     with pytest.raises(fl.InputError, match="LATE") as caught:
         query.feed(1, LATE[1])
     assert (caught.value.stream, caught.value.part, caught.value.row) == (VALUES, 0, 0)
-    assert "frontiers=" in str(caught.value)
+    assert "watermarks=" in str(caught.value)
 
 
 @pytest.mark.parametrize("point", POINTS)
@@ -290,7 +291,7 @@ def test_late_rows_are_an_error_unless_told_otherwise(tmp_path: Path) -> None:
 def test_a_crash_anywhere_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str, where: int
 ) -> None:
-    rules: dict[str, Any] = {"frontiers": dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay())}
+    rules: dict[str, Any] = {"watermarks": dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay())}
     query = Query(tmp_path, ValueBarrier, streams(), **rules)
     crash_at(monkeypatch, point, where)
     for number in range(where):
@@ -318,7 +319,7 @@ SPOILT = [
 def test_a_crash_anywhere_loses_no_dead_letter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str, where: int
 ) -> None:
-    rules: dict[str, Any] = {"frontiers": dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay())}
+    rules: dict[str, Any] = {"watermarks": dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay())}
     query = Query(tmp_path, ValueBarrier, streams(), **rules, late="dead-letter", bad_rows="dead-letter")
     if point in POINTS:
         crash_at(monkeypatch, point, where)
@@ -346,7 +347,7 @@ def crash() -> None:
 def test_a_batch_that_is_tried_again_under_another_policy_keeps_its_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    query = Query(tmp_path, ValueBarrier, streams(), frontiers=dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay(20)))
+    query = Query(tmp_path, ValueBarrier, streams(), watermarks=dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay(20)))
     rows = batch(values(1, 2, 30), barriers(10, 30))
     crash_at(monkeypatch, "after-cut", 0)
     with pytest.raises(Crash):
@@ -355,9 +356,9 @@ def test_a_batch_that_is_tried_again_under_another_policy_keeps_its_cut(
     query.rules = replace(query.rules, policies=dict.fromkeys((VALUES, BARRIERS), fl.InOrder()))
     query.start()
     query.feed(0, rows)
-    assert (query.last["cut"], sum(query.last["carried"].values())) == (9, 3), "InOrder would have taken all of them"
+    assert (query.last["cut"], sum(query.last["buffered"].values())) == (9, 3), "InOrder would have taken all of them"
     query.feed(1, batch(values(31), barriers(31)))
-    assert (query.last["cut"], sum(query.last["carried"].values())) == (31, 0)
+    assert (query.last["cut"], sum(query.last["buffered"].values())) == (31, 0)
     assert_same_outputs(query.output(), oracle([rows, batch(values(31), barriers(31))]))
 
 
@@ -442,7 +443,7 @@ def test_code_that_was_changed_is_told_and_may_go_on_if_asked_for(
     monkeypatch.setattr(batches_module, "program_fingerprint", lambda *_: changed)
     with pytest.raises(fl.CheckpointError, match=r"CHECKPOINT_PROGRAM[\s\S]*update") as caught:
         query.start()
-    assert "changed=True" in str(caught.value.hint)
+    assert "allow_code_change=True" in str(caught.value.hint)
     query.changed = True
     query.start()
     for number, given in enumerate(IN_ORDER[1:], 1):
@@ -590,7 +591,7 @@ def test_damage_is_told_with_what_helps_a_query(tmp_path: Path, what: str) -> No
         again()
     assert caught.value.file is not None
     assert "as a whole from a copy" in str(caught.value)
-    assert "older=True" not in str(caught.value)
+    assert "allow_older=True" not in str(caught.value)
 
 
 def test_files_of_others_in_a_sink_stay(tmp_path: Path) -> None:
@@ -606,11 +607,11 @@ def test_files_of_others_in_a_sink_stay(tmp_path: Path) -> None:
 
 
 def test_ties_across_batches_are_an_error_where_they_matter(tmp_path: Path) -> None:
-    rules = {"frontiers": dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay(5))}
+    rules = {"watermarks": dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay(5))}
     query = Query(tmp_path, ValueBarrier, streams(), **rules)
     query.feed(0, batch(values(20), barriers(20)))
     where = "in partition 0 of batch 0 and .* in partition 0 of batch 1"
-    with pytest.raises(fl.OrderError, match=rf"AMBIGUOUS_ORDER.*{where}[\s\S]*repair the rows that are new"):
+    with pytest.raises(OrderError, match=rf"AMBIGUOUS_ORDER.*{where}[\s\S]*repair the rows that are new"):
         query.feed(1, batch(values(20), barriers(20)))
     assert query.last["totals"]["processed"] == 0
     assert query.last["batchId"] == 0, "found when the second comes, not when they are processed"

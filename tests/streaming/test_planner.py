@@ -12,6 +12,7 @@ import pytest
 
 import flumina as fl
 from flumina.apps import PageViews, ValueBarrier
+from flumina.errors import PlanError
 from flumina.plan import make_plan
 from flumina.plan.cost_model import evaluate
 from flumina.plan.sources import bind
@@ -151,9 +152,9 @@ def test_a_plan_that_was_given_stays() -> None:
     chosen.observe(rows(0, 2000, 100, hot="home"))
     assert chosen.choose(1) == (given, None)
     wrong = make_plan(PageViews, Observed(streams()).sources({"changes": 2, "views": 3}), optimizer="greedy")
-    with pytest.raises(fl.PlanError, match="ordered by their place"):
+    with pytest.raises(PlanError, match="ordered by their place"):
         planner(fixed=wrong)
-    with pytest.raises(fl.PlanError):
+    with pytest.raises(PlanError):
         Planner(define(ValueBarrier), [fl.Stream("v", ValueBarrier.value, None)], 2, fixed=given)
 
 

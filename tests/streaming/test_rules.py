@@ -11,7 +11,7 @@ from flumina.streaming.rules import Rules
 
 @pytest.mark.parametrize("other", [fl.InOrder(), fl.BoundedDelay(3), fl.Heartbeats("beat")])
 def test_batches_lead_the_order_for_all_streams_or_for_none(other: WatermarkPolicy) -> None:
-    with pytest.raises(fl.UsageError, match=r"FRONTIERS.*'a' has fl.ClosedBatches\(\), and stream 'b'"):
+    with pytest.raises(fl.UsageError, match=r"WATERMARKS.*'a' has fl.ClosedBatches\(\), and stream 'b'"):
         Rules({"b": other, "a": fl.ClosedBatches()})
     Rules({"b": other, "a": other})
     Rules({"b": fl.ClosedBatches(), "a": fl.ClosedBatches()})

@@ -276,7 +276,7 @@ def test_a_folder_is_no_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_dead_letters_go_on_in_the_folder_where_they_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else those of a batch that is tried again would be in both."""
-    rules = {"frontiers": dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay()), "bad_rows": "dead-letter"}
+    rules = {"watermarks": dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay()), "bad_rows": "dead-letter"}
     query = Query(tmp_path, ValueBarrier, streams(), late="dead-letter", **rules)
     crash_at(monkeypatch, "after-sink", 0)
     with pytest.raises(Crash):

@@ -26,11 +26,11 @@ from flumina.apps import (
     ValueBarrier,
     ValueBarrierByHand,
 )
-from flumina.engine.job import Settings
+from flumina.engine.options import EngineOptions
 from flumina.model.tag_set import KeySet, TagSet
 from flumina.plan import Itag, Plan, PlanWorker, StreamShape, estimate, make_plan
 from flumina.program.base import define
-from flumina.runtime.topology import Options
+from flumina.runtime.topology import ProtocolOptions
 from flumina.sim.plans import random_plan
 from tests.system.programs import Cells, Stock, TwoCounters
 
@@ -88,7 +88,7 @@ class Case:
     program: type[fl.Program]
     planner: Planner
     input: Input = field(default_factory=Input)
-    settings: Settings = field(default_factory=Settings)
+    engine_options: EngineOptions = field(default_factory=EngineOptions)
     note: str = ""
 
     @property
@@ -281,8 +281,8 @@ def shapes_of(streams: Sequence[fl.Stream]) -> list[StreamShape]:
 
 # -- the table ---------------------------------------------------------------------------------------------------------
 
-TINY = Settings(chunk_rows=7, window=10)
-PLAIN = Settings(options=Options(coalesce=False, pipeline=False, hand_over=False, by_key=False))
+TINY = EngineOptions(chunk_rows=7, window=10)
+PLAIN = EngineOptions(protocol=ProtocolOptions(coalesce=False, pipeline=False, hand_over=False, by_key=False))
 
 KEYED = (PageViews, KeyCounter)
 BY_MAP = (PageViewsByHand, KeyCounterByHand, KeyCounterMap)
@@ -295,7 +295,7 @@ def _cases() -> Iterator[Case]:
         yield Case(program, sequential)
         yield Case(program, two_leaves)
         yield Case(program, greedy_four, four)
-        yield Case(program, two_leaves, settings=TINY, note="tiny")
+        yield Case(program, two_leaves, engine_options=TINY, note="tiny")
         yield Case(program, two_leaves, Input(sorted=False, parts=3), note="unsorted")
         yield Case(program, two_leaves, Input(ties="seq", meetings=2, seed=3), note="seq")
         yield Case(program, two_leaves, Input(rows=1), note="one event")
@@ -309,7 +309,7 @@ def _cases() -> Iterator[Case]:
         yield Case(program, three_levels, replace(four, sorted=False), PLAIN, note="plain protocol")
     for program in (*KEYED, *BY_MAP):
         yield Case(program, forest)
-        yield Case(program, forest, settings=TINY, note="tiny")
+        yield Case(program, forest, engine_options=TINY, note="tiny")
     for program in (ValueBarrier, PageViews, KeyCounterByHand, Stock, TwoCounters):
         yield Case(program, two_leaves, Input(together=True, parts=2, meetings=2, ties="seq"), note="one stream")
         yield Case(program, two_leaves, Input(together=True, parts=1), TINY, note="one stream of one part")
@@ -319,7 +319,7 @@ def _cases() -> Iterator[Case]:
     for program in (ValueBarrier, PageViews):
         yield Case(program, no_places, note="by hand")
         yield Case(
-            program, by_chance(11), Input(parts=3, rows=2000, every=300), Settings(chunk_rows=100), note="longer"
+            program, by_chance(11), Input(parts=3, rows=2000, every=300), EngineOptions(chunk_rows=100), note="longer"
         )
 
 

@@ -31,7 +31,7 @@ from flumina.program.base import define
 from flumina.state.compare import same
 from flumina.testing import assert_same_outputs
 
-SMALL = fl.Settings(chunk_rows=20, window=40)
+SMALL = fl.EngineOptions(chunk_rows=20, window=40)
 """So that nobody is far ahead of the others: there is always something left behind the second snapshot."""
 EVENTS = 150
 ROWS = 400
@@ -167,7 +167,7 @@ def run(case: str, folder: Path, *, workers: int = 2, **policy: Any) -> RunResul
         workers=None if "plan" in options else workers,
         out=folder / "out",
         checkpoint=fl.Checkpoint(folder / "kept", **policy),
-        settings=SMALL,
+        engine_options=SMALL,
         progress=False,
         **options,
     )
@@ -223,10 +223,10 @@ def die(folder: Path, victim: int | None = None) -> None:
     os.kill(os.getpid() if victim is None else victim, signal.SIGKILL)
 
 
-def crash(folder: Path, victim: int | None = None) -> Callable[[fl.Since], bool]:
+def crash(folder: Path, victim: int | None = None) -> Callable[[fl.CheckpointProgress], bool]:
     """Have two snapshots taken, and this process die (or the ``victim``) before the third."""
 
-    def when(since: fl.Since) -> bool:
+    def when(since: fl.CheckpointProgress) -> bool:
         if since.snapshots == 2 and since.events >= EVENTS // 2:
             die(folder, victim)
         return since.snapshots < 2 and since.events >= EVENTS

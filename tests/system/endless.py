@@ -23,7 +23,7 @@ SHORTLY = {"processingTime": "100 milliseconds"}
 class Rate:
     """The rate source: every second some rows in two partitions; how many a batch has is for the clock to say."""
 
-    frontiers: Mapping[str, fl.BoundedDelay | fl.Heartbeats] = {"counted": fl.BoundedDelay(10)}
+    watermarks: Mapping[str, fl.BoundedDelay | fl.Heartbeats] = {"counted": fl.BoundedDelay(10)}
     stream = fl.Stream("counted", TAGS, None, tag_column="kind", seq="n", sorted=False)
 
     def streams(self, spark: SparkSession) -> list[fl.Stream]:
@@ -40,7 +40,7 @@ class Rate:
 class Ticks:
     """The data source in ticks.py: eight ticks a batch, and heartbeats that say how far they are complete."""
 
-    frontiers: Mapping[str, fl.BoundedDelay | fl.Heartbeats] = {"ticks": fl.Heartbeats("kind", "beat")}
+    watermarks: Mapping[str, fl.BoundedDelay | fl.Heartbeats] = {"ticks": fl.Heartbeats("kind", "beat")}
     stream = fl.Stream("ticks", TAGS, None, tag_column="kind", seq="n", sorted=False)
 
     def streams(self, spark: SparkSession) -> list[fl.Stream]:
@@ -62,7 +62,7 @@ ENDLESS: Mapping[str, Rate | Ticks] = {"rate": Rate(), "ticks": Ticks()}
 
 def options(source: Rate | Ticks) -> dict[str, Any]:
     """How a query over such a source is started: it runs until it is stopped."""
-    return {"program": ValueBarrier, "frontiers": source.frontiers, "trigger": SHORTLY, "closed": False}
+    return {"program": ValueBarrier, "watermarks": source.watermarks, "trigger": SHORTLY, "drain": False}
 
 
 def stopped_after(query: StreamingQuery, batch: int) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def main(engine: str) -> None:
     changes = pa.table({"ts": [100, 300, 500], "page": ["a", "b", "a"], "info": ["x", "y", "z"]})
     join = [fl.Stream("changes", Views.change, changes), fl.Stream("views", Views.view, views)]
     for program, streams in ((Collect, collect), (Views, join)):
-        result = run(program, streams, workers=2, optimizer="greedy", order=True, state=True, progress=False)
+        result = run(program, streams, workers=2, optimizer="greedy", ordered=True, return_state=True, progress=False)
         expected = fl.spec(program, streams)
         table = result.output.toArrow() if engine == "spark" else result.output
         assert table.to_pylist() == expected.output.to_pylist()

@@ -129,7 +129,7 @@ def start(spark: SparkSession, streams: Sequence[fl.Stream], folder: Path, **mor
     """A query with its sink and its checkpoint in a folder; for so few rows the default plan would be one worker."""
     from flumina import spark as engine  # noqa: PLC0415 -- only where it is needed
 
-    options: dict[str, Any] = {"trigger": NOW, "frontiers": DELAYED, "closed": True, "optimizer": "greedy", **more}
+    options: dict[str, Any] = {"trigger": NOW, "watermarks": DELAYED, "drain": True, "optimizer": "greedy", **more}
     sink = options.pop("sink", folder / "out")
     return engine.start(options.pop("program", Fraud), streams, sink, folder / "checkpoint", spark=spark, **options)
 

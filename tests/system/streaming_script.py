@@ -20,7 +20,7 @@ def over_files(folder: Path, *, endless: bool) -> None:
     spark = session("local[2,4]")
     streams = Files(folder / "in", {}).streams(spark)
     if endless:
-        query = start(spark, streams, folder, trigger=SHORTLY, closed=False)
+        query = start(spark, streams, folder, trigger=SHORTLY, drain=False)
         query.processAllAvailable()
         query.stop()
     else:
@@ -32,7 +32,7 @@ def over_pages(folder: Path) -> None:
     batches.INLINE_STATE = 0
     spark = session("local[2,4]")
     streams = Pages(folder / "in", {}).streams(spark)
-    start(spark, streams, folder, program=PageViews, frontiers=fl.BoundedDelay(20)).awaitTermination()
+    start(spark, streams, folder, program=PageViews, watermarks=fl.BoundedDelay(20)).awaitTermination()
 
 
 def over_endless(name: str, folder: Path) -> None:

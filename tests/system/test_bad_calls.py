@@ -14,7 +14,7 @@ import pytest
 import flumina as fl
 from flumina import local
 from flumina.apps import PageViews, ValueBarrier
-from flumina.engine.job import Settings
+from flumina.engine.options import EngineOptions
 from flumina.errors import FluminaError, InputError, OrderError, OutputError, UsageError
 from flumina.testing import assert_same_outputs
 from tests.waiting import FOREVER
@@ -34,7 +34,7 @@ def good(v: Any = (1, 2, 3)) -> pa.Table:
 
 
 def run(program: Any, streams: Any, **more: Any) -> Any:
-    return local.run(program, streams, progress=False, **{"settings": Settings(patience=FOREVER), **more})
+    return local.run(program, streams, progress=False, **{"engine_options": EngineOptions(patience=FOREVER), **more})
 
 
 BAD_INPUT = {
@@ -158,13 +158,13 @@ def test_a_generator_that_cannot_be_sent_is_named() -> None:
             yield good()
 
     with pytest.raises(UsageError) as caught:
-        run(ValueBarrier, values(fl.Generated(locked)))
+        run(ValueBarrier, values(fl.GeneratorSource(locked)))
     assert caught.value.condition == "NOT_PICKLABLE"
 
 
 def test_a_generator_may_be_a_closure() -> None:
     most = 5
-    streams = values(fl.Generated(lambda part: iter([good(range(most))])))
+    streams = values(fl.GeneratorSource(lambda part: iter([good(range(most))])))
     assert_same_outputs(run(ValueBarrier, streams).output, fl.spec(ValueBarrier, streams).output)
 
 

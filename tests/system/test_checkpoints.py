@@ -20,7 +20,7 @@ from flumina.apps import Fraud, KeyCounter, PageViews, ValueBarrier
 from flumina.checkpoint import Checkpoints
 from flumina.engine.results import RunResult
 from flumina.errors import CheckpointError, TaskLostError, UsageError
-from flumina.runtime.topology import Options
+from flumina.runtime.topology import ProtocolOptions
 from flumina.state.compare import same
 from flumina.testing import assert_same_outputs
 from tests.system.checkpoints import (
@@ -48,7 +48,7 @@ from tests.system.checkpoints import (
 @every
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_every_snapshot_is_the_fold_of_the_oracle(case: str, workers: int, tmp_path: Path) -> None:
-    result = run(case, tmp_path, workers=workers, state=True)
+    result = run(case, tmp_path, workers=workers, return_state=True)
     assert_synchronized(result, workers)
     assert_agrees(case, result)
     program, streams = CASES[case]
@@ -114,11 +114,11 @@ def test_everything_was_sent_before_the_first_cut(case: str, tmp_path: Path, mon
     """
     program, streams = CASES[case]
     monkeypatch.setitem(CASES, case, (program, lambda: longer(streams(), 4)))
-    plain = Options(coalesce=False, pipeline=False, hand_over=False, by_key=False)
+    plain = ProtocolOptions(coalesce=False, pipeline=False, hand_over=False, by_key=False)
     result = local.run(
         program,
         longer(streams(), 4),
-        settings=fl.Settings(options=plain),
+        engine_options=fl.EngineOptions(protocol=plain),
         workers=3,
         optimizer=divided,
         out=tmp_path / "out",
@@ -134,9 +134,9 @@ def test_everything_was_sent_before_the_first_cut(case: str, tmp_path: Path, mon
 
 def test_ordered_outputs_across_a_crash(tmp_path: Path) -> None:
     with pytest.raises(TaskLostError):
-        run("fraud", tmp_path, events=None, when=crash(tmp_path), order=True)
+        run("fraud", tmp_path, events=None, when=crash(tmp_path), ordered=True)
     assert_crashed("fraud", tmp_path, 2)
-    result = run("fraud", tmp_path, order=True, workers=3)
+    result = run("fraud", tmp_path, ordered=True, workers=3)
     assert_synchronized(result, 3)
     assert result.stats.snapshots >= 1
     expected = fl.spec(Fraud, fraud()).outputs
@@ -156,11 +156,11 @@ def paced_barriers(_: int) -> Iterator[dict[str, Any]]:
 def test_events_that_come_when_they_are_due(tmp_path: Path) -> None:
     """Snapshots by the clock; after a crash, the rest is due as if there had been none."""
     streams = [
-        fl.Stream("values", ValueBarrier.value, fl.Generated(paced_values, parts=2, rate=1000.0)),
-        fl.Stream("barriers", ValueBarrier.barrier, fl.Generated(paced_barriers, rate=10.0)),
+        fl.Stream("values", ValueBarrier.value, fl.GeneratorSource(paced_values, parts=2, rate=1000.0)),
+        fl.Stream("barriers", ValueBarrier.barrier, fl.GeneratorSource(paced_barriers, rate=10.0)),
     ]
 
-    def dies(since: fl.Since) -> bool:
+    def dies(since: fl.CheckpointProgress) -> bool:
         if since.snapshots == 2:
             die(tmp_path)
         return since.seconds >= 0.05
@@ -237,12 +237,12 @@ def test_a_finished_run_does_not_give_its_result_for_other_input(tmp_path: Path)
 def test_a_finished_run_gives_its_state_again_if_it_kept_it(tmp_path: Path) -> None:
     for folder, asked in (tmp_path / "asked", True), (tmp_path / "not", False):
         assert (run("key-counter", folder, state=asked).state is None) != asked
-        assert run("key-counter", folder, state=False).state is None
-    again = run("key-counter", tmp_path / "asked", state=True, workers=5, keep=1)
+        assert run("key-counter", folder, return_state=False).state is None
+    again = run("key-counter", tmp_path / "asked", return_state=True, workers=5, keep=1)
     assert again.stats.events == 0
     assert same(again.state, fl.spec(KeyCounter, key_counter()).state)
-    with pytest.raises(CheckpointError, match=r"CHECKPOINT_STATE.*over(.|\n)*state=True") as caught:
-        run("key-counter", tmp_path / "not", state=True)
+    with pytest.raises(CheckpointError, match=r"CHECKPOINT_STATE.*over(.|\n)*return_state=True") as caught:
+        run("key-counter", tmp_path / "not", return_state=True)
     assert str(caught.value.file).endswith("not/kept")
     assert_agrees("key-counter", run("key-counter", tmp_path / "not"))
 
@@ -265,7 +265,7 @@ def test_a_program_in_which_nothing_synchronizes_is_told_so(tmp_path: Path) -> N
         local.run(Diary, notes, checkpoint=fl.Checkpoint(tmp_path / "kept", syncs=4), **kept)
     assert list(tmp_path.iterdir()) == []
     seen = fl.Checkpoint(tmp_path / "kept", when=lambda since: since.syncs > 0)
-    assert local.run(Diary, notes, checkpoint=seen, state=True, **kept).state.notes == 3
+    assert local.run(Diary, notes, checkpoint=seen, return_state=True, **kept).state.notes == 3
 
 
 def test_a_checkpoint_needs_a_place_for_outputs(tmp_path: Path) -> None:
@@ -286,9 +286,9 @@ def test_outputs_that_nobody_wants(tmp_path: Path) -> None:
         fraud(),
         workers=2,
         optimizer=divided,
-        out=fl.NOWHERE,
+        out=fl.DISCARD,
         checkpoint=fl.Checkpoint(tmp_path, events=EVENTS),
-        settings=SMALL,
+        engine_options=SMALL,
         progress=False,
     )
     assert_synchronized(result, 2)
@@ -303,7 +303,7 @@ def test_a_damaged_state_is_noticed_and_an_older_one_used_on_request(tmp_path: P
     file.write_bytes(file.read_bytes()[:-1] + b"?")
     with pytest.raises(CheckpointError, match="CHECKPOINT_DAMAGED"):
         run("fraud", tmp_path)
-    result = run("fraud", tmp_path, older=True)
+    result = run("fraud", tmp_path, allow_older=True)
     assert_agrees("fraud", result)
     taken = snapshots("fraud", tmp_path)
     assert 1 + result.stats.snapshots >= 3, "the first one, and those since"
@@ -312,7 +312,7 @@ def test_a_damaged_state_is_noticed_and_an_older_one_used_on_request(tmp_path: P
     )
 
 
-def die_early(since: fl.Since) -> bool:
+def die_early(since: fl.CheckpointProgress) -> bool:
     if since.events >= 50:
         os.kill(os.getpid(), signal.SIGKILL)
     return False
@@ -327,7 +327,7 @@ def test_of_runs_that_died_before_their_first_snapshot_nothing_is_left(tmp_path:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "out"]
 
 
-def die_after_five(since: fl.Since) -> bool:
+def die_after_five(since: fl.CheckpointProgress) -> bool:
     if since.snapshots == 5 and since.events >= 10:
         os.kill(os.getpid(), signal.SIGKILL)
     return since.events >= 20
@@ -339,7 +339,9 @@ def test_two_are_kept_and_nothing_else(tmp_path: Path) -> None:
     def begin(**policy: Any) -> RunResult:
         checkpoint = fl.Checkpoint(kept, keep=2, **policy)
         place = tmp_path / "out"
-        return local.run(Fraud, fraud(), workers=2, out=place, checkpoint=checkpoint, settings=SMALL, progress=False)
+        return local.run(
+            Fraud, fraud(), workers=2, out=place, checkpoint=checkpoint, engine_options=SMALL, progress=False
+        )
 
     def assert_two_with_their_files(*, states: int) -> None:
         both = Checkpoints(kept).all()
@@ -369,7 +371,9 @@ def test_a_checkpoint_in_a_file_system_that_was_given(tmp_path: Path) -> None:
     def begin(**policy: Any) -> RunResult:
         checkpoint = fl.Checkpoint("runs/kept", keep=100, filesystem=filesystem, **policy)
         place = tmp_path / "out"
-        return local.run(Fraud, fraud(), workers=2, out=place, checkpoint=checkpoint, settings=SMALL, progress=False)
+        return local.run(
+            Fraud, fraud(), workers=2, out=place, checkpoint=checkpoint, engine_options=SMALL, progress=False
+        )
 
     with pytest.raises(TaskLostError):
         begin(when=crash(tmp_path / "store" / "runs"))
@@ -420,7 +424,7 @@ def test_the_state_of_a_program_that_was_typed_into_a_script_is_given_again(tmp_
             [fl.Stream("reads", Meter.read, rows)],
             out=tmp_path / "out",
             checkpoint=tmp_path / "kept",
-            state=True,
+            return_state=True,
             progress=False,
         )
         assert {home: one.watts for home, one in result.state.items()} == {1: 12, 2: 6}

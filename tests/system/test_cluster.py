@@ -20,7 +20,7 @@ import flumina as fl
 from flumina.apps.fraud import Fraud
 from flumina.checkpoint import Checkpoints
 from flumina.engine.failpoints import POINTS
-from flumina.engine.job import Settings
+from flumina.engine.options import EngineOptions
 from flumina.errors import GangError
 from flumina.streaming import batches as batches_module
 from flumina.testing import assert_same_outputs
@@ -52,9 +52,9 @@ def rules(part: int) -> Iterator[dict[str, Any]]:
 
 
 def streams(told: str = "", parts: int = 2) -> list[fl.Stream]:
-    made = fl.Generated(partial(transactions, told=told), parts=parts, rate=RATE)
+    made = fl.GeneratorSource(partial(transactions, told=told), parts=parts, rate=RATE)
     return [
-        fl.Stream("rules", Fraud.rule, fl.Generated(rules, rate=RATE)),
+        fl.Stream("rules", Fraud.rule, fl.GeneratorSource(rules, rate=RATE)),
         fl.Stream("transactions", Fraud.transaction, made),
     ]
 
@@ -153,13 +153,13 @@ def harm_of(cluster: Cluster, seed: int) -> Callable[[list[int]], None]:
 
 def survives(cluster: Cluster, seed: int, tmp_path: Path) -> None:
     after = random.Random(f"after {seed}").random() * 3
-    result = run_with(harm_of(cluster, seed), after, tmp_path, settings=Settings(patience=120.0))
+    result = run_with(harm_of(cluster, seed), after, tmp_path, engine_options=EngineOptions(patience=120.0))
     assert_exact(result)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "told"]
 
 
 def test_a_cluster_runs_it(spark_on_cluster: SparkSession, tmp_path: Path) -> None:
-    assert_exact(run_with(lambda _: None, 0.0, tmp_path, settings=Settings(patience=120.0)))
+    assert_exact(run_with(lambda _: None, 0.0, tmp_path, engine_options=EngineOptions(patience=120.0)))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -191,8 +191,8 @@ def goes_on_from_the_last_snapshot(cluster: Cluster, folder: Path) -> None:
         kill(next(pid for pid in cluster.executors() if reading[0] in children(pid)))
 
     policy = fl.Checkpoint(kept, seconds=0.5, events=500, keep=100)
-    settings = Settings(chunk_rows=100, window=200, patience=120.0)
-    result = run_with(harm, 0.0, folder, checkpoint=policy, settings=settings)
+    engine_options = EngineOptions(chunk_rows=100, window=200, patience=120.0)
+    result = run_with(harm, 0.0, folder, checkpoint=policy, engine_options=engine_options)
     assert_exact(result)
     skipped = fl.spec(Fraud, streams()).events - result.stats.events
     assert skipped in taken(kept)[1:], "it went on from the second snapshot, or a later one"
@@ -280,7 +280,7 @@ def test_a_run_goes_on_with_the_slots_that_are_left(
             parts=4,
             checkpoint=fl.Checkpoint(kept, seconds=0.5, events=500, keep=100),
             on_lost_slots="shrink",
-            settings=Settings(chunk_rows=100, window=200, patience=45.0),
+            engine_options=EngineOptions(chunk_rows=100, window=200, patience=45.0),
             progress=True,
         )
         expected = fl.spec(Fraud, streams(parts=4))
@@ -303,6 +303,6 @@ def test_a_machine_that_is_gone_for_good_is_an_error_in_time(
         cluster.lose_worker(1)
 
     with pytest.raises(GangError) as caught:
-        run_with(harm, 0.5, tmp_path, parts=4, settings=Settings(patience=60.0))
+        run_with(harm, 0.5, tmp_path, parts=4, engine_options=EngineOptions(patience=60.0))
     assert "2 of 4" in str(caught.value) or "0 of 4" in str(caught.value)
     assert [path.name for path in tmp_path.iterdir()] == ["told"]

@@ -54,7 +54,7 @@ def flumina(*arguments: object, folder: Path) -> tuple[int, str, str]:
 def test_a_known_program_on_spark(spark_home: None, tmp_path: Path) -> None:
     code, out, err = flumina(
         "run", "page-views", "--engine", "spark", "--workers", "2", "--set", "events=20000", "--set", "gets=1000",
-        "--set", "changes=2000", "--verify", "--order", "--out", "joined", "--report", "--json",
+        "--set", "changes=2000", "--verify", "--ordered", "--out", "joined", "--report", "--json",
         "--conf", "spark.app.name=mine", folder=tmp_path,
     )  # fmt: skip
     assert code == 0, err

@@ -19,7 +19,7 @@ import flumina as fl
 from flumina import local
 from flumina.apps import PageViews, ValueBarrier
 from flumina.engine.results import RunResult
-from flumina.errors import TaskLostError
+from flumina.errors import OrderError, TaskLostError
 from flumina.output.outputs import DEAD_LETTERS
 from flumina.state.compare import same
 from flumina.testing import assert_same_outputs
@@ -81,13 +81,13 @@ def test_every_bad_row_is_accounted_for(broken: Any, source: str, out: bool, tmp
     given: dict[str, Callable[[], Any]] = {
         "tables": lambda: cut(table),
         "files": lambda: as_files(table, tmp_path / "in"),
-        "generator": lambda: fl.Generated(lambda part: cut(table)[part].to_batches(3_000), parts=PARTS),
+        "generator": lambda: fl.GeneratorSource(lambda part: cut(table)[part].to_batches(3_000), parts=PARTS),
     }
     stream = replace(SHOPS, data=given[source]())
     with pytest.raises(fl.InputError):
         local.run(Strict, [stream], progress=False)
     place = tmp_path / "out" if out else None
-    result = run(Strict, [stream], workers=3, optimizer="greedy", out=place, order=out)
+    result = run(Strict, [stream], workers=3, optimizer="greedy", out=place, ordered=out)
     assert_accounted_for(result, result.outputs, result.dead_letters, broken, folder)
     assert f"{BROKEN:,} dead letters" in str(result.stats)
     oracle = fl.spec(Strict, [stream], bad_rows="dead-letter")
@@ -101,7 +101,7 @@ def test_every_bad_row_is_accounted_for(broken: Any, source: str, out: bool, tmp
 
 
 def test_outputs_that_nobody_wants_are_counted_and_so_are_dead_letters(broken: Any) -> None:
-    result = run(Strict, [replace(SHOPS, data=cut(broken[0]))], out=fl.NOWHERE)
+    result = run(Strict, [replace(SHOPS, data=cut(broken[0]))], out=fl.DISCARD)
     assert (result.letters.rows, result.stats.events) == (BROKEN, 9 * BROKEN)
     with pytest.raises(fl.UsageError, match="NOT_KEPT"):
         _ = result.dead_letters
@@ -133,7 +133,7 @@ def test_rows_out_of_order_and_columns_of_another_type_are_still_errors() -> Non
 
 def test_dependent_ties_are_found_among_what_is_left() -> None:
     ties = [pa.table({"ts": [None, 1, 5], "page": ["a"] * 3, "info": ["x"] * 3}) for _ in range(2)]
-    with pytest.raises(fl.OrderError, match="AMBIGUOUS_ORDER"):
+    with pytest.raises(OrderError, match="AMBIGUOUS_ORDER"):
         run(PageViews, [fl.Stream("changes", PageViews.change, ties)])
 
 
@@ -161,7 +161,9 @@ def test_a_run_that_goes_on_has_each_dead_letter_once(case: str, after: int, tmp
     program, streams = CASES[case]
     spoilt, bad = with_bad_rows(streams())
     shape = sharded if case in ("page-views", "key-counter") else divided
-    begin = partial(run, program, spoilt, optimizer=shape, out=tmp_path / "out", settings=SMALL, state=True)
+    begin = partial(
+        run, program, spoilt, optimizer=shape, out=tmp_path / "out", engine_options=SMALL, return_state=True
+    )
     keep = partial(fl.Checkpoint, tmp_path / "kept", keep=100)
     with pytest.raises(TaskLostError):
         begin(workers=2, checkpoint=keep(when=crash(tmp_path)))
@@ -186,7 +188,7 @@ def test_a_run_that_goes_on_has_each_dead_letter_once(case: str, after: int, tmp
 
 def test_a_run_that_is_over_is_asked_again_in_the_other_way(tmp_path: Path) -> None:
     streams = [fl.Stream("barriers", ValueBarrier.barrier, {"ts": [1, 2]})]
-    for place in (fl.NOWHERE, tmp_path / "out"):
+    for place in (fl.DISCARD, tmp_path / "out"):
         kept = tmp_path / f"kept for {place}".replace("/", "-")
         for bad_rows in ("error", "dead-letter", "error"):
             result = run(ValueBarrier, streams, out=place, checkpoint=kept, bad_rows=bad_rows)

@@ -21,7 +21,7 @@ import pytest
 import flumina as fl
 from flumina import local
 from flumina.apps.value_barrier import ValueBarrier
-from flumina.engine.job import Settings
+from flumina.engine.options import EngineOptions
 from flumina.engine.results import RunResult
 from flumina.errors import (
     InputError,
@@ -39,7 +39,7 @@ from tests.system.failing import BAD
 from tests.system.processes import children
 from tests.waiting import FOREVER, wait_until
 
-PATIENT = Settings(patience=FOREVER)
+PATIENT = EngineOptions(patience=FOREVER)
 
 
 def line_of(mark: str) -> str:
@@ -59,7 +59,7 @@ def streams(program: Any, rows: int = 2000, bad: int | None = 777) -> list[fl.St
 
 
 def run(program: Any, given: list[fl.Stream], **more: Any) -> RunResult:
-    return local.run(program, given, workers=2, optimizer="greedy", progress=False, settings=PATIENT, **more)
+    return local.run(program, given, workers=2, optimizer="greedy", progress=False, engine_options=PATIENT, **more)
 
 
 @pytest.fixture(autouse=True)
@@ -118,7 +118,7 @@ def test_an_output_of_another_type_ends_the_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_state_that_cannot_be_sent_is_named(workers: int) -> None:
     with pytest.raises(UsageError) as caught:
-        local.run(failing.Locked, streams(failing.Locked), workers=workers, optimizer="greedy", state=True)
+        local.run(failing.Locked, streams(failing.Locked), workers=workers, optimizer="greedy", return_state=True)
     assert caught.value.condition == "STATE_NOT_PICKLABLE"
 
 
@@ -179,8 +179,8 @@ def beats(part: int) -> Iterator[dict[str, Any]]:
 def paced(program: Any, told: Path | None = None, rate: float = 1000.0) -> list[fl.Stream]:
     values = partial(slow, told=str(told or ""))
     return [
-        fl.Stream("barriers", program.barrier, fl.Generated(beats, rate=rate)),
-        fl.Stream("values", program.value, fl.Generated(values, parts=2, rate=rate)),
+        fl.Stream("barriers", program.barrier, fl.GeneratorSource(beats, rate=rate)),
+        fl.Stream("values", program.value, fl.GeneratorSource(values, parts=2, rate=rate)),
     ]
 
 
@@ -240,7 +240,7 @@ def test_a_generator_that_raises_in_the_middle_ends_the_run() -> None:
         yield {"ts": [1, 2, 3], "v": [1, 2, 3]}
         yield {"ts": [4], "v": [1 // 0]}
 
-    given = [streams(ValueBarrier)[0], fl.Stream("values", ValueBarrier.value, fl.Generated(broken, parts=2))]
+    given = [streams(ValueBarrier)[0], fl.Stream("values", ValueBarrier.value, fl.GeneratorSource(broken, parts=2))]
     with pytest.raises(UserCodeError, match="ZeroDivisionError") as caught:
         run(ValueBarrier, given)
     assert "test_failures.py" in caught.value.where
@@ -274,7 +274,7 @@ def blocked(part: int, told: str, driver: int) -> Iterator[dict[str, Any]]:
 
 def blocking(program: Any, told: Path) -> list[fl.Stream]:
     told.mkdir()
-    values = fl.Generated(partial(blocked, told=str(told), driver=os.getpid()), parts=2)
+    values = fl.GeneratorSource(partial(blocked, told=str(told), driver=os.getpid()), parts=2)
     return [
         fl.Stream("barriers", program.barrier, pa.table({"ts": [1_000]})),
         fl.Stream("values", program.value, values),
@@ -337,7 +337,7 @@ def alive(pid: int) -> bool:
     return state != "Z"
 
 
-SOON = Settings(patience=FOREVER, liveness_interval=0.05, warn_after=2.0)
+SOON = EngineOptions(patience=FOREVER, liveness_interval=0.05, warn_after=2.0)
 
 
 def test_a_task_that_stands_still_is_named_and_ended_after_the_timeout(
@@ -355,7 +355,9 @@ def test_a_task_that_stands_still_is_named_and_ended_after_the_timeout(
     thread = threading.Thread(target=stop)
     thread.start()
     with pytest.raises(TaskSilentError, match="gave no sign of life") as caught:
-        local.run(ValueBarrier, given, workers=2, optimizer="greedy", progress=False, settings=SOON, task_timeout=6.0)
+        local.run(
+            ValueBarrier, given, workers=2, optimizer="greedy", progress=False, engine_options=SOON, task_timeout=6.0
+        )
     thread.join()
     assert caught.value.pid == stopped[0]
     assert not alive(stopped[0])
@@ -364,7 +366,7 @@ def test_a_task_that_stands_still_is_named_and_ended_after_the_timeout(
 
 def test_a_call_that_holds_the_lock_of_python_is_no_more_than_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     given = streams(failing.HoldsTheLock)
-    result = local.run(failing.HoldsTheLock, given, workers=2, optimizer="greedy", progress=False, settings=SOON)
+    result = local.run(failing.HoldsTheLock, given, workers=2, optimizer="greedy", progress=False, engine_options=SOON)
     assert_same_outputs(result.output, fl.spec(ValueBarrier, streams(ValueBarrier)).output)
     assert "has given no sign of life" in caplog.text
     assert "without limit, as no task_timeout= is set" in caplog.text
@@ -395,6 +397,6 @@ def test_that_memory_ran_out_in_a_generator_has_the_same_name() -> None:
         yield {"ts": [1, 2, 3], "v": [1, 2, 3]}
         bytearray(1 << 62)
 
-    given = [streams(ValueBarrier)[0], fl.Stream("values", ValueBarrier.value, fl.Generated(greedy, parts=2))]
+    given = [streams(ValueBarrier)[0], fl.Stream("values", ValueBarrier.value, fl.GeneratorSource(greedy, parts=2))]
     with pytest.raises(OutOfMemoryError, match="greedy, at "):
         run(ValueBarrier, given)

@@ -44,7 +44,7 @@ def test_every_tree_keeps_its_own_share_and_others_go_on_with_it(
         run(case, tmp_path, workers=before, optimizer=sharded, events=None, when=crash(tmp_path))
     taken = assert_crashed(case, tmp_path, before)
     assert_in_shares(case, taken)
-    result = run(case, tmp_path, workers=after, optimizer=sharded, state=True)
+    result = run(case, tmp_path, workers=after, optimizer=sharded, return_state=True)
     assert len(result.plan.leaves) == after
     assert_agrees(case, result)
     program, streams = CASES[case]
@@ -80,7 +80,7 @@ def test_an_older_snapshot_is_used_on_request_if_one_share_is_damaged(after: int
     (tmp_path / "kept" / newest.manifest.states[-1].name).unlink()
     with pytest.raises(CheckpointError, match=rf"CHECKPOINT_MISSING_FILE.*{newest.manifest.states[-1].name}"):
         run("page-views", tmp_path, workers=after, optimizer=sharded)
-    result = run("page-views", tmp_path, workers=after, optimizer=sharded, older=True, state=True)
+    result = run("page-views", tmp_path, workers=after, optimizer=sharded, allow_older=True, return_state=True)
     assert_agrees("page-views", result)
     program, streams = CASES["page-views"]
     whole = fl.spec(program, streams())
@@ -134,7 +134,7 @@ def notes(parts: int) -> list[fl.Stream]:
     return [fl.Stream("notes", Tickets.note, tables)]
 
 
-def once_after_two(since: fl.Since) -> bool:
+def once_after_two(since: fl.CheckpointProgress) -> bool:
     """Two snapshots, and this process dies."""
     if since.snapshots == 2 and since.events >= 50:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -145,13 +145,13 @@ def test_a_state_is_divided_once_where_processes_might_not_agree(tmp_path: Path)
     """Neither what the program begins with is lost, nor what a snapshot holds."""
     whole = fl.spec(Tickets, notes(3))
     assert len(whole.state) == 1000
-    begin = partial(local.run, Tickets, notes(3), workers=3, optimizer=by_stream, state=True, progress=False)
+    begin = partial(local.run, Tickets, notes(3), workers=3, optimizer=by_stream, return_state=True, progress=False)
     result = begin()
     assert len(result.plan.leaves) == 3
     assert result.state == whole.state
     checkpoint = partial(fl.Checkpoint, tmp_path / "kept", keep=9)
     with pytest.raises(TaskLostError):
-        begin(out=tmp_path / "out", settings=SMALL, checkpoint=checkpoint(when=once_after_two))
+        begin(out=tmp_path / "out", engine_options=SMALL, checkpoint=checkpoint(when=once_after_two))
     result = local.run(
         Tickets,
         notes(3),
@@ -159,8 +159,8 @@ def test_a_state_is_divided_once_where_processes_might_not_agree(tmp_path: Path)
         optimizer=turned,
         out=tmp_path / "out",
         checkpoint=checkpoint(events=100),
-        settings=SMALL,
-        state=True,
+        engine_options=SMALL,
+        return_state=True,
         progress=False,
     )
     assert result.stats.events < whole.events
@@ -224,7 +224,7 @@ def test_code_that_was_changed_gets_the_state_as_its_own_forks_divide_it(plan: A
         options: dict[str, Any] = {
             "out": tmp_path / "out",
             "checkpoint": checkpoint,
-            "settings": SMALL,
+            "engine_options": SMALL,
             "progress": False,
         }
         return local.run(program, streams, workers=2, optimizer=plan, **options)
@@ -233,7 +233,7 @@ def test_code_that_was_changed_gets_the_state_as_its_own_forks_divide_it(plan: A
         begin(Counting, by_stream, when=once_after_two)
     newest = snapshots("", tmp_path)[-1]
     counted = sum(1 for ts in range(0, 2000, 2) if ts <= (newest.after or 0))
-    result = begin(Reading, plan, events=200, changed=True)
+    result = begin(Reading, plan, events=200, allow_code_change=True)
     assert 2 + result.stats.snapshots >= 3
     assert set(result.output.column("n").to_pylist()) == {counted}
 
@@ -284,8 +284,8 @@ def test_a_task_that_only_reads_is_not_over_while_others_may_be_cut_off(
         optimizer=alone,
         out=tmp_path / "out",
         checkpoint=fl.Checkpoint(tmp_path / "kept", events=2020),
-        settings=fl.Settings(chunk_rows=10, window=100_000),
-        state=True,
+        engine_options=fl.EngineOptions(chunk_rows=10, window=100_000),
+        return_state=True,
         progress=False,
     )
     expected = fl.spec(Slow, streams)

@@ -14,14 +14,27 @@ every = pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 
 @every
 def test_a_run_in_processes_is_the_sequential_program(case: Case) -> None:
-    result = local.run(case.program, case.streams, plan=case.plan, state=True, settings=case.settings, progress=False)
+    result = local.run(
+        case.program,
+        case.streams,
+        plan=case.plan,
+        return_state=True,
+        engine_options=case.engine_options,
+        progress=False,
+    )
     assert_agrees(case, result, result.outputs, ordered=False)
 
 
 @every
 def test_outputs_come_in_order_where_that_is_asked_for(case: Case) -> None:
     result = local.run(
-        case.program, case.streams, plan=case.plan, state=True, order=True, settings=case.settings, progress=False
+        case.program,
+        case.streams,
+        plan=case.plan,
+        return_state=True,
+        ordered=True,
+        engine_options=case.engine_options,
+        progress=False,
     )
     assert_agrees(case, result, result.outputs, ordered=True)
 
@@ -32,10 +45,10 @@ def test_from_files_to_files(case: Case, tmp_path: Path) -> None:
         case.program,
         in_files(case, tmp_path / "in"),
         plan=case.plan,
-        state=True,
-        order=True,
+        return_state=True,
+        ordered=True,
         out=tmp_path / "out",
-        settings=case.settings,
+        engine_options=case.engine_options,
         progress=False,
     )
     assert_agrees(case, result, result.outputs, ordered=True)

@@ -63,12 +63,12 @@ def test_a_driver_that_dies_over_publishing(
 
     monkeypatch.setattr(owner, method, dying)
     with pytest.raises(DeadError):
-        run("fraud", tmp_path, state=True)
+        run("fraud", tmp_path, return_state=True)
     monkeypatch.undo()
-    result = run("fraud", tmp_path, state=True)
+    result = run("fraud", tmp_path, return_state=True)
     assert_agrees("fraud", result)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "out"]
-    again = run("fraud", tmp_path, state=True)
+    again = run("fraud", tmp_path, return_state=True)
     assert again.stats.events == 0
     assert_agrees("fraud", again)
     expected = fl.spec(Fraud, fraud()).state
@@ -105,7 +105,7 @@ def test_a_replaced_driver_spoils_nothing_that_its_successor_publishes(
     def stands_still(*arguments: Any) -> list[StagedFile]:
         if not late:
             late.append(arguments)
-            results.append(run("value-barrier", tmp_path, order=True))
+            results.append(run("value-barrier", tmp_path, ordered=True))
         return merge(*arguments)
 
     def is_overtaken(self: OutputCommit) -> None:
@@ -116,10 +116,10 @@ def test_a_replaced_driver_spoils_nothing_that_its_successor_publishes(
     monkeypatch.setattr(publishing, "_merge", stands_still)
     monkeypatch.setattr(OutputCommit, "make_visible", is_overtaken)
     with pytest.raises((CheckpointError, OutputError)):
-        run("value-barrier", tmp_path, order=True)
+        run("value-barrier", tmp_path, ordered=True)
     expected = fl.spec(ValueBarrier, value_barrier()).output.to_pylist()
     assert results[0].output.to_pylist() == expected
-    assert run("value-barrier", tmp_path, order=True).output.to_pylist() == expected
+    assert run("value-barrier", tmp_path, ordered=True).output.to_pylist() == expected
     assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "out"]
 
 
@@ -130,7 +130,7 @@ def test_a_replaced_driver_that_notices_in_time_writes_nothing(tmp_path: Path, m
 
     def replaced(self: Committer, *arguments: Any) -> Any:
         monkeypatch.setattr(Committer, "publish", publish)
-        results.append(run("fraud", tmp_path, order=True))
+        results.append(run("fraud", tmp_path, ordered=True))
         return publish(self, *arguments)
 
     def counted(*given: Any) -> OutputCommit:
@@ -140,7 +140,7 @@ def test_a_replaced_driver_that_notices_in_time_writes_nothing(tmp_path: Path, m
     monkeypatch.setattr(Committer, "publish", replaced)
     monkeypatch.setattr("flumina.checkpoint.committer.prepare", counted)
     with pytest.raises(CheckpointError, match="CHECKPOINT_IN_USE"):
-        run("fraud", tmp_path, order=True)
+        run("fraud", tmp_path, ordered=True)
     assert len(prepared) == 1, "by the driver that was there last"
     assert_agrees("fraud", results[0])
 
@@ -170,18 +170,18 @@ def vouched(self, name, data, epoch, write=Folder.write):
     write(self, name, data, epoch)
 
 Folder.write = vouched
-t.run("fraud", Path(sys.argv[1]), order=sys.argv[2] == "True")
+t.run("fraud", Path(sys.argv[1]), ordered=sys.argv[2] == "True")
 """
 
 
-@pytest.mark.parametrize("order", [False, True])
-def test_outputs_are_on_the_disk_before_a_snapshot_vouches_for_them(tmp_path: Path, *, order: bool) -> None:
+@pytest.mark.parametrize("ordered", [False, True])
+def test_outputs_are_on_the_disk_before_a_snapshot_vouches_for_them(tmp_path: Path, *, ordered: bool) -> None:
     """What all processes force to the disk and what the driver commits, in one log."""
     log, place, root = tmp_path / "log", tmp_path / "data", Path(__file__).parents[2]
     place.mkdir()
     (tmp_path / "sitecustomize.py").write_text(RECORDED)
     paths = os.pathsep.join(map(str, [tmp_path, root, root / "src"]))
-    command = [sys.executable, "-c", RECORDED_DRIVER, str(place), str(order)]
+    command = [sys.executable, "-c", RECORDED_DRIVER, str(place), str(ordered)]
     subprocess.run(command, env={**os.environ, "PYTHONPATH": paths, "LOG": str(log)}, timeout=500, check=True)
     lines = log.read_text().splitlines()
     taken = Checkpoints(place / "kept").all()
@@ -204,7 +204,7 @@ def test_outputs_are_on_the_disk_before_a_snapshot_vouches_for_them(tmp_path: Pa
 
 def test_plain_runs_do_not_wait_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", None)
-    local.run(Fraud, fraud(), out=tmp_path / "out", order=True, progress=False)
+    local.run(Fraud, fraud(), out=tmp_path / "out", ordered=True, progress=False)
 
 
 def staged(folder: Path) -> list[Path]:
@@ -242,7 +242,7 @@ def damage(victim: Path, how: str) -> bytes:
 
 
 def dies_over_publishing(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, moved: int, *, renames: bool, order: bool
+    folder: Path, monkeypatch: pytest.MonkeyPatch, moved: int, *, renames: bool, ordered: bool
 ) -> list[Path]:
     """A driver that dies before its files are visible, after it moved so many of them; where they lie now."""
     move_all = Location._move_all
@@ -254,7 +254,7 @@ def dies_over_publishing(
     with monkeypatch.context() as patched:
         patched.setattr(Location, "_rename_in" if renames else "_move_in", some)
         with pytest.raises(DeadError):
-            run("page-views", folder, order=order)
+            run("page-views", folder, ordered=ordered)
     over = Checkpoints(folder / "kept").latest()
     assert over is not None
     assert not over.manifest.finished
@@ -265,42 +265,42 @@ def dies_over_publishing(
     return lie
 
 
-def assert_page_views(result: RunResult, *, order: bool) -> None:
+def assert_page_views(result: RunResult, *, ordered: bool) -> None:
     assert_agrees("page-views", result)
-    if order:
+    if ordered:
         for name, table in fl.spec(PageViews, page_views()).outputs.items():
             assert result.outputs[name].to_pylist() == table.to_pylist(), name
 
 
 @pytest.mark.parametrize("how", ["flip", "cut"])
-@pytest.mark.parametrize("order", [False, True], ids=["as it comes", "in order"])
+@pytest.mark.parametrize("ordered", [False, True], ids=["as it comes", "in order"])
 @pytest.mark.parametrize(
     ("moved", "renames"), [(0, True), (1, True), (1, False)], ids=["none moved", "one moved", "one moved for good"]
 )
 def test_nothing_damaged_is_published(
-    how: str, moved: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, order: bool, renames: bool
+    how: str, moved: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, ordered: bool, renames: bool
 ) -> None:
     """The driver died when all files had their names; those that it had moved are looked at as well."""
     if not renames:
         monkeypatch.setattr("flumina.storage.output_directory.can_rename", lambda _: False)
-    lie = dies_over_publishing(tmp_path, monkeypatch, moved, renames=renames, order=order)
+    lie = dies_over_publishing(tmp_path, monkeypatch, moved, renames=renames, ordered=ordered)
     for victim in {lie[0], lie[-1]}:
         whole = damage(victim, how)
         with pytest.raises(CheckpointError, match="CHECKPOINT_DAMAGED") as caught:
-            run("page-views", tmp_path, order=order)
+            run("page-views", tmp_path, ordered=ordered)
         assert caught.value.file == str(victim)
         assert not (tmp_path / "out" / "_SUCCESS").exists()
         victim.write_bytes(whole)
-    result = run("page-views", tmp_path, order=order)
+    result = run("page-views", tmp_path, ordered=ordered)
     assert result.stats.events == 0
-    assert_page_views(result, order=order)
+    assert_page_views(result, ordered=ordered)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "out"]
 
 
 @pytest.mark.parametrize("how", ["flip", "cut"])
-@pytest.mark.parametrize("order", [False, True], ids=["as it comes", "in order"])
+@pytest.mark.parametrize("ordered", [False, True], ids=["as it comes", "in order"])
 def test_what_is_damaged_before_the_same_driver_publishes(
-    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, order: bool
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, ordered: bool
 ) -> None:
     publish = Committer.publish
     spoilt: list[tuple[Path, bytes]] = []
@@ -313,12 +313,12 @@ def test_what_is_damaged_before_the_same_driver_publishes(
     with monkeypatch.context() as patched:
         patched.setattr(Committer, "publish", damaged)
         with pytest.raises(CheckpointError, match="CHECKPOINT_DAMAGED") as caught:
-            run("page-views", tmp_path, order=order)
+            run("page-views", tmp_path, ordered=ordered)
     ((victim, whole),) = spoilt
     assert caught.value.file == str(victim)
     assert not (tmp_path / "out").exists()
     victim.write_bytes(whole)
-    assert_page_views(run("page-views", tmp_path, order=order), order=order)
+    assert_page_views(run("page-views", tmp_path, ordered=ordered), ordered=ordered)
 
 
 def files_of(snapshot: Snapshot) -> set[Path]:
@@ -326,23 +326,23 @@ def files_of(snapshot: Snapshot) -> set[Path]:
 
 
 @pytest.mark.parametrize("how", ["flip", "cut", "delete"])
-@pytest.mark.parametrize("order", [False, True], ids=["as it comes", "in order"])
-def test_damaged_outputs_lead_to_an_older_snapshot_on_request(how: str, tmp_path: Path, *, order: bool) -> None:
+@pytest.mark.parametrize("ordered", [False, True], ids=["as it comes", "in order"])
+def test_damaged_outputs_lead_to_an_older_snapshot_on_request(how: str, tmp_path: Path, *, ordered: bool) -> None:
     with pytest.raises(TaskLostError):
-        run("page-views", tmp_path, events=None, when=crash(tmp_path), order=order)
+        run("page-views", tmp_path, events=None, when=crash(tmp_path), ordered=ordered)
     first, second = snapshots("page-views", tmp_path)
     victim = min(files_of(second) - files_of(first))
     victim.unlink() if how == "delete" else damage(victim, how)
-    with pytest.raises(CheckpointError, match=r"CHECKPOINT_(DAMAGED|MISSING_FILE)(.|\n)*older=True") as caught:
-        run("page-views", tmp_path, order=order)
+    with pytest.raises(CheckpointError, match=r"CHECKPOINT_(DAMAGED|MISSING_FILE)(.|\n)*allow_older=True") as caught:
+        run("page-views", tmp_path, ordered=ordered)
     assert caught.value.file == str(victim)
-    result = run("page-views", tmp_path, order=order, older=True)
-    assert_page_views(result, order=order)
+    result = run("page-views", tmp_path, ordered=ordered, allow_older=True)
+    assert_page_views(result, ordered=ordered)
     whole = fl.spec(PageViews, page_views()).events
     assert result.stats.events == whole - first.manifest.events, "what came behind the first snapshot was done again"
-    again = run("page-views", tmp_path, order=order)
+    again = run("page-views", tmp_path, ordered=ordered)
     assert again.stats.events == 0
-    assert_page_views(again, order=order)
+    assert_page_views(again, ordered=ordered)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "out"]
 
 
@@ -354,43 +354,43 @@ def test_an_older_snapshot_is_asked_for_and_none_is_whole(tmp_path: Path) -> Non
     whole = damage(victim, "flip")
     for _ in range(2):
         with pytest.raises(CheckpointError, match="CHECKPOINT_DAMAGED") as caught:
-            run("page-views", tmp_path, older=True)
+            run("page-views", tmp_path, allow_older=True)
         assert caught.value.file == str(victim)
         assert caught.value.__notes__ == [f"none of the 2 snapshots in {tmp_path / 'kept'} is whole"]
-        assert "older=True" not in str(caught.value), "it was asked for"
+        assert "allow_older=True" not in str(caught.value), "it was asked for"
     victim.write_bytes(whole)
-    assert_agrees("page-views", run("page-views", tmp_path, older=True))
+    assert_agrees("page-views", run("page-views", tmp_path, allow_older=True))
 
 
 def test_an_older_snapshot_is_asked_for_and_all_are_whole(tmp_path: Path) -> None:
     with pytest.raises(TaskLostError):
         run("page-views", tmp_path, events=None, when=crash(tmp_path))
     _, second = snapshots("page-views", tmp_path)
-    result = run("page-views", tmp_path, older=True)
+    result = run("page-views", tmp_path, allow_older=True)
     assert_agrees("page-views", result)
     assert result.stats.events == fl.spec(PageViews, page_views()).events - second.manifest.events
 
 
-@pytest.mark.parametrize("order", [False, True], ids=["as it comes", "in order"])
+@pytest.mark.parametrize("ordered", [False, True], ids=["as it comes", "in order"])
 @pytest.mark.parametrize(
     ("moved", "renames"),
     [(False, True), (True, True), (True, False)],
     ids=["none moved", "some moved", "some moved for good"],
 )
 def test_an_older_snapshot_than_the_one_that_was_to_be_published(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, moved: bool, order: bool, renames: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, moved: bool, ordered: bool, renames: bool
 ) -> None:
     """Files that it needs, and that were moved already, are taken back; the work behind it is done again, once."""
     if not renames:
         monkeypatch.setattr("flumina.storage.output_directory.can_rename", lambda _: False)
-    count = 0 if not moved else 1 if order else 3
-    lie = dies_over_publishing(tmp_path, monkeypatch, count, renames=renames, order=order)
+    count = 0 if not moved else 1 if ordered else 3
+    lie = dies_over_publishing(tmp_path, monkeypatch, count, renames=renames, ordered=ordered)
     damage(lie[-1], "flip")
     with pytest.raises(CheckpointError, match="CHECKPOINT_DAMAGED"):
-        run("page-views", tmp_path, order=order)
-    result = run("page-views", tmp_path, order=order, older=True)
+        run("page-views", tmp_path, ordered=ordered)
+    result = run("page-views", tmp_path, ordered=ordered, allow_older=True)
     assert 0 < result.stats.events < fl.spec(PageViews, page_views()).events
-    assert_page_views(result, order=order)
+    assert_page_views(result, ordered=ordered)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "out"]
 
 
@@ -399,8 +399,8 @@ def test_results_that_somebody_has_removed_are_not_published_again(tmp_path: Pat
     run("fraud", tmp_path)
     (tmp_path / "out").rename(tmp_path / "elsewhere")
     with pytest.raises(CheckpointError, match=r"CHECKPOINT_MISSING_FILE.*out/_SUCCESS") as caught:
-        run("fraud", tmp_path, older=older)
+        run("fraud", tmp_path, allow_older=older)
     assert caught.value.file == str(tmp_path / "out" / "_SUCCESS")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["elsewhere", "kept"]
     (tmp_path / "elsewhere").rename(tmp_path / "out")
-    assert_agrees("fraud", run("fraud", tmp_path, older=older))
+    assert_agrees("fraud", run("fraud", tmp_path, allow_older=older))

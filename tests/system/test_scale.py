@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flumina.engine.job import Settings
+from flumina.engine.options import EngineOptions
 from tests.scale.cases import DIMENSIONS, FORBIDDEN, FRAME, LOCAL, SPARK, Case
 from tests.scale.inputs import Input
 from tests.scale.one import Phases, run
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PIECE = 50
-FEW = Settings(chunk_rows=PIECE, window=2 * PIECE)
+FEW = EngineOptions(chunk_rows=PIECE, window=2 * PIECE)
 ROWS = 3_000
 
 

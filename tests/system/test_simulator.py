@@ -28,8 +28,8 @@ def simulated(case: Case) -> SimulatedCase:
 @pytest.mark.parametrize("case", SIMULATED, ids=lambda case: case.id)
 def test_a_random_schedule_is_the_sequential_program(case: Case) -> None:
     model = simulated(case)
-    conditions = Conditions(credits=case.settings.window, most_events=min(20, case.settings.window))
-    options = replace(case.settings.options, final=True)
+    conditions = Conditions(credits=case.engine_options.window, most_events=min(20, case.engine_options.window))
+    options = replace(case.engine_options.protocol, final=True)
     outcome = Simulation(model, Random(case.id), options=options, conditions=conditions).run()
     assert outcome.outputs == output_keys(case.expected.rows)
     judge(model, outcome)

@@ -49,7 +49,9 @@ CHOSEN = {
 def run(case: Case, streams: Sequence[fl.Stream], **more: Any) -> RunResult:
     from flumina import spark as engine  # noqa: PLC0415 -- only where it is needed
 
-    return engine.run(case.program, streams, state=True, settings=case.settings, progress=False, **more)
+    return engine.run(
+        case.program, streams, return_state=True, engine_options=case.engine_options, progress=False, **more
+    )
 
 
 def collected(case: Case, result: RunResult) -> dict[str, pa.Table]:
@@ -66,7 +68,7 @@ def collected(case: Case, result: RunResult) -> dict[str, pa.Table]:
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.id in CHOSEN], ids=lambda case: case.id)
 def test_a_run_on_spark_is_the_sequential_program(spark: SparkSession, case: Case) -> None:
-    result = run(case, case.streams, plan=case.plan, order=True)
+    result = run(case, case.streams, plan=case.plan, ordered=True)
     assert_agrees(case, result, collected(case, result), ordered=True)
     assert result.stats.shuffled_bytes == 0, "what the tasks read themselves is not shuffled"
 
@@ -103,7 +105,7 @@ FRAMES = [
 
 @pytest.mark.parametrize("case", FRAMES, ids=lambda case: case.id)
 def test_data_frames_are_streams(spark: SparkSession, case: Case) -> None:
-    result = run(case, framed(spark, case.streams), order=True)
+    result = run(case, framed(spark, case.streams), ordered=True)
     assert_agrees(case, result, collected(case, result), ordered=True, cut=False)
     moved = result.stats.shuffled_bytes
     if case.note.startswith("in place"):
@@ -146,13 +148,13 @@ def test_two_frames_of_many_pieces(spark: SparkSession, apart: int) -> None:
         fl.Stream("barriers", ValueBarrier.barrier, pa.table({"ts": sorted(set(times)) * 3}), sorted=False),
         fl.Stream("values", ValueBarrier.value, pa.table({"ts": times, "v": list(range(800))}), sorted=False),
     ]
-    settings = fl.Settings(chunk_rows=8, window=4)
+    engine_options = fl.EngineOptions(chunk_rows=8, window=4)
     result = engine.run(
         ValueBarrier,
         [replace(stream, data=spark.createDataFrame(stream.data)) for stream in streams],
         workers=2,
         optimizer="greedy",
-        settings=settings,
+        engine_options=engine_options,
         progress=False,
     )
     assert_same_outputs(result.output.toArrow(), fl.spec(ValueBarrier, streams).output)
@@ -249,7 +251,7 @@ def test_time_spent_on_the_input_does_not_count(
     thread.start()
     try:
         with caplog.at_level(logging.INFO, logger="flumina"):
-            result = engine.run(ValueBarrier, given, workers=2, settings=fl.Settings(patience=patience))
+            result = engine.run(ValueBarrier, given, workers=2, engine_options=fl.EngineOptions(patience=patience))
     finally:
         over.set()
         thread.join()
@@ -261,7 +263,7 @@ def test_time_spent_on_the_input_does_not_count(
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"on_lost_slots": "wait"}, "OPTION.*on_lost_slots= is 'fail' or 'shrink', got 'wait'"),
+        ({"on_lost_slots": "wait"}, "ON_LOST_SLOTS.*on_lost_slots= as 'fail' or 'shrink', got 'wait'"),
         ({"on_lost_slots": "shrink"}, "LOST_SLOTS.*needs checkpoint="),
         ({"on_lost_slots": "shrink", "checkpoint": "kept", "plan": "plan.json"}, "LOST_SLOTS.*makes a new plan"),
     ],

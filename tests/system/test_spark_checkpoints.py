@@ -16,6 +16,7 @@ import pytest
 import flumina as fl
 from flumina import local
 from flumina.engine.results import RunResult
+from flumina.errors import TaskLostError
 from flumina.testing import assert_same_outputs
 from tests.system.checkpoints import (
     CASES,
@@ -47,7 +48,7 @@ def run(case: str, folder: Path, streams: list[fl.Stream], **more: Any) -> RunRe
         streams,
         out=folder / "out",
         checkpoint=fl.Checkpoint(folder / "kept", keep=100, **policy),
-        settings=SMALL,
+        engine_options=SMALL,
         progress=False,
         **{"workers": 2, "optimizer": divided, **more},
     )
@@ -82,11 +83,11 @@ def files_in(folder: Path, streams: list[fl.Stream]) -> list[fl.Stream]:
     return [replace(stream, data=fl.Parquet(folder / stream.name)) for stream in streams]
 
 
-def once(folder: Path) -> Callable[[fl.Since], bool]:
+def once(folder: Path) -> Callable[[fl.CheckpointProgress], bool]:
     """Snapshots after so many events; behind the second, the process dies, if none did before."""
     died = folder / "died"
 
-    def when(since: fl.Since) -> bool:
+    def when(since: fl.CheckpointProgress) -> bool:
         if since.snapshots == 2 and since.events >= EVENTS // 2 and not died.exists():
             died.touch()
             die(folder)
@@ -147,7 +148,7 @@ def test_a_run_begun_in_local_processes_goes_on_on_spark(
     assert spark.version
     program, streams = CASES[case]
     files = as_files(tmp_path / "in", streams())
-    with pytest.raises(fl.TaskLostError):
+    with pytest.raises(TaskLostError):
         local.run(
             program,
             files,
@@ -155,7 +156,7 @@ def test_a_run_begun_in_local_processes_goes_on_on_spark(
             optimizer=divided,
             out=tmp_path / "out",
             checkpoint=fl.Checkpoint(tmp_path / "kept", when=crash(tmp_path), keep=100),
-            settings=SMALL,
+            engine_options=SMALL,
             progress=False,
         )
     assert_goes_on(case, tmp_path, files, before, after)

@@ -15,6 +15,7 @@ import pytest
 import flumina as fl
 from flumina.apps import PageViews
 from flumina.engine.results import RunResult
+from flumina.errors import OrderError
 from flumina.output.outputs import DEAD_LETTERS
 from flumina.testing import assert_same_outputs
 from tests.system.checkpoints import CASES, SMALL, divided
@@ -72,7 +73,7 @@ def test_ties_of_gathered_rows_are_told_by_the_places_of_those_that_are_left(spa
 
     result = run(PageViews, [changes("id div 2")])
     assert (result.stats.events, result.stats.dead_letters) == (39, 3)
-    with pytest.raises(fl.OrderError, match=r"AMBIGUOUS_ORDER.*timestamp 5"):
+    with pytest.raises(OrderError, match=r"AMBIGUOUS_ORDER.*timestamp 5"):
         run(PageViews, [changes("id % 6 + 5")])
 
 
@@ -81,7 +82,13 @@ def test_a_stage_that_is_tried_again_has_each_once(spark: SparkSession, tmp_path
     spoilt, bad = with_bad_rows(streams())
     files = as_parts(tmp_path / "in", spoilt)
     checkpoint = fl.Checkpoint(tmp_path / "kept", keep=100, when=once(tmp_path))
-    more = {"out": tmp_path / "out", "checkpoint": checkpoint, "settings": SMALL, "optimizer": divided, "workers": 2}
+    more = {
+        "out": tmp_path / "out",
+        "checkpoint": checkpoint,
+        "engine_options": SMALL,
+        "optimizer": divided,
+        "workers": 2,
+    }
     result = run(program, files, **more)
     assert (tmp_path / "died").exists()
     oracle = fl.spec(program, files, bad_rows="dead-letter")

@@ -15,7 +15,7 @@ import pytest
 import flumina as fl
 from flumina import local
 from flumina.apps.value_barrier import ValueBarrier
-from flumina.engine.job import Settings
+from flumina.engine.options import EngineOptions
 from flumina.engine.results import RunResult
 from flumina.errors import FluminaError, GangError, InputError, OutputError, UsageError, UserCodeError
 from flumina.testing import assert_same_outputs
@@ -149,7 +149,7 @@ def test_slots_that_are_gone_when_a_stage_is_submitted(
         assert len(tries) == 3
     else:
         with pytest.raises(GangError, match="0 of 2 came"):
-            run(ValueBarrier, given, settings=Settings(patience=2.0))
+            run(ValueBarrier, given, engine_options=EngineOptions(patience=2.0))
 
 
 def test_what_is_no_session_is_named() -> None:
@@ -185,7 +185,9 @@ def test_a_session_that_was_stopped_is_named(spark: SparkSession) -> None:
 
 
 def test_a_killed_python_worker_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    assert_exact(run_with(lambda reading: kill(reading[1]), 1.0, tmp_path, settings=Settings(patience=120.0)))
+    assert_exact(
+        run_with(lambda reading: kill(reading[1]), 1.0, tmp_path, engine_options=EngineOptions(patience=120.0))
+    )
 
 
 def test_a_python_worker_that_stands_still_is_ended_and_tried_again(
@@ -197,8 +199,8 @@ def test_a_python_worker_that_stands_still_is_ended_and_tried_again(
         stopped.append(reading[1])
         os.kill(reading[1], signal.SIGSTOP)
 
-    settings = Settings(patience=120.0, liveness_interval=0.2, warn_after=1.0)
-    assert_exact(run_with(stop, 1.0, tmp_path, settings=settings, task_timeout=5.0))
+    engine_options = EngineOptions(patience=120.0, liveness_interval=0.2, warn_after=1.0)
+    assert_exact(run_with(stop, 1.0, tmp_path, engine_options=engine_options, task_timeout=5.0))
     assert f"process {stopped[0]} on " in caplog.text
     wait_until("the process that stood still has ended", lambda: not alive(stopped[0]))
 

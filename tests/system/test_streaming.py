@@ -55,9 +55,9 @@ def test_files_to_parquet(spark: SparkSession, files: Files, tmp_path: Path) -> 
     assert set(by_spark.columns) == {*expected["flagged"].column_names, "batch"}, "the batch is a column"
     assert_same_outputs(collected(by_spark.drop("batch"), expected["flagged"]), expected["flagged"])
     batches = query.recentProgress
-    assert [entry["batchId"] for entry in batches] == [0, 1, 2, 3, 4], "the last one is what was carried"
-    assert max(sum(entry["carried"].values()) for entry in batches) > 10
-    assert batches[-1]["carried"] == {RULES: 0, TRANSACTIONS: 0}
+    assert [entry["batchId"] for entry in batches] == [0, 1, 2, 3, 4], "the last one is what was buffered"
+    assert max(sum(entry["buffered"].values()) for entry in batches) > 10
+    assert batches[-1]["buffered"] == {RULES: 0, TRANSACTIONS: 0}
     for entry in batches:
         assert entry["durationMs"].keys() >= {"intake", "cut", "state", "sink", "commit", "total"}
         assert entry["stateBytes"] > 0 or not entry["totals"]["processed"]
@@ -67,7 +67,7 @@ def test_files_to_parquet(spark: SparkSession, files: Files, tmp_path: Path) -> 
 
 def test_every_state_is_the_fold_of_the_oracle(spark: SparkSession, files: Files, tmp_path: Path) -> None:
     """Of every snapshot that is kept, each up to the cut of its batch."""
-    start(spark, files.streams(spark), tmp_path, closed=False).awaitTermination()
+    start(spark, files.streams(spark), tmp_path, drain=False).awaitTermination()
     codec = Codec(define(Fraud), [RULES, TRANSACTIONS])
     kept = Checkpoints(tmp_path / "checkpoint" / "state").all()
     assert len(kept) == 3
@@ -85,10 +85,10 @@ def test_a_query_goes_on_where_it_stopped(spark: SparkSession, files: Files, tmp
         (late / name).mkdir()
         for number in (2, 3):
             (files.folder / name / f"00{number}.parquet").rename(late / name / f"00{number}.parquet")
-    first = start(spark, files.streams(spark), tmp_path, closed=False)
+    first = start(spark, files.streams(spark), tmp_path, drain=False)
     first.awaitTermination()
-    carried = first.status["carried"]
-    assert carried > 0
+    buffered = first.status["buffered"]
+    assert buffered > 0
     for name in (RULES, TRANSACTIONS):
         for path in (late / name).iterdir():
             path.rename(files.folder / name / path.name)
@@ -146,8 +146,8 @@ def test_a_program_with_one_output_gives_one_frame(spark: SparkSession, tmp_path
         program=ValueBarrier,
         sink=keep,
         trigger={"processingTime": "200 milliseconds"},
-        closed=False,
-        frontiers=fl.ClosedBatches(),
+        drain=False,
+        watermarks=fl.ClosedBatches(),
     )
     while len(query.recentProgress) < 3 and not query.awaitTermination(0.2):
         assert query.isActive
@@ -166,7 +166,7 @@ def test_a_program_with_one_output_gives_one_frame(spark: SparkSession, tmp_path
 
 
 def test_times_are_the_same_in_every_zone(spark: SparkSession, tmp_path: Path) -> None:
-    """Rows that were carried in one zone meet rows that are read in another; a delay is seconds."""
+    """Rows that were buffered in one zone meet rows that are read in another; a delay is seconds."""
     (tmp_path / "in").mkdir()
     second = 1_000_000
     tables = []
@@ -183,11 +183,11 @@ def test_times_are_the_same_in_every_zone(spark: SparkSession, tmp_path: Path) -
             frame = spark.readStream.schema(ddl).parquet(str(tmp_path / "in"))
             stream = fl.Stream("all", tags, frame, tag_column="k", seq="n")
             delay, last = fl.BoundedDelay(5), number == 1
-            query = start(spark, [stream], tmp_path, program=ValueBarrier, frontiers=delay, closed=last)
+            query = start(spark, [stream], tmp_path, program=ValueBarrier, watermarks=delay, drain=last)
             query.awaitTermination()
         finally:
             spark.conf.set("spark.sql.session.timeZone", "UTC")
-        assert query.recentProgress[0]["carried"] == {"all": 6}, "five seconds, and the latest timestamp"
+        assert query.recentProgress[0]["buffered"] == {"all": 6}, "five seconds, and the latest timestamp"
     expected = fl.spec(ValueBarrier, [replace(stream, data=pa.concat_tables(tables))]).output
     assert_exactly_once(tmp_path / "out", {"output": expected})
 
@@ -221,7 +221,7 @@ def test_a_key_becomes_hot_on_the_way(
             os.utime(tmp_path / name / f"{number}.parquet", (1e9 + number, 1e9 + number))
         read = spark.readStream.schema(ddl[name]).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / name))
         streams.append(fl.Stream(name, tags[name], read, sorted=False))
-    query = start(spark, streams, tmp_path, program=PageViews, frontiers=None, closed=False, optimizer="cost")
+    query = start(spark, streams, tmp_path, program=PageViews, watermarks=None, drain=False, optimizer="cost")
     query.awaitTermination()
     changes = [entry["planChange"] for entry in query.recentProgress if entry["planChange"]]
     assert [entry["planChange"] is None for entry in query.recentProgress[:2]] == [True, True]
@@ -252,7 +252,7 @@ def test_every_bad_row_is_accounted_for(spark: SparkSession, tmp_path: Path) -> 
         os.utime(path, (1e9 + number, 1e9 + number))
     frame = spark.readStream.schema(STRICT_DDL).option("maxFilesPerTrigger", 2).parquet(str(tmp_path / "in"))
     stream = replace(SHOPS, data=frame)
-    more: dict[str, Any] = {"program": Strict, "frontiers": fl.BoundedDelay()}
+    more: dict[str, Any] = {"program": Strict, "watermarks": fl.BoundedDelay()}
     with pytest.raises(fl.InputError) as caught:
         start(spark, [stream], tmp_path, **more).awaitTermination()
     assert caught.value.row is not None
@@ -282,33 +282,33 @@ def test_every_bad_row_is_accounted_for(spark: SparkSession, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("options", "condition"),
     [
-        ({"frontiers": 3}, "FRONTIERS"),
-        ({"frontiers": {"nobody": fl.InOrder()}}, "FRONTIERS"),
-        ({"frontiers": {RULES: "late"}}, "FRONTIERS"),
-        ({"frontiers": fl.BoundedDelay(0.5)}, "DELAY"),
-        ({"frontiers": fl.Heartbeats("beat")}, "MISSING_COLUMN"),
-        ({"frontiers": fl.Heartbeats("ts", "beat")}, "COLUMN_TYPE"),
-        ({"late": "ignore"}, "OPTION"),
-        ({"bad_rows": "drop"}, "OPTION"),
-        ({"max_buffered_rows": 0}, "OPTION"),
+        ({"watermarks": 3}, "WATERMARKS"),
+        ({"watermarks": {"nobody": fl.InOrder()}}, "WATERMARKS"),
+        ({"watermarks": {RULES: "late"}}, "WATERMARKS"),
+        ({"watermarks": fl.BoundedDelay(0.5)}, "DELAY"),
+        ({"watermarks": fl.Heartbeats("beat")}, "MISSING_COLUMN"),
+        ({"watermarks": fl.Heartbeats("ts", "beat")}, "COLUMN_TYPE"),
+        ({"late": "ignore"}, "LATE"),
+        ({"bad_rows": "drop"}, "BAD_ROWS"),
+        ({"max_buffered_rows": 0}, "MAX_BUFFERED_ROWS"),
         ({"trigger": "now"}, "TRIGGER"),
         ({"trigger": {"once": True}}, "TRIGGER"),
-        ({"trigger": None}, "CLOSED"),
+        ({"trigger": None}, "DRAIN"),
         ({"sink": 3}, "SINK"),
         ({"workers": 2, "plan": "plan.json"}, "WORKERS"),
         ({"workers": 50}, "TOO_FEW_SLOTS"),
         ({"workers": "2"}, "WORKERS"),
         ({"workers": 0}, "WORKERS"),
         ({"optimizer": "magic"}, "OPTIMIZER"),
-        ({"settings": {"window": 3}}, "OPTION"),
-        ({"trigger": {"availableNow": False}, "closed": False}, "TRIGGER"),
-        ({"trigger": {"processingTime": 5}, "closed": False}, "TRIGGER"),
-        ({"trigger": {"processingTime": "banana"}, "closed": False}, "TRIGGER"),
+        ({"engine_options": {"window": 3}}, "ENGINE_OPTIONS"),
+        ({"trigger": {"availableNow": False}, "drain": False}, "TRIGGER"),
+        ({"trigger": {"processingTime": 5}, "drain": False}, "TRIGGER"),
+        ({"trigger": {"processingTime": "banana"}, "drain": False}, "TRIGGER"),
         ({"name": 5}, "NAME"),
-        ({"closed": "no"}, "OPTION"),
-        ({"adaptive": 1}, "OPTION"),
-        ({"changed": "no"}, "OPTION"),
-        ({"tls": None}, "OPTION"),
+        ({"drain": "no"}, "DRAIN"),
+        ({"adaptive": 1}, "ADAPTIVE"),
+        ({"allow_code_change": "no"}, "ALLOW_CODE_CHANGE"),
+        ({"tls": None}, "TLS"),
     ],
 )
 def test_what_cannot_be_meant(
@@ -336,7 +336,7 @@ def test_folders_are_apart(spark: SparkSession, files: Files, tmp_path: Path) ->
 def test_a_query_that_is_stopped_leaves_the_rest_for_the_next_start(
     spark: SparkSession, files: Files, tmp_path: Path
 ) -> None:
-    """With closed=True, too: that it has ended does not mean that everything was there."""
+    """With drain=True, too: that it has ended does not mean that everything was there."""
     calls: dict[int, dict[str, list[dict[str, Any]]]] = {}
     stopping: list[threading.Thread] = []
 
@@ -390,7 +390,7 @@ def test_a_batch_under_way_is_done_before_a_query_stops(spark: SparkSession, tmp
         rows.extend(outputs.toArrow().to_pylist())
 
     query = start(
-        spark, [stream], tmp_path, program=Slow, sink=keep, trigger=None, closed=False, frontiers=fl.InOrder()
+        spark, [stream], tmp_path, program=Slow, sink=keep, trigger=None, drain=False, watermarks=fl.InOrder()
     )
     if within == "run":
         while not list((tmp_path / "checkpoint" / "log" / "cuts").glob("*.json")):
@@ -435,7 +435,7 @@ def test_what_is_no_streaming_frame(spark: SparkSession, files: Files, tmp_path:
 
 
 def test_a_checkpoint_whose_halves_do_not_belong_together(spark: SparkSession, files: Files, tmp_path: Path) -> None:
-    start(spark, files.streams(spark), tmp_path, closed=False).awaitTermination()
+    start(spark, files.streams(spark), tmp_path, drain=False).awaitTermination()
     shutil.rmtree(tmp_path / "checkpoint" / "spark")
     with pytest.raises(fl.CheckpointError, match="of Spark's query"):
         start(spark, files.streams(spark), tmp_path).awaitTermination()

@@ -93,7 +93,7 @@ class Crash(Exception):  # noqa: N818 -- what it is called in the tests
 
 @pytest.mark.parametrize("gone", ["ours", "Spark's", "both"])
 def test_the_newest_commit_is_deleted(spark: SparkSession, files: Files, tmp_path: Path, gone: str) -> None:
-    start(spark, files.streams(spark), tmp_path, closed=False).awaitTermination()
+    start(spark, files.streams(spark), tmp_path, drain=False).awaitTermination()
     logs = {
         "ours": tmp_path / "checkpoint" / "log" / "commits" / "000000000002.json",
         "Spark's": tmp_path / "checkpoint" / "spark" / "commits" / "2",
@@ -141,7 +141,7 @@ def test_a_state_in_shares_is_gone_on_with_after_crashes_by_other_numbers_of_wor
     crashes[:] = [("after-state", 0), ("before-sink", 1), ("after-sink", 2), ("before-state", 3)]
     trees = []
     for workers in (2, 4, 1, 3, 4):
-        more: dict[str, Any] = {"program": PageViews, "frontiers": fl.BoundedDelay(20), "workers": workers}
+        more: dict[str, Any] = {"program": PageViews, "watermarks": fl.BoundedDelay(20), "workers": workers}
         query = start(spark, files.streams(spark), tmp_path, **more)
         with suppress(Crash):
             query.awaitTermination()

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import flumina as fl
+from flumina.errors import OrderError
 from tests.system.streaming import start
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class Keeping:
 
 
 def last(spark: SparkSession, frame: DataFrame, folder: Path, **more: Any) -> None:
-    options = {"program": Last, "frontiers": fl.InOrder(), "closed": False, **more}
+    options = {"program": Last, "watermarks": fl.InOrder(), "drain": False, **more}
     start(spark, [fl.Stream("puts", Last.put, frame, sorted=False)], folder, **options).awaitTermination()
 
 
@@ -93,9 +94,9 @@ def test_ties_in_two_files_are_refused_however_spark_packs_them(
 ) -> None:
     tables = {"ts": [1, 5], "v": [1, 2]}, {"ts": [5, 7], "v": [3, 4]}
     frame = parquet(spark, tmp_path / "in", *tables)
-    with settings(spark, **(ONE_PARTITION if packed else {})), pytest.raises(fl.OrderError, match="AMBIGUOUS_ORDER"):
+    with settings(spark, **(ONE_PARTITION if packed else {})), pytest.raises(OrderError, match="AMBIGUOUS_ORDER"):
         last(spark, frame.filter("v > 0").selectExpr("ts", "v"), tmp_path)
-    with pytest.raises(fl.OrderError, match="AMBIGUOUS_ORDER"):
+    with pytest.raises(OrderError, match="AMBIGUOUS_ORDER"):
         fl.spec(Last, [fl.Stream("puts", Last.put, fl.Parquet(str(tmp_path / "in")))])
 
 
@@ -113,7 +114,7 @@ def test_whole_runs_know_the_files_as_well(spark: SparkSession, tmp_path: Path, 
 
     with settings(spark, **(ONE_PARTITION if packed else {})):
         two = streams({"ts": [1, 5], "v": [1, 2]}, {"ts": [5, 7], "v": [3, 4]})
-        with pytest.raises(fl.OrderError, match="AMBIGUOUS_ORDER"):
+        with pytest.raises(OrderError, match="AMBIGUOUS_ORDER"):
             engine.run(Both, two, spark=spark, workers=1 if alone else 2, progress=False)
         one = streams({"ts": [1, *[5] * 50, 7], "v": [*range(1, 53)]})
         found = engine.run(Both, one, spark=spark, workers=1 if alone else 2, progress=False).output
@@ -194,7 +195,7 @@ def test_a_function_is_called_again_with_the_same_order_under_another_plan(spark
             fl.Stream("many", kinds, read["many"], tag_column="kind"),
             fl.Stream("syncs", Free.sync, read["syncs"]),
         ]
-        options = {"program": Free, "sink": sink, "frontiers": fl.InOrder(), "closed": False}
+        options = {"program": Free, "sink": sink, "watermarks": fl.InOrder(), "drain": False}
         query = start(spark, streams, tmp_path, workers=workers, **options)
         if workers == 1:
             with pytest.raises(fl.UserCodeError, match="the database is down"):
@@ -237,17 +238,17 @@ def test_files_that_a_stream_is_joined_with_order_nothing(spark: SparkSession, t
     pq.write_table(pa.table({"one": [1]}), tmp_path / "static.parquet")
     rate = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 4).option("numPartitions", 2).load()
     joined = rate.crossJoin(spark.read.parquet(str(tmp_path / "static.parquet")))
-    with pytest.raises(fl.OrderError, match="AMBIGUOUS_ORDER"):
+    with pytest.raises(OrderError, match="AMBIGUOUS_ORDER"):
         last(spark, joined.selectExpr("5L AS ts", "value AS v"), tmp_path, trigger=None)
 
 
 def test_a_query_with_a_tie_goes_on_once_the_rows_are_repaired(spark: SparkSession, tmp_path: Path) -> None:
-    """Also if the other one of them is carried; both are named by their files, as long as Spark knows them."""
+    """Also if the other one of them is buffered; both are named by their files, as long as Spark knows them."""
 
     def begin(**more: Any) -> Any:
         frame = spark.readStream.schema("ts timestamp, v long").parquet(str(tmp_path / "in"))
         stream = fl.Stream("puts", Last.put, frame, sorted=False)
-        policy = {"frontiers": fl.BoundedDelay(5), "closed": False, **more}
+        policy = {"watermarks": fl.BoundedDelay(5), "drain": False, **more}
         return start(spark, [stream], tmp_path, program=Last, **policy)
 
     def write(name: str, *seconds: int) -> None:
@@ -259,11 +260,11 @@ def test_a_query_with_a_tie_goes_on_once_the_rows_are_repaired(spark: SparkSessi
     begin().awaitTermination()
     write("b", 10)
     query = begin()
-    with pytest.raises(fl.OrderError, match=r"AMBIGUOUS_ORDER.*of batch 0 and .*/b\.parquet[\s\S]*repair the rows"):
+    with pytest.raises(OrderError, match=r"AMBIGUOUS_ORDER.*of batch 0 and .*/b\.parquet[\s\S]*repair the rows"):
         query.awaitTermination()
-    assert query.status["carried"] == 1, "the row of the first batch, though no batch was done since the start"
+    assert query.status["buffered"] == 1, "the row of the first batch, though no batch was done since the start"
     write("b", 11)
-    begin(closed=True).awaitTermination()
+    begin(drain=True).awaitTermination()
     found = pq.read_table(tmp_path / "out", partitioning=None)
     rows = sorted((row["v"], row["before"]) for row in found.to_pylist())
     assert rows == [(1, None), (10, 1), (11, 10)]
@@ -277,8 +278,8 @@ def test_late_rows_are_told_in_seconds(spark: SparkSession, tmp_path: Path) -> N
             [fl.Stream("puts", Last.put, frame, sorted=False)],
             tmp_path,
             program=Last,
-            frontiers=None,
-            closed=False,
+            watermarks=None,
+            drain=False,
         )
 
     for name, second in (("a", 90), ("b", 60)):

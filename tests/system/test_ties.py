@@ -11,7 +11,7 @@ import pytest
 import flumina as fl
 from flumina import local
 from flumina.apps import KeyCounter
-from flumina.engine.job import Settings
+from flumina.engine.options import EngineOptions
 from flumina.errors import OrderError
 from flumina.model.tag_set import KeySet, TagSet
 from flumina.plan.tree import Itag, Plan, PlanWorker, StreamShape
@@ -59,12 +59,14 @@ PLANS = [plan_of(0, 1), plan_of(0)]
 def test_a_dependent_tie_between_parts_is_refused(plan: Plan, *, by_key: bool) -> None:
     other = [(ts + 1, key) for ts, key in LONG]
     other[700] = (LONG[701][0], LONG[701][1])  # a tie with the next of the other part
-    options = replace(Settings().options, by_key=by_key)
+    options = replace(EngineOptions().protocol, by_key=by_key)
     given = [stream("inc", INCS), stream("read", [LONG, other])]
     with pytest.raises(OrderError) as expected:
         fl.spec(KeyCounter, given)
     with pytest.raises(OrderError) as caught:
-        local.run(KeyCounter, given, plan=plan, progress=False, settings=Settings(chunk_rows=64, options=options))
+        local.run(
+            KeyCounter, given, plan=plan, progress=False, engine_options=EngineOptions(chunk_rows=64, protocol=options)
+        )
     assert (caught.value.condition, caught.value.hint) == (expected.value.condition, expected.value.hint)
     said = str(caught.value).replace(", ...", "")
     assert said == str(expected.value)
@@ -74,12 +76,12 @@ def test_a_dependent_tie_between_parts_is_refused(plan: Plan, *, by_key: bool) -
 @pytest.mark.parametrize("by_key", [True, False])
 def test_ties_of_other_keys_and_of_numbered_events_are_none(plan: Plan, *, by_key: bool) -> None:
     apart = [(ts, key + 7) for ts, key in LONG]
-    settings = Settings(chunk_rows=64, options=replace(Settings().options, by_key=by_key))
+    engine_options = EngineOptions(chunk_rows=64, protocol=replace(EngineOptions().protocol, by_key=by_key))
     for given in (
         [stream("inc", INCS), stream("read", [LONG, apart])],
         [stream("inc", INCS), stream("read", [LONG, LONG], seq=True)],
     ):
-        result = local.run(KeyCounter, given, plan=plan, progress=False, settings=settings, order=True)
+        result = local.run(KeyCounter, given, plan=plan, progress=False, engine_options=engine_options, ordered=True)
         assert result.output.equals(fl.spec(KeyCounter, given).output)
 
 

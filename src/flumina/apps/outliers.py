@@ -266,7 +266,7 @@ _TYPES = {"string": pa.string(), "long": pa.int64(), "double": pa.float64()}
 
 @dataclass(frozen=True)
 class ConnectionRecords:
-    """The connections in a file of the KDD Cup, for ``fl.Generated``: timestamps are the numbers of the lines."""
+    """The connections in a file of the KDD Cup, for ``fl.GeneratorSource``: timestamps are the numbers of the lines."""
 
     file: TextFile
     parts: int
@@ -289,7 +289,7 @@ def read(path: Path, *, parts: int = 1, lenient: bool = False, every: int = 10_0
     last: list[int] = [-1]
     left_out = file.scan(lambda table: last.append(table.column(LINE)[-1].as_py()))
     queries = {"ts": np.arange(every - 1, last[-1] + 1, every)}
-    connections = fl.Generated(ConnectionRecords(file, parts), parts)
+    connections = fl.GeneratorSource(ConnectionRecords(file, parts), parts)
     streams = [
         fl.Stream("connections", Outliers.connection, connections),
         fl.Stream("queries", Outliers.query, queries),

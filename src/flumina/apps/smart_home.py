@@ -226,7 +226,7 @@ _LOAD = 1
 
 @dataclass(frozen=True)
 class Readings:
-    """The loads in a file of the challenge, for ``fl.Generated``; each part has some of the houses."""
+    """The loads in a file of the challenge, for ``fl.GeneratorSource``; each part has some of the houses."""
 
     file: TextFile
     parts: int
@@ -259,7 +259,7 @@ def read(path: Path, *, parts: int = 1, lenient: bool = False, slice_seconds: in
     slices = np.arange(first, last)
     per_day = np.full(len(slices), SECONDS_PER_DAY // slice_seconds)
     ends = {"ts": (slices + 1) * slice_seconds, "slice": slices, "per_day": per_day}
-    loads = fl.Generated(Readings(file, parts), parts)
+    loads = fl.GeneratorSource(Readings(file, parts), parts)
     return Opened([fl.Stream("ends", SmartHome.end, ends), fl.Stream("loads", SmartHome.load, loads)], left_out)
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flumina.errors import UsageError
-from flumina.input.sources import CHUNK_ROWS, Generated
+from flumina.input.sources import CHUNK_ROWS, GeneratorSource
 from flumina.input.stream import Stream
 from flumina.model.hashing import hash_column, hash_key
 from flumina.model.order import Ints
@@ -74,7 +74,7 @@ class Flow:
     def stream(self, *, paced: bool, heartbeats: float) -> Stream:
         """The flow as a stream that whoever reads it makes for himself."""
         rate = max(self.rate / self.parts, 1e-3) if paced else None
-        return Stream(self.name, self.tag, Generated(self, self.parts, rate, heartbeats))
+        return Stream(self.name, self.tag, GeneratorSource(self, self.parts, rate, heartbeats))
 
 
 def parameter(default: float | str, about: str) -> Any:  # noqa: ANN401 -- it stands for the parameter's value

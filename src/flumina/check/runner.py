@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import hypothesis
-from hypothesis import strategies
-
 from flumina.check.choices import BLOCK, Choices
 from flumina.check.laws import LAWS, Broken, Law
 from flumina.check.report import CheckReport, Counterexample, LawResult
@@ -16,8 +13,6 @@ from flumina.errors import FluminaError, UsageError
 from flumina.model.depends import FunctionDependence
 from flumina.program.base import AnyProgram, define
 from flumina.program.definition import Definition
-
-_BYTES = strategies.binary(min_size=SCENARIO_BLOCKS * BLOCK, max_size=SCENARIO_BLOCKS * BLOCK)
 
 _VALUES = "values worth trying are given in the program: examples = {'column': [value, ...]}"
 
@@ -105,6 +100,9 @@ def _attempt(
     laws: Sequence[Law], universes: Sequence[Universe], examples: int, seed: int, tried: dict[str, int]
 ) -> Counterexample | None:
     """The smallest counterexample to one of the laws; ``tried`` counts situations."""
+    import hypothesis  # noqa: PLC0415 -- a fifth of what importing flumina would take
+
+    size = SCENARIO_BLOCKS * BLOCK
 
     @hypothesis.seed(seed)
     @hypothesis.settings(
@@ -116,7 +114,7 @@ def _attempt(
         report_multiple_bugs=False,
         print_blob=False,
     )
-    @hypothesis.given(_BYTES)
+    @hypothesis.given(hypothesis.strategies.binary(min_size=size, max_size=size))
     def attempt(data: bytes) -> None:
         choices = Choices(data)
         special = choices.chance(2)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from flumina.checkpoint.policy import Policy, Since
+from flumina.checkpoint.policy import CheckpointProgress, Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class CheckpointCoordinator:
         if self.pausing or self.cut or len(self.drained) == self.tasks:
             return None
         done = self.total
-        since = Since(
+        since = CheckpointProgress(
             events=done.events - self.before.events,
             syncs=done.syncs - self.before.syncs,
             seconds=now - self.began,

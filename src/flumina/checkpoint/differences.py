@@ -30,18 +30,18 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     return [line for group in (*_groups(old, new), *_WITH_FLAG) for line in _lines(group, old, new)]
 
 
-def check_program(old: Mapping[str, Any], new: Mapping[str, Any], *, changed: bool, where: str) -> None:
-    """Refuse another program than the one that made a snapshot; with ``changed``, its code may be another."""
+def check_program(old: Mapping[str, Any], new: Mapping[str, Any], *, allow_code_change: bool, where: str) -> None:
+    """Refuse another program than the one that made a snapshot; with ``allow_code_change``, its code may be another."""
     refused = [line for group in _groups(old, new) for line in _lines(group, old, new)]
     allowed = [line for group in _WITH_FLAG for line in _lines(group, old, new)]
-    if not refused and (changed or not allowed):
+    if not refused and (allow_code_change or not allowed):
         return
     listed = "".join(f"\n  - {line}" for line in refused + allowed)
     hint = "go on with the program as it was, or begin anew in another folder"
     if any(_lines("input", old, new)):
         hint = _INPUT
     elif not refused:
-        hint = "if the state still means the same, go on with changed=True; else begin anew in another folder"
+        hint = "if the state still means the same, go on with allow_code_change=True; else begin anew in another folder"
     message = f"the snapshots in {where} were made by another program, or from other input:{listed}"
     raise CheckpointError("CHECKPOINT_PROGRAM", message, file=where, hint=hint)
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from flumina.checkpoint.canonical import canonical
 from flumina.input.conversion import is_pandas
 from flumina.input.files import Parquet
-from flumina.input.sources import Generated
+from flumina.input.sources import GeneratorSource
 from flumina.input.stream import Stream
 from flumina.model.depends import FunctionDependence
 from flumina.model.schema import type_name
@@ -74,7 +74,7 @@ def _input(data: Any) -> Fingerprint:  # noqa: ANN401 -- whatever stands in Stre
         except OSError:
             return {}  # told by who reads it
         return {"files": len(infos), "bytes": sum(info.size for info in infos)}
-    if isinstance(data, Generated):
+    if isinstance(data, GeneratorSource):
         made = canonical(data.function) if is_dataclass(data.function) else None  # else another in every process
         return {"parts": data.parts, "generator": None if made is None else _digest(made)}
     in_parts = isinstance(data, Sequence) and not (data and all(isinstance(row, Mapping) for row in data))

@@ -13,7 +13,7 @@ from flumina.program.definition import user_error
 DEFAULT_SECONDS = 30.0
 
 
-class Since(NamedTuple):
+class CheckpointProgress(NamedTuple):
     """What has happened since the last snapshot (or since the start), for a function that decides.
 
     ``events``     that were processed
@@ -40,9 +40,9 @@ class Policy:
     seconds: float | None = None
     events: int | None = None
     syncs: int | None = None
-    when: Callable[[Since], bool] | None = None
+    when: Callable[[CheckpointProgress], bool] | None = None
 
-    def due(self, since: Since) -> bool:
+    def due(self, since: CheckpointProgress) -> bool:
         """Whether it is time."""
         if self.seconds is not None and since.seconds >= self.seconds:
             return True
@@ -78,23 +78,23 @@ class Checkpoint:
     ``path``        a folder that all tasks and the driver can reach
     ``seconds``     so long after the last one; 30 unless something else is given
     ``events``      after so many events
-    ``syncs``       after so many events that synchronize, under every plan, as :class:`Since` says
-    ``when``        whenever this function of :class:`Since` says so
+    ``syncs``       after so many events that synchronize, under every plan, as :class:`CheckpointProgress` says
+    ``when``        whenever this function of :class:`CheckpointProgress` says so
     ``keep``        how many are kept
     ``filesystem``  one of pyarrow's or fsspec's, in which the folder lies; else the path or URI tells
-    ``older``       go on from an older snapshot if the newest, or an output that belongs to it, is damaged
-    ``changed``     go on although the code of the program has changed
+    ``allow_older``        go on from an older snapshot if the newest, or an output that belongs to it, is damaged
+    ``allow_code_change``  go on although the code of the program has changed
     """
 
     path: str | os.PathLike[str]
     seconds: float | None = None
     events: int | None = None
     syncs: int | None = None
-    when: Callable[[Since], bool] | None = None
+    when: Callable[[CheckpointProgress], bool] | None = None
     keep: int = 3
     filesystem: Any = field(default=None, repr=False)
-    older: bool = False
-    changed: bool = False
+    allow_older: bool = False
+    allow_code_change: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what can't be meant."""
@@ -107,7 +107,7 @@ class Checkpoint:
             if not (value is None and name != "keep") and not (_is_number(value) and value >= 1):
                 raise UsageError("CHECKPOINT", f"{name}= is a number, at least one, got {value!r}")
         if self.when is not None and not callable(self.when):
-            raise UsageError("CHECKPOINT", f"when= is a function of fl.Since, got {self.when!r}")
+            raise UsageError("CHECKPOINT", f"when= is a function of fl.CheckpointProgress, got {self.when!r}")
 
     @staticmethod
     def of(given: Checkpoint | str | os.PathLike[str]) -> Checkpoint:

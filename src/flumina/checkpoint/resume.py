@@ -47,11 +47,12 @@ class ResumePoint:
         """
         store = Checkpoints(given.path, filesystem=given.filesystem, keep=given.keep)
         latest = store.latest(
-            older=given.older, check=lambda snapshot: check_outputs(store, snapshot, place(snapshot.manifest.run))
+            allow_older=given.allow_older,
+            check=lambda snapshot: check_outputs(store, snapshot, place(snapshot.manifest.run)),
         )
         facts = {**program_fingerprint(program, streams), "input": input_fingerprint(streams)}
         run = store.begun() if latest is None else latest.manifest.run
-        claim = store.claim(resumes=latest, facts=facts, run=run, changed=given.changed)
+        claim = store.claim(resumes=latest, facts=facts, run=run, allow_code_change=given.allow_code_change)
         return ResumePoint(given, store, claim, latest)
 
     @property
@@ -74,7 +75,7 @@ class ResumePoint:
         location = job.outputs.location
         if self.latest is not None:
             self._check_folder(self.latest, location)
-            if not self.given.older:  # else it was chosen for that
+            if not self.given.allow_older:  # else it was chosen for that
                 check_outputs(self.store, self.latest, location)
         if self.over:
             return job

@@ -17,11 +17,11 @@ from flumina.apps.page_views import PageViews, Visits
 from flumina.cli.display import rows_text
 from flumina.cli.engines import Backend, backend, why_no_spark
 from flumina.cli.verify import Verification, judge
+from flumina.engine.options import DISCARD
 from flumina.engine.results import RunResult
-from flumina.errors import UsageError
 from flumina.formatting import size
 from flumina.local.run import cores
-from flumina.output.outputs import NOWHERE
+from flumina.plan.optimize import check_workers
 from flumina.report import Comparison, RunReport
 
 FOLDER = "build/flumina-demo"
@@ -69,8 +69,7 @@ def add_parser(subparsers: Any) -> None:  # noqa: ANN401 -- argparse has no publ
 def run(args: argparse.Namespace) -> int:
     """Run it and print what a person wants to see; 1 if the oracle disagrees."""
     workers = min(max(cores(), 2), MOST_WORKERS) if args.workers is None else args.workers
-    if workers < 1:
-        raise UsageError("WORKERS", f"--workers is at least 1, got {workers}")
+    check_workers(workers)
     workload = Visits(events=args.events, parts=workers, pages=2, hot=2, changes=CHANGES, gets=GETS)
     reason = why_no_spark() if args.engine is None else None
     name = args.engine or ("spark" if reason is None else "local")
@@ -123,7 +122,7 @@ def _compared(where: Backend, workload: Visits, workers: int) -> Comparison:
 
     def seconds(count: int) -> float:
         _say(f"measuring, {next(runs)} of {2 * ROUNDS} ...")
-        done = where.run(PageViews, longer.streams(), workers=count, out=NOWHERE, progress=False)
+        done = where.run(PageViews, longer.streams(), workers=count, out=DISCARD, progress=False)
         return done.stats.seconds
 
     compared = Comparison.measure(workers, ROUNDS, seconds)

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from flumina import local
+from flumina.engine.options import RunArguments
 from flumina.engine.results import RunResult
 from flumina.errors import UsageError
 from flumina.input.stream import Stream
@@ -33,9 +34,9 @@ class Backend:
     module: Any
     near: bool = True
 
-    def run(self, program: AnyProgram, streams: Sequence[Stream], **options: Any) -> RunResult:  # noqa: ANN401
+    def run(self, program: AnyProgram, streams: Sequence[Stream], **options: Unpack[RunArguments]) -> RunResult[Any]:
         """One run, with the options that all engines have."""
-        result: RunResult = self.module.run(program, streams, **options)
+        result: RunResult[Any] = self.module.run(program, streams, **options)
         return result
 
 

@@ -148,7 +148,7 @@ def _check(wanted: Wanted, named: Named) -> None:
     if wanted.lenient and not files:
         raise UsageError("LENIENT", "--lenient is for --input PATH, files in a known program's own format")
     if wanted.paced and not made:
-        hint = "streams of your own are paced by fl.Generated(..., rate=)"
+        hint = "streams of your own are paced by fl.GeneratorSource(..., rate=)"
         raise UsageError("PACED", "--paced is for made-up input", hint=hint)
     if wanted.heartbeats is not None and not wanted.paced:
         raise UsageError("HEARTBEATS", "--heartbeats has no meaning without --paced")

@@ -123,8 +123,8 @@ _OPTIONS = {
     "overwrite=True": "--overwrite",
     "sorted=False": "--unsorted",
     "lenient=True": "--lenient",
-    "older=True": "--resume-older",
-    "changed=True": "--resume-changed",
+    "allow_older=True": "--allow-older",
+    "allow_code_change=True": "--allow-code-change",
 }
 _ARGUMENT = re.compile(r"\b(out|plan|workers|checkpoint|optimizer)=(?=(\S?))")
 

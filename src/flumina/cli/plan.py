@@ -8,10 +8,10 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from flumina.errors import UsageError
-from flumina.plan.optimize import OPTIMIZERS, make_plan
+from flumina.plan.optimize import OptimizerName, make_plan
 from flumina.plan.render.dot import to_dot
 from flumina.plan.render.html import to_page
 from flumina.plan.render.json import load, to_json
@@ -65,7 +65,7 @@ def add_parser(subparsers: Any) -> None:  # noqa: ANN401 -- argparse has no publ
         "--streams", metavar="DESCRIPTION", help="what the input looks like (see below), or a JSON file"
     )
     parser.add_argument("--workers", type=int, metavar="N", help="how many workers may run side by side")
-    parser.add_argument("--optimizer", choices=sorted(OPTIMIZERS), default="cost", help="who makes the plan")
+    parser.add_argument("--optimizer", choices=get_args(OptimizerName), default="cost", help="how the plan is made")
     parser.add_argument("--format", choices=list(FORMATS), default="text", help="how to show it")
     parser.add_argument("--out", metavar="FILE", help="write there instead of to the terminal")
     parser.add_argument("--check", metavar="FILE", help="check a plan file for this program instead of making one")

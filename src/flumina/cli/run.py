@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, get_args
 
 from flumina.checkpoint.policy import Checkpoint
 from flumina.cli.display import samples, shown_outputs
@@ -19,12 +19,12 @@ from flumina.cli.inputs import Named, Wanted, Work, function_parameters
 from flumina.cli.json_output import json_output
 from flumina.cli.verify import Verification, judge
 from flumina.engine.liveness import check_timeout
+from flumina.engine.options import DISCARD, Discard, RunArguments, RunOptions
 from flumina.engine.results import RunResult
 from flumina.errors import UsageError
-from flumina.input.dead_letters import DEAD_LETTER, ERROR
+from flumina.input.dead_letters import BadRows
 from flumina.local.run import cores
-from flumina.output.outputs import NOWHERE, Nowhere
-from flumina.plan.optimize import OPTIMIZERS
+from flumina.plan.optimize import OptimizerName, check_workers
 from flumina.plan.render.json import to_json
 from flumina.plan.tree import Plan
 from flumina.program.base import define
@@ -46,7 +46,7 @@ examples:
   flumina run smart-home --input plugs.csv.gz --lenient --set slice_seconds=60
   flumina run my/job.py:Orders --input order=orders/ --bad-rows dead-letter --out totals
   flumina run page-views --engine spark --master "local[4]" --workers 4 --out joined --overwrite
-  flumina run my/job.py:Orders --input orders:order=orders/ --input rules:rule=rules.parquet --order
+  flumina run my/job.py:Orders --input orders:order=orders/ --input rules:rule=rules.parquet --ordered
   flumina run my/job.py:Orders --streams my/job.py:streams --set day=2024-05-01 --json
   flumina run page-views --set events=50000000 --out joined --checkpoint joined.checkpoint --snapshot-every 10s
 
@@ -87,8 +87,8 @@ def _add_input(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--lenient", action="store_true", help="leave out lines of --input PATH that can't be read")
     group.add_argument("--unsorted", action="store_true", help="files of --input are not sorted by timestamp")
     group.add_argument(
-        "--bad-rows", choices=[ERROR, DEAD_LETTER], default=ERROR, help="what becomes of rows that do not fit their "
-        "declaration: they end the run, or are put aside (in DIR/_dead_letters with --out DIR)"
+        "--bad-rows", choices=get_args(BadRows), default=RunOptions.bad_rows, help="what becomes of rows that do not "
+        "fit their declaration: they end the run, or are put aside (in DIR/_dead_letters with --out DIR)"
     )  # fmt: skip
     group.add_argument("--ts", metavar="COLUMN", help="the column of --input that holds timestamps (default ts)")
     group.add_argument("--paced", action="store_true", help="made-up events come as time passes, so latency is known")
@@ -98,7 +98,9 @@ def _add_input(group: argparse._ArgumentGroup) -> None:
 def _add_plan(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--workers", type=int, metavar="N", help="how many may run side by side (default: all cores)")
     group.add_argument("--plan", metavar="FILE", help="a plan that flumina plan has saved, instead of a new one")
-    group.add_argument("--optimizer", choices=sorted(OPTIMIZERS), default="cost", help="who makes the plan")
+    group.add_argument(
+        "--optimizer", choices=get_args(OptimizerName), default=RunOptions.optimizer, help="how the plan is made"
+    )
     group.add_argument("--engine", choices=["local", "spark"], default="local", help="where it runs (default local)")
     group.add_argument("--master", help="Spark's master (default: local, with a core for each worker)")
     group.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark's session")
@@ -110,14 +112,14 @@ def _add_plan(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--snapshot-every", metavar="N", help="with --checkpoint: 30s, 100000events or 50syncs (default 30s)"
     )
-    group.add_argument("--resume-older", action="store_true", help="if the last snapshot is damaged, use one before it")
-    group.add_argument("--resume-changed", action="store_true", help="go on although the program's code has changed")
+    group.add_argument("--allow-older", action="store_true", help="if the last snapshot is damaged, use one before it")
+    group.add_argument("--allow-code-change", action="store_true", help="go on although the program's code has changed")
 
 
 def _add_output(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--out", metavar="DIR", help="write outputs there as Parquet; without it some rows are shown")
     group.add_argument("--overwrite", action="store_true", help="replace what is in that folder")
-    group.add_argument("--order", action="store_true", help="outputs in the order of their events")
+    group.add_argument("--ordered", action="store_true", help="outputs in the order of their events")
     group.add_argument("--discard", action="store_true", help="count outputs and keep none, to see how fast it can be")
     group.add_argument("--rows", type=int, default=5, metavar="N", help="how many rows are shown (default 5)")
     group.add_argument("--verify", action="store_true", help="compare with the sequential program; 1 if they differ")
@@ -151,7 +153,7 @@ def _run(args: argparse.Namespace, shown: TextIO) -> int:
         _tell_left_out(work)
         if named.app is None:
             _tell_silent_tags(work)
-        result = where.run(work.program, work.streams, out=out, **_options(args))
+        result = where.run(work.program, work.streams, **_options(args, out))
         verdict = _judged(work, result, args.bad_rows) if args.verify else None
         report = _report(args, where, result, verdict) if args.report is not None else None
         _show(args, where, work, result, verdict, report, shown)
@@ -160,15 +162,12 @@ def _run(args: argparse.Namespace, shown: TextIO) -> int:
 
 def _check(args: argparse.Namespace) -> None:
     """Refuse options that have no meaning together."""
-    if args.workers is not None and args.workers < 1:
-        raise UsageError("WORKERS", f"--workers is at least 1, got {args.workers}")
-    if args.workers is not None and args.plan is not None:
-        raise UsageError("WORKERS", "a plan says how many workers there are", hint="give --plan or --workers, not both")
+    check_workers(args.workers, args.plan)
     if args.rows < 0:
         raise UsageError("ROWS", f"--rows is at least 0, got {args.rows}")
     if args.checkpoint is not None and args.out is None:
         raise UsageError("CHECKPOINT", "--checkpoint needs --out: outputs have to lie somewhere until the run goes on")
-    for option in ("snapshot_every", "resume_older", "resume_changed"):
+    for option in ("snapshot_every", "allow_older", "allow_code_change"):
         if getattr(args, option) and args.checkpoint is None:
             raise UsageError("CHECKPOINT", f"--{option.replace('_', '-')} has no meaning without --checkpoint")
     if args.task_timeout is not None:
@@ -177,7 +176,7 @@ def _check(args: argparse.Namespace) -> None:
         _check_report(args.report)
     if args.overwrite and args.out is None:
         raise UsageError("OVERWRITE", "--overwrite has no meaning without --out")
-    for option in ("out", "verify", "order"):
+    for option in ("out", "verify", "ordered"):
         if args.discard and getattr(args, option):
             raise UsageError("DISCARD", f"--discard keeps no outputs, so --{option} has no meaning with it")
 
@@ -224,17 +223,20 @@ def _list_parameters(named: Named, function: str | None, shown: TextIO) -> int:
     return 0
 
 
-def _options(args: argparse.Namespace) -> dict[str, Any]:
-    return {
-        "workers": args.workers,
-        "plan": None if args.plan is None else Plan.load(args.plan),
-        "optimizer": args.optimizer,
-        "overwrite": args.overwrite,
-        "order": args.order,
-        "checkpoint": _checkpoint(args),
-        "bad_rows": args.bad_rows,
-        **({} if args.task_timeout is None else {"task_timeout": _timeout(args.task_timeout)}),
-    }
+def _options(args: argparse.Namespace, out: str | Discard | None) -> RunArguments:
+    options = RunArguments(
+        out=out,
+        workers=args.workers,
+        plan=args.plan,
+        optimizer=args.optimizer,
+        overwrite=args.overwrite,
+        ordered=args.ordered,
+        checkpoint=_checkpoint(args),
+        bad_rows=args.bad_rows,
+    )
+    if args.task_timeout is not None:  # else that of the engine
+        options["task_timeout"] = _timeout(args.task_timeout)
+    return options
 
 
 def _timeout(text: str) -> float | None:
@@ -257,14 +259,14 @@ def _checkpoint(args: argparse.Namespace) -> Checkpoint | None:
             what = f"--snapshot-every {args.snapshot_every} is no time and no number of events"
             raise UsageError("SNAPSHOT_EVERY", what, hint="for example 30s, 100000events or 50syncs")
         policy = {"seconds": float(match["number"])} if unit == "s" else {str(unit): int(match["number"])}
-    return Checkpoint(args.checkpoint, **policy, older=args.resume_older, changed=args.resume_changed)
+    return Checkpoint(args.checkpoint, **policy, allow_older=args.allow_older, allow_code_change=args.allow_code_change)
 
 
 @contextmanager
-def _place(args: argparse.Namespace, where: Backend) -> Iterator[str | Nowhere | None]:
+def _place(args: argparse.Namespace, where: Backend) -> Iterator[str | Discard | None]:
     """Where outputs go: for those that nobody wants to keep, a folder that ends with the command."""
     if args.discard:
-        yield NOWHERE
+        yield DISCARD
     elif args.out is not None or not where.near:
         yield args.out
     else:
@@ -290,7 +292,7 @@ def _tell_left_out(work: Work, most: int = 5) -> None:
         print(f"  ... and {count - most:,} more", file=sys.stderr)
 
 
-def _judged(work: Work, result: RunResult, bad_rows: str) -> Verification:
+def _judged(work: Work, result: RunResult, bad_rows: BadRows) -> Verification:
     if sys.stderr.isatty():
         print("asking the sequential program ...", end="\r", file=sys.stderr, flush=True)
     verdict = judge(work.program, work.streams, result.published, bad_rows)

@@ -12,7 +12,7 @@ from flumina.plan.tree import Plan
 from flumina.plan.validity import check_valid
 from flumina.program.base import define
 from flumina.program.loading import load_program
-from flumina.runtime.topology import Options
+from flumina.runtime.topology import ProtocolOptions
 from flumina.sim.ablation import ablation, table
 from flumina.sim.coverage import Coverage
 from flumina.sim.explore import TooManyStatesError, explore
@@ -155,7 +155,7 @@ def _command(args: argparse.Namespace) -> str:
 def _setting(args: argparse.Namespace) -> Setting:
     options = None
     if args.no_coalesce or args.no_pipeline or args.no_hand_over or args.no_by_key:
-        options = Options(not args.no_coalesce, not args.no_pipeline, not args.no_hand_over, not args.no_by_key)
+        options = ProtocolOptions(not args.no_coalesce, not args.no_pipeline, not args.no_hand_over, not args.no_by_key)
     program = None if args.program is None else define(load_program(args.program))
     plan = None
     if args.plan is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from flumina.input.dead_letters import ERROR
+from flumina.input.dead_letters import BadRows
 from flumina.input.stream import Stream
 from flumina.output.commit import CommittedOutput
 from flumina.program.base import AnyProgram, define
@@ -32,7 +32,10 @@ class Verification:
 
 
 def judge(
-    program: AnyProgram, streams: Sequence[Stream], published: Mapping[str, CommittedOutput], bad_rows: str = ERROR
+    program: AnyProgram,
+    streams: Sequence[Stream],
+    published: Mapping[str, CommittedOutput],
+    bad_rows: BadRows = "error",
 ) -> Verification:
     """Run the sequential program on the same streams, and compare in both directions."""
     expected = spec(program, [_readable(stream) for stream in streams], bad_rows=bad_rows).outputs

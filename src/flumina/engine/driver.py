@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,20 +16,20 @@ from flumina.checkpoint.committer import Committer
 from flumina.checkpoint.policy import Checkpoint
 from flumina.checkpoint.resume import ResumePoint
 from flumina.checkpoint.state_partitions import FinalStatePolicy, PartitionedState, settled
-from flumina.engine.job import Job, Settings, Start, StreamDescription, TaskReport
-from flumina.engine.liveness import Liveness, check_timeout
+from flumina.engine.job import Job, Start, StreamDescription, TaskReport
 from flumina.engine.message_codec import Codec
+from flumina.engine.options import DISCARD, RunOptions
 from flumina.engine.placement import place_workers
 from flumina.errors import CheckpointError, UsageError
-from flumina.input.dead_letters import ERROR, makes_dead_letters
+from flumina.input.dead_letters import makes_dead_letters
 from flumina.input.files import Parquet
 from flumina.input.stream import Stream
 from flumina.input.stream_checks import check_streams
 from flumina.model.tag_set import TagSet
 from flumina.output.commit import CommittedOutput, commit_outputs
-from flumina.output.outputs import NOWHERE, Nowhere, Outputs
+from flumina.output.outputs import Outputs
 from flumina.plan.forest import Forest
-from flumina.plan.optimize import Optimizer, check_workers, make_plan
+from flumina.plan.optimize import make_plan
 from flumina.plan.routing import Router
 from flumina.plan.sources import StreamRates as PlannedSource
 from flumina.plan.sources import bind
@@ -44,85 +43,50 @@ from flumina.storage.filesystem import join, resolve
 from flumina.storage.output_directory import Location
 
 
-@dataclass(frozen=True)
-class Wishes:
-    """What the user wants of a run besides the program and its streams."""
+def resume(options: RunOptions, program: AnyProgram, streams: Sequence[Stream]) -> ResumePoint | None:
+    """Find out what there is already of a run that keeps snapshots; None for a run that keeps none."""
+    if options.checkpoint is None:
+        return None
+    checkpoint = Checkpoint.of(options.checkpoint)
+    filesystem, inside = resolve(checkpoint.path, checkpoint.filesystem, "checkpoint")
+    outputs = output_location(options, "unknown", lasting=True)
+    if outputs is not None and outputs.holds(filesystem, join(inside, "any file")):
+        raise UsageError(
+            "CHECKPOINT_OUT",
+            f"the checkpoint {inside} lies in the folder for outputs, which holds nothing else",
+            hint="choose a folder beside it",
+        )
+    definition = define(program)
+    if checkpoint.syncs is not None and definition.synchronizing.is_empty():
+        raise UsageError(
+            "NO_SYNCS",
+            f"syncs={checkpoint.syncs} is never reached: no tag of {definition.name} depends on another",
+            hint="say after how many events= or seconds= a snapshot is taken",
+        )
+    kept = ResumePoint.of(checkpoint, program, streams, partial(output_location, options, lasting=True))
+    if options.return_state and kept.over and kept.final is None:
+        raise CheckpointError(
+            "CHECKPOINT_STATE",
+            "this run is over, and did not keep its state: nobody asked for it then",
+            file=kept.store.folder.path,
+            hint="leave out return_state=True for the outputs, or begin anew with another checkpoint and "
+            "return_state=True",
+        )
+    return kept
 
-    workers: int | None = None
-    plan: Plan | str | Path | None = None
-    optimizer: str | Optimizer = "cost"
-    out: str | Path | Nowhere | None = None
-    filesystem: Any = None
-    overwrite: bool = False
-    order: bool = False
-    state: bool = False
-    settings: Settings = field(default_factory=Settings)
-    start: Start = field(default_factory=Start)
-    checkpoint: Checkpoint | str | os.PathLike[str] | None = None
-    bad_rows: str = ERROR
-    task_timeout: float | None = None
 
-    def __post_init__(self) -> None:
-        """Refuse a timeout that is no time."""
-        check_timeout(self.task_timeout)
-
-    @property
-    def liveness(self) -> Liveness:
-        """Return how often tasks give signs of life, and how long the driver does without."""
-        interval, timeout = self.settings.liveness_interval, check_timeout(self.task_timeout)
-        often = interval if timeout is None else min(interval, timeout / 3)
-        return Liveness(often, self.settings.warn_after, timeout)
-
-    def continuation(self, program: AnyProgram, streams: Sequence[Stream]) -> ResumePoint | None:
-        """What there is already of the run, if it is to keep snapshots."""
-        if self.checkpoint is None:
-            return None
-        if self.out is None:
-            raise UsageError(
-                "CHECKPOINT_OUT",
-                "checkpoint= needs out=: outputs up to a snapshot have to lie somewhere until the run goes on",
-                hint="pass out=PATH, a folder that all tasks and the driver can reach",
-            )
-        checkpoint = Checkpoint.of(self.checkpoint)
-        filesystem, inside = resolve(checkpoint.path, checkpoint.filesystem, "checkpoint")
-        outputs = self.location("unknown", lasting=True)
-        if outputs is not None and outputs.holds(filesystem, join(inside, "any file")):
-            raise UsageError(
-                "CHECKPOINT_OUT",
-                f"the checkpoint {inside} lies in the folder for outputs, which holds nothing else",
-                hint="choose a folder beside it",
-            )
-        definition = define(program)
-        if checkpoint.syncs is not None and definition.synchronizing.is_empty():
-            raise UsageError(
-                "NO_SYNCS",
-                f"syncs={checkpoint.syncs} is never reached: no tag of {definition.name} depends on another",
-                hint="say after how many events= or seconds= a snapshot is taken",
-            )
-        kept = ResumePoint.of(checkpoint, program, streams, partial(self.location, lasting=True))
-        if self.state and kept.over and kept.final is None:
-            raise CheckpointError(
-                "CHECKPOINT_STATE",
-                "this run is over, and did not keep its state: nobody asked for it then",
-                file=kept.store.folder.path,
-                hint="leave out state=True for the outputs, or begin anew with another checkpoint and state=True",
-            )
-        return kept
-
-    def location(self, run: str, *, lasting: bool) -> Location | None:
-        """Where the outputs of a run go, if they go to files."""
-        if self.out is None or self.out is NOWHERE:
-            return None
-        if not isinstance(self.out, str | os.PathLike):
-            raise UsageError("OUT", f"out= is the path of a folder, got {self.out!r}")
-        place = os.fspath(self.out)
-        return Location.of(place, run, filesystem=self.filesystem, overwrite=self.overwrite, lasting=lasting)
+def output_location(options: RunOptions, run: str, *, lasting: bool) -> Location | None:
+    """Return where the outputs of a run go; None if they do not go to files."""
+    if options.out is None or options.out is DISCARD:
+        return None
+    place = os.fspath(options.out)
+    return Location.of(place, run, filesystem=options.filesystem, overwrite=options.overwrite, lasting=lasting)
 
 
 def choose_plan(
     definition: Definition,
     sources: Sequence[PlannedSource],
-    wishes: Wishes,
+    options: RunOptions,
     slots: int,
     sample: Callable[[float], StateSize | None] | None = None,
 ) -> Plan:
@@ -131,25 +95,22 @@ def choose_plan(
     Where states of the new one are joined, ``sample`` tells how large they become, given how many different keys there
     are, and the plan is made again with that; None if that is not known.
     """
-    if wishes.plan is None:
+    if options.plan is None:
         made = partial(
             make_plan,
             definition,
             sources,
-            workers=wishes.workers,
-            slots=slots if wishes.workers is None else None,
-            optimizer=wishes.optimizer,
+            workers=options.workers,
+            slots=slots if options.workers is None else None,
+            optimizer=options.optimizer,
         )
         plan = made()
         joined = any(worker.children and worker.itags for worker in plan.workers)
-        if sample is None or not joined or wishes.optimizer == "greedy":  # greedy does not look at costs
+        if sample is None or not joined or options.optimizer == "greedy":  # greedy does not look at costs
             return plan
         states = sample(bind(definition, sources).distinct)
         return plan if states is None else made(states=states)
-    check_workers(wishes.workers, wishes.plan)
-    if not isinstance(wishes.plan, Plan | str | os.PathLike):
-        raise UsageError("PLAN", f"plan= is a plan or the path of a saved one, got {wishes.plan!r}")
-    plan = wishes.plan if isinstance(wishes.plan, Plan) else Plan.load(wishes.plan)
+    plan = options.plan if isinstance(options.plan, Plan) else Plan.load(options.plan)
     check_valid(plan, definition, bind(definition, sources).shapes)
     return plan
 
@@ -159,8 +120,9 @@ def make_job(
     streams: Sequence[Stream],
     plan: Plan,
     ts_type: pa.DataType,
-    wishes: Wishes,
+    options: RunOptions,
     *,
+    start: Start | None = None,
     given: Mapping[PartId, int] | None = None,
     tasks: int = 0,
     paced: bool = False,
@@ -173,7 +135,7 @@ def make_job(
     definition = define(program)
     check_streams(definition, streams)
     run = uuid.uuid4().hex[:12] if kept is None else kept.run
-    location = wishes.location(run, lasting=kept is not None)
+    location = output_location(options, run, lasting=kept is not None)
     if location is not None:
         for stream in streams:
             for file in stream.data.files if isinstance(stream.data, Parquet) else ():
@@ -185,19 +147,19 @@ def make_job(
         names,
         run,
         location,
-        wishes.order,
-        kept=wishes.out is not NOWHERE,
+        options.ordered,
+        kept=options.out is not DISCARD,
         checked=kept is not None,
-        aside=makes_dead_letters(wishes.bad_rows),
+        aside=makes_dead_letters(options.bad_rows),
     )
     sequenced = frozenset(stream.name for stream in streams if stream.seq is not None)
-    options = replace(
-        wishes.settings.options,
-        final=wishes.state or kept is not None,
+    protocol = replace(
+        options.engine_options.protocol,
+        final=options.return_state or kept is not None,
         sequenced=sequenced,
         counted=definition.synchronizing if kept is not None and kept.given.policy.counts_syncs else TagSet(),
     )
-    settings = replace(wishes.settings, options=options)
+    settings = replace(options.engine_options, protocol=protocol)
     layout = place_workers(plan, Router(plan, definition), given, tasks, led=kept is not None)
     job = Job(
         program,
@@ -207,9 +169,9 @@ def make_job(
         layout,
         settings,
         paced,
-        wishes.start,
-        ending=FinalStatePolicy() if wishes.state else None,
-        liveness=wishes.liveness,
+        start or Start(),
+        ending=FinalStatePolicy() if options.return_state else None,
+        liveness=options.liveness,
     )
     if kept is not None:
         job = kept.job(job)
@@ -262,9 +224,9 @@ def run_job(
         raise
 
 
-def final_state(job: Job, kept: ResumePoint | None, reports: Mapping[int, TaskReport], wishes: Wishes) -> Any:  # noqa: ANN401 -- whatever it is
+def final_state(job: Job, kept: ResumePoint | None, reports: Mapping[int, TaskReport], options: RunOptions) -> Any:  # noqa: ANN401 -- whatever it is
     """The state after the last event, if it was asked for: the tasks have it, or a run that was over kept it."""
-    if not wishes.state:
+    if not options.return_state:
         return None
     if reports or kept is None:
         return _final(job, reports, define(job.program))

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from flumina.input.decode import Decoder, OnBadRows
 from flumina.input.event_table import EventReader, HoldsEvents
-from flumina.input.sources import CHUNK_ROWS, Generated
+from flumina.input.sources import CHUNK_ROWS, GeneratorSource
 from flumina.input.stream import Stream
 from flumina.model.batch import Batch
 from flumina.model.depends import Dependence
@@ -104,7 +104,7 @@ def _all(
 ) -> Iterator[EventBatch]:
     stop = threading.Event() if stop is None else stop
     source = stream.source()
-    generated = stream.data if isinstance(stream.data, Generated) else None
+    generated = stream.data if isinstance(stream.data, GeneratorSource) else None
     decoder: Decoder | EventReader
     if isinstance(source, HoldsEvents):
         decoder = EventReader(stream, rank, names)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from flumina.engine.job import Job
-from flumina.input.sources import Generated, InMemoryTables
+from flumina.input.sources import GeneratorSource, InMemoryTables
 from flumina.input.stream import Stream
 from flumina.input.stream_info import describe, one_ts_type
 
@@ -20,7 +20,7 @@ def timestamp_type(streams: Sequence[Stream]) -> pa.DataType:
 
 def is_paced(streams: Sequence[Stream]) -> bool:
     """Whether events come when they are due, so that it can be told how late outputs are."""
-    return all(isinstance(s.data, Generated) and s.data.rate is not None for s in streams)
+    return all(isinstance(s.data, GeneratorSource) and s.data.rate is not None for s in streams)
 
 
 def data_of(job: Job, streams: Sequence[Stream], task: int) -> dict[str, object]:

@@ -9,7 +9,8 @@ from typing import Any
 from flumina.checkpoint import Checkpoints
 from flumina.checkpoint.policy import Policy
 from flumina.checkpoint.state_partitions import FinalStatePolicy, PartitionedState, StatePartition
-from flumina.engine.liveness import INTERVAL, WARN_AFTER, Liveness
+from flumina.engine.liveness import Liveness
+from flumina.engine.options import EngineOptions
 from flumina.engine.placement import Placement
 from flumina.input.stream import Stream
 from flumina.model.tag import Tag
@@ -19,30 +20,6 @@ from flumina.program.base import AnyProgram
 from flumina.program.definition import Definition
 from flumina.runtime.histogram import Histogram
 from flumina.runtime.stats import WorkerStats
-from flumina.runtime.topology import Options
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What can be tuned; the defaults are measured.
-
-    ``chunk_rows``  how many rows are read at a time
-    ``window``      how many events of a part may wait at a worker before the part is held back
-    ``spin``        how many seconds a task looks for messages before it sleeps
-    ``patience``    how many seconds tasks wait for one another to appear
-    ``options``     which savings of the protocol are used
-
-    ``liveness_interval``  how many seconds lie between two signs of life that a task gives the driver
-    ``warn_after``         after how many seconds without one the driver warns of the task
-    """
-
-    chunk_rows: int = 131_072
-    window: int = 262_144
-    spin: float = 100e-6
-    patience: float = 60.0
-    options: Options = field(default_factory=lambda: Options(final=False))
-    liveness_interval: float = INTERVAL
-    warn_after: float = WARN_AFTER
 
 
 @dataclass(frozen=True)
@@ -99,7 +76,7 @@ class Job:
     cards: tuple[StreamDescription, ...]
     outputs: Outputs
     layout: Placement
-    settings: Settings
+    settings: EngineOptions
     paced: bool = False
     """Whether events are due at their timestamps (microseconds after the start), so that latency can be told."""
     start: Start = Start()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic
 
 import pyarrow as pa
 
@@ -118,22 +118,34 @@ class OutputTables(Mapping[str, pa.Table]):
         return len(self._published)
 
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Table = TypeVar("Table", default=pa.Table)
+else:
+    from typing import TypeVar
+
+    Table = TypeVar("Table")
+
+
 @dataclass(frozen=True)
-class RunResult:
-    """A run that is done: it was executed once, and can be looked at any number of times.
+class RunResult(Generic[Table]):
+    """Hold what a run has given: it was executed once, and can be looked at any number of times.
+
+    A ``RunResult[Table]`` holds Arrow tables (``flumina.local.run``), a ``RunResult[DataFrame]`` DataFrames of Spark.
 
     ``outputs`` holds one table for each declared output: the declared columns, then ``event_ts`` and ``event_stream``
     of the event that caused the row. ``state`` is the state after the last event, if it was asked for. ``published``
     says of each output how many rows it has and where they lie, ``letters`` the same of :attr:`dead_letters`.
     """
 
-    outputs: Mapping[str, Any] = field(repr=False)
+    outputs: Mapping[str, Table] = field(repr=False)
     plan: Plan = field(repr=False)
     stats: RunStats
     state: Any
     published: Mapping[str, CommittedOutput] = field(repr=False)
     letters: CommittedOutput = field(repr=False)
-    _readable: Callable[[Mapping[str, CommittedOutput]], Mapping[str, Any]] = field(repr=False)
+    _readable: Callable[[Mapping[str, CommittedOutput]], Mapping[str, Table]] = field(repr=False)
 
     @staticmethod
     def of(
@@ -141,20 +153,20 @@ class RunResult:
         plan: Plan,
         stats: RunStats,
         state: Any,  # noqa: ANN401 -- whatever the program's state is
-        readable: Callable[[Mapping[str, CommittedOutput]], Mapping[str, Any]],
-    ) -> RunResult:
+        readable: Callable[[Mapping[str, CommittedOutput]], Mapping[str, Table]],
+    ) -> RunResult[Table]:
         """What was published, as the engine makes it ``readable``."""
         letters = published.get(DEAD_LETTERS, CommittedOutput(0, SCHEMA, held=SCHEMA.empty_table()))
         outputs = {name: one for name, one in published.items() if name != DEAD_LETTERS}
         return RunResult(readable(outputs), plan, stats, state, outputs, letters, readable)
 
     @property
-    def dead_letters(self) -> Any:  # noqa: ANN401 -- a table or a DataFrame, as the engine has it
+    def dead_letters(self) -> Table:
         """The rows that could not be read; none unless the run was told to put them aside."""
         return self._readable({DEAD_LETTERS: self.letters})[DEAD_LETTERS]
 
     @property
-    def output(self) -> Any:  # noqa: ANN401 -- a table or a DataFrame, as the engine has it
+    def output(self) -> Table:
         """The only output."""
         if ONLY_OUTPUT not in self.outputs:
             raise UsageError("NAMED_OUTPUTS", f"the program has the outputs {list(self.outputs)}; use .outputs[name]")

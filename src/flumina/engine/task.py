@@ -105,7 +105,7 @@ class Task:
         return {tree: states[tree] for tree in trees}
 
     def _build(self, states: Mapping[str, Any]) -> None:
-        self.workers = build(self.job.plan, self.definition, self.job.settings.options, only=self.mine)
+        self.workers = build(self.job.plan, self.definition, self.job.settings.protocol, only=self.mine)
         self.tree_root = TreeRoot(states, ends=self.job.snapshots is None)
 
     def _sink(self, segment: int) -> OutputWriter:

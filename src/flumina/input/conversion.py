@@ -38,7 +38,7 @@ class Converter:
                 "STREAM_DATA",
                 f"stream {self.stream!r}: data is a {type(given).__name__}",
                 hint="give an Arrow table, a DataFrame, a list of those (parts), a dict of columns, a list of dicts, "
-                "fl.Parquet or fl.Generated",
+                "fl.Parquet or fl.GeneratorSource",
             )
         return [pa.Table.from_batches([d]) if isinstance(d, pa.RecordBatch) else d for d in data]
 

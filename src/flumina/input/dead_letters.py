@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal, get_args
 
 import pyarrow as pa
 
 from flumina.errors import UsageError
 from flumina.input.validation import Fault
 
-ERROR, DEAD_LETTER = "error", "dead-letter"
-"""What may become of rows that can't be processed: they end the run, or are put aside."""
+BadRows = Literal["error", "dead-letter"]
+"""What happens to rows that can't be read: they end the run, or are put aside."""
 
 SCHEMA = pa.schema(
     [
@@ -40,9 +40,10 @@ JSON has no NaN and no infinity: they are the texts "NaN", "Infinity" and "-Infi
 
 def makes_dead_letters(bad_rows: str) -> bool:
     """Whether bad rows become dead letters, by what the user says."""
-    if bad_rows not in (ERROR, DEAD_LETTER):
-        raise UsageError("BAD_ROWS", f'bad_rows= is "{ERROR}" or "{DEAD_LETTER}", got {bad_rows!r}')
-    return bad_rows == DEAD_LETTER
+    known = get_args(BadRows)
+    if bad_rows not in known:
+        raise UsageError("BAD_ROWS", f"expected bad_rows= as {' or '.join(map(repr, known))}, got {bad_rows!r}")
+    return bad_rows == "dead-letter"
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,7 @@ class InMemoryTables:
 
 
 @dataclass(frozen=True)
-class Generated:
+class GeneratorSource:
     """Events that a function makes, for ``Stream(data=...)``.
 
     ``function(part)`` yields dicts of columns, Arrow tables or record batches, without end if you like. It is called
@@ -117,7 +117,7 @@ class Generated:
     def __post_init__(self) -> None:
         """Refuse what can't be meant."""
         if not callable(self.function):
-            message = f"fl.Generated needs a function of the part's number, got {self.function!r}"
+            message = f"fl.GeneratorSource needs a function of the part's number, got {self.function!r}"
             raise UsageError("GENERATED_FUNCTION", message)
         if isinstance(self.parts, bool) or not isinstance(self.parts, int) or self.parts < 1:
             raise UsageError("GENERATED_PARTS", f"parts= is a number of parts, at least one, got {self.parts!r}")
@@ -145,7 +145,7 @@ class Generated:
 class Generator:
     """A generator's rows, with the timestamps that its pace gives them."""
 
-    generated: Generated
+    generated: GeneratorSource
     convert: Converter
     ts: str
 

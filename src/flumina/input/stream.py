@@ -12,7 +12,7 @@ import pyarrow as pa
 from flumina.errors import UsageError
 from flumina.input.conversion import Converter
 from flumina.input.files import Files, Parquet
-from flumina.input.sources import Generated, InMemoryTables, Source
+from flumina.input.sources import GeneratorSource, InMemoryTables, Source
 from flumina.model.tag import Tag, user_line
 
 
@@ -22,7 +22,7 @@ class Stream:
 
     ``data``        an Arrow table, a pandas DataFrame, a list of tables or DataFrames (one a part), a dict of columns,
                     or a list of dicts; or what is read piece by piece: :class:`~flumina.Parquet` for files and
-                    :class:`~flumina.Generated` for a generator. ``flumina.spark`` takes DataFrames of Spark, too.
+                    :class:`~flumina.GeneratorSource` for a generator. ``flumina.spark`` takes DataFrames of Spark, too.
     ``tag``         the tag of all its events; or a dict from values of ``tag_column`` to tags
     ``ts``, ``seq`` the timestamp column, and the column that orders events with equal timestamps, if there is one
     ``rename``      the column that holds a declared column, where the names differ: ``{"page": "page_id"}``
@@ -65,7 +65,7 @@ class Stream:
         if not isinstance(self.rename, Mapping) or not all(isinstance(name, str) for name in self.rename.values()):
             message = f"stream {self.name!r}: rename= is a dict from declared columns to columns, got {self.rename!r}"
             raise UsageError("RENAME", message, hint="leave it out if no names differ")
-        if isinstance(self.data, Generated) and self.data.rate is not None and not self.sorted:
+        if isinstance(self.data, GeneratorSource) and self.data.rate is not None and not self.sorted:
             message = f"stream {self.name!r}: events that are due one after the other are sorted"
             raise UsageError("PACED_UNSORTED", message, hint="leave out sorted=False, or rate=")
         unknown = set(self.rename) - {f.name for tag in self.tags for f in tag.schema}
@@ -102,7 +102,7 @@ class Stream:
         convert = Converter(self.name, self.types)
         if isinstance(self.data, Parquet):
             return self.data.source(self.name)
-        if isinstance(self.data, Generated):
+        if isinstance(self.data, GeneratorSource):
             return self.data.source(convert, self.ts)
         if isinstance(self.data, Source):
             return self.data

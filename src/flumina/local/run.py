@@ -7,29 +7,26 @@ import pickle
 import socket
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
-from typing import Any, cast
+from typing import Unpack, cast
+
+import pyarrow as pa
 
 from flumina.checkpoint.committer import Committer
-from flumina.checkpoint.policy import Checkpoint
-from flumina.engine.driver import Wishes, choose_plan, final_state, make_job, run_job
+from flumina.engine.driver import choose_plan, final_state, make_job, resume, run_job
 from flumina.engine.host import TaskAssignment
 from flumina.engine.inputs import data_of, is_paced, timestamp_type
-from flumina.engine.job import Job, Settings, TaskReport
+from flumina.engine.job import Job, TaskReport
+from flumina.engine.options import RunArguments, RunOptions, takes
 from flumina.engine.progress import ProgressLine
 from flumina.engine.results import OutputTables, RunResult, RunStats
 from flumina.engine.transport.listener import Secret
 from flumina.engine.transport.rendezvous import Rendezvous
 from flumina.errors import TaskLostError
-from flumina.input.dead_letters import ERROR
 from flumina.input.stream import Stream
 from flumina.input.stream_checks import check_streams
 from flumina.local.pool import POOL, PoolProcess
 from flumina.local.sampling import sampled
-from flumina.output.outputs import Nowhere
-from flumina.plan.optimize import Optimizer
 from flumina.plan.rates import estimate
-from flumina.plan.tree import Plan
 from flumina.program import pickling
 from flumina.program.base import AnyProgram, define
 
@@ -39,69 +36,30 @@ _LOOK_EVERY = 0.2
 """Seconds after which it is looked whether all processes are alive."""
 
 
-def run(
-    program: AnyProgram,
-    streams: Sequence[Stream],
-    *,
-    workers: int | None = None,
-    plan: Plan | str | Path | None = None,
-    optimizer: str | Optimizer = "cost",
-    out: str | Path | Nowhere | None = None,
-    filesystem: Any = None,  # noqa: ANN401 -- a pyarrow file system
-    overwrite: bool = False,
-    order: bool = False,
-    state: bool = False,
-    tls: bool = False,
-    progress: bool | None = None,
-    checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
-    bad_rows: str = ERROR,
-    task_timeout: float | None = None,
-    settings: Settings | None = None,
-) -> RunResult:
-    """Run a program on this machine, in as many processes as its plan has places.
+@takes(RunOptions)
+def run(program: AnyProgram, streams: Sequence[Stream], **options: Unpack[RunArguments]) -> RunResult[pa.Table]:
+    """Run a program in processes of this machine, as many as its plan has places, and give its outputs as Arrow tables.
 
-    ``workers``     how many workers may run side by side; by default as many as there are cores, or fewer
-    ``plan``        a plan, or the path of one that was saved, instead of a new one made by ``optimizer``
-    ``out``         a folder for the outputs, as Parquet; without it they are kept in memory, and with
-                    ``fl.NOWHERE`` they are counted only
-    ``overwrite``   replace what is in that folder, once the run has succeeded
-    ``order``       give outputs in the order O of their events
-    ``state``       also give the state after the last event
-    ``progress``    False shows nothing
-    ``checkpoint``  a folder for snapshots, or a :class:`flumina.Checkpoint` that also says when to take them: a run
-                    that was interrupted goes on from the last one when it is called again, under any plan
-    ``bad_rows``    what becomes of rows that do not fit their declaration: "error", or "dead-letter" to go on
-                    without them; they are then ``dead_letters`` of the result, and in ``out`` in a folder of their own
-    ``task_timeout``  seconds after which a process that gives no sign of life is ended, and the run with it; by default
-                    there is only a warning, after 30 s. A long ``update`` does not count, unless one call in C holds
-                    Python's lock
+    ``program``  a class, an instance of one, or a definition
+    ``streams``  its input, in the order of their ranks
+    ``options``  the fields of :class:`~flumina.engine.options.RunOptions`
     """
+    chosen = RunOptions.of(options)
     definition = define(program)
     check_streams(definition, streams)
-    wishes = Wishes(
-        workers,
-        plan,
-        optimizer,
-        out,
-        filesystem,
-        overwrite,
-        order,
-        state,
-        settings or Settings(),
-        checkpoint=checkpoint,
-        bad_rows=bad_rows,
-        task_timeout=task_timeout,
-    )
     sources = estimate(definition, streams)
-    chosen = choose_plan(definition, sources, wishes, cores(), partial(sampled, program, streams, bad_rows))
-    kept = wishes.continuation(program, streams)
-    job = make_job(program, streams, chosen, timestamp_type(streams), wishes, paced=is_paced(streams), kept=kept)
-    line = ProgressLine(definition.name, shown=progress)
+    plan = choose_plan(definition, sources, chosen, cores(), partial(sampled, program, streams, chosen.bad_rows))
+    kept = resume(chosen, program, streams)
+    job = make_job(program, streams, plan, timestamp_type(streams), chosen, paced=is_paced(streams), kept=kept)
+    line = ProgressLine(definition.name, shown=chosen.progress)
     published, reports, snapshots = run_job(
-        job, kept, lambda recorder: _execute(job, streams, line, recorder, tls=tls), state=state
+        job,
+        kept,
+        lambda recorder: _execute(job, streams, line, recorder, tls=chosen.tls),
+        state=chosen.return_state,
     )
     stats = RunStats.of(reports, snapshots=snapshots)
-    return RunResult.of(published, chosen, stats, final_state(job, kept, reports, wishes), OutputTables)
+    return RunResult.of(published, plan, stats, final_state(job, kept, reports, chosen), OutputTables)
 
 
 def cores() -> int:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from flumina.engine.sampling import Sampling
+from flumina.input.dead_letters import BadRows
 from flumina.input.stream import Stream
 from flumina.local.pool import POOL
 from flumina.plan.state_sizes import StateSize
@@ -23,7 +24,7 @@ FEW = 1_000
 """With fewer events than this no sample is taken: no plan is slow with them."""
 
 
-def sampled(program: AnyProgram, streams: Sequence[Stream], bad_rows: str, distinct: float) -> StateSize | None:
+def sampled(program: AnyProgram, streams: Sequence[Stream], bad_rows: BadRows, distinct: float) -> StateSize | None:
     """Sample how large states become; None if the events are few, or ``update`` fails or does not end."""
     if _rows(streams) < FEW:
         return None

@@ -46,7 +46,7 @@ class CommittedOutput:
     def dataset(self) -> ds.Dataset:
         """The rows as a dataset, for reading parts of them."""
         if not self.kept:
-            raise UsageError("NOT_KEPT", f"{self.rows:,} rows were made and not kept, since out=NOWHERE was given")
+            raise UsageError("NOT_KEPT", f"{self.rows:,} rows were made and not kept, since out=DISCARD was given")
         if self.location is None:
             return ds.dataset(self.held)
         with telling("read", str(self.path)):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from functools import cached_property
 
 import pyarrow as pa
@@ -22,16 +21,6 @@ from flumina.model.order import Point
 from flumina.model.schema import Schema
 from flumina.storage.output_directory import Location
 from flumina.storage.recovery import recover
-
-
-class Nowhere(Enum):
-    """Where outputs go that nobody wants."""
-
-    NOWHERE = "nowhere"
-
-
-NOWHERE = Nowhere.NOWHERE
-"""For ``out=``: outputs are made, checked and counted, but not kept."""
 
 INLINE_LIMIT = 64 << 20
 """How many bytes one task sends back where there is no place for files."""

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from flumina.errors import UsageError
 from flumina.input.decode import Decoder
-from flumina.input.sources import Generated, Generator
+from flumina.input.sources import Generator, GeneratorSource
 from flumina.input.sources import Source as InputSource
 from flumina.input.stream import Stream
 from flumina.input.validation import read_column, read_timestamps, tag_rows
@@ -98,7 +98,7 @@ def estimate(
         raise UsageError("HOT_SHARE", f"hot= is a share between 0 and 1, got {hot!r}")
     if seconds is not None and not seconds > 0:
         raise UsageError("SECONDS", f"seconds= is a time above 0, got {seconds!r}")
-    paced = any(isinstance(stream.data, Generated) and stream.data.rate is not None for stream in given)
+    paced = any(isinstance(stream.data, GeneratorSource) and stream.data.rate is not None for stream in given)
     second = 1_000_000.0 if paced else 1.0
     sampled = [_Sample(definition, stream, rows, second) for stream in given]
     span = seconds if seconds is not None else _span(sampled)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from flumina.errors import UsageError
-from flumina.input.dead_letters import ERROR, RejectedRows, makes_dead_letters
+from flumina.input.dead_letters import BadRows, RejectedRows, makes_dead_letters
 from flumina.input.decode import Decoder
 from flumina.input.stream import Stream
 from flumina.model.batch import Batch
@@ -70,7 +70,7 @@ def sample_states(
     distinct: float = 0.0,
     events: int = EVENTS,
     seconds: float = SECONDS,
-    bad_rows: str = ERROR,
+    bad_rows: BadRows = "error",
 ) -> StateSize:
     """Fold the program over the first events and measure the state.
 

@@ -12,10 +12,10 @@ once.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from flumina.errors import DefinitionError, FluminaError, UsageError
 from flumina.model.depends import Declaration, Dependence, FunctionDependence, RuleDependence
@@ -42,8 +42,60 @@ def reviving() -> Iterator[None]:
         _reviving.reset(token)
 
 
-class Program:
+if TYPE_CHECKING:
+    from typing import Generic
+
+    from typing_extensions import TypeVar
+
+    from flumina.model.batch import Batch
+    from flumina.model.emit import Emit
+    from flumina.model.tag import Event
+
+    StateT = TypeVar("StateT", default=Any)  # a class that says nothing of its state is not refused for it
+
+    class _Methods(Generic[StateT]):
+        """Declare the methods that a program may write, for editors and type checkers.
+
+        At run time they are not there, so that a class has exactly the methods that its author wrote.
+        """
+
+        def init(self) -> StateT:
+            """Return the initial state; derived where state is declared by fields."""
+            raise NotImplementedError
+
+        def update(self, state: StateT, event: Event, emit: Emit) -> StateT | None:
+            """Handle one event: change ``state`` or return another one, and call ``emit`` for outputs."""
+            raise NotImplementedError
+
+        def update_batch(self, state: StateT, batch: Batch, emit: Emit) -> StateT | None:
+            """Handle a run of events of one tag at once; optional, and the same as ``update`` for each of them."""
+            raise NotImplementedError
+
+        def fork(self, state: StateT, left: TagSet, right: TagSet) -> tuple[StateT, StateT]:
+            """Divide a state between workers for the tags ``left`` and ``right``; derived for declared fields."""
+            raise NotImplementedError
+
+        def join(self, left: StateT, right: StateT) -> StateT:
+            """Undo a fork, with what both sides have done since; derived for declared fields."""
+            raise NotImplementedError
+
+else:
+    StateT = Any
+
+    class _Methods:
+        """Take the type of the state, ``Program[State]``, which matters to type checkers only."""
+
+        def __class_getitem__(cls, _state: object) -> type:
+            return cls
+
+
+class Program(_Methods[StateT]):
     """Base of all programs: subclass it, declare tags, ``depends``, ``output`` and state, and write ``update``.
+
+    ``update(self, state, event, emit)`` is called for every event. Where state is not declared by fields, write
+    ``init(self)``, ``fork(self, state, left, right)`` and ``join(self, left, right)``, too. ``update_batch(self, state,
+    batch, emit)`` is optional. ``class Totals(fl.Program[dict[str, int]])`` tells type checkers what the state is; with
+    declared fields it is a :class:`flumina.State`.
 
     Class attributes that mean something besides tags and fields:
 
@@ -56,7 +108,7 @@ class Program:
     depends: ClassVar[Any]
     output: ClassVar[str | Mapping[str, str]] = {}
     tolerance: ClassVar[float] = 0.0
-    examples: ClassVar[Mapping[str, Any]] = {}
+    examples: ClassVar[Mapping[str, Collection[object]]] = {}
 
     _tags: ClassVar[dict[str, Tag]]
     _fields: ClassVar[dict[str, Field]]

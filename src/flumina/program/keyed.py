@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from flumina.model.tag_set import TagSet
-from flumina.program.base import Program
+from flumina.program.base import Program, StateT
 from flumina.program.definition import Definition, Fork, Join, StateKind, fold
 from flumina.state.compare import identical
 from flumina.state.keyed_map import KeyedMap, merge
@@ -42,7 +42,20 @@ _NEW: Any = object()
 """In place of the state of a key that was not seen before."""
 
 
-class KeyedProgram(Program, abstract=True):
+if TYPE_CHECKING:
+
+    class _KeyedMethods(Program[StateT]):
+        """Declare what only programs about one key may write; as the methods of Program, not there at run time."""
+
+        def update_all(self, states: dict[Any, StateT], event: Event, emit: Emit) -> dict[Any, StateT] | None:
+            """Handle an event without a key: ``states`` has the state of every key that is not at its initial one."""
+            raise NotImplementedError
+
+else:
+    _KeyedMethods = Program
+
+
+class KeyedProgram(_KeyedMethods[StateT], abstract=True):
     """A program about one key; flumina runs it for every key.
 
     Write ``update`` (and ``fork`` and ``join``, if state is not declared) as if there were one key only. ``depends``

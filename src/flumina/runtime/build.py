@@ -10,15 +10,15 @@ from flumina.runtime.inner import Inner
 from flumina.runtime.keyed_inner import KeyedInner
 from flumina.runtime.keyed_leaf import KeyedLeaf
 from flumina.runtime.leaf import Leaf
-from flumina.runtime.topology import Options, topology
+from flumina.runtime.topology import ProtocolOptions, topology
 from flumina.runtime.worker import Worker
 
 
 def workers(
-    plan: Plan, definition: Definition, options: Options | None = None, only: Collection[str] | None = None
+    plan: Plan, definition: Definition, options: ProtocolOptions | None = None, only: Collection[str] | None = None
 ) -> dict[str, Worker]:
     """The workers of a valid plan (``only`` some), by id, in the order of the plan."""
-    chosen = Options() if options is None else options
+    chosen = ProtocolOptions() if options is None else options
     made: dict[str, Worker] = {}
     for name, shape in topology(plan, definition, chosen).items():
         if only is not None and name not in only:

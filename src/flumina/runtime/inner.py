@@ -34,7 +34,7 @@ from flumina.runtime.messages import (
     Stop,
 )
 from flumina.runtime.run import Run
-from flumina.runtime.topology import ChildShape, Options, WorkerShape
+from flumina.runtime.topology import ChildShape, ProtocolOptions, WorkerShape
 from flumina.runtime.truncate import behind, kept, truncated_queues
 from flumina.runtime.worker import Address, Worker
 
@@ -77,7 +77,7 @@ class Child:
 class Inner(Worker):
     """A worker with two children."""
 
-    def __init__(self, shape: WorkerShape, outputs: Mapping[str, Schema], options: Options) -> None:
+    def __init__(self, shape: WorkerShape, outputs: Mapping[str, Schema], options: ProtocolOptions) -> None:
         super().__init__(shape, outputs)
         self.options = options
         self.queues: dict[PartId, Queue] = {part: Queue() for part in shape.parts}

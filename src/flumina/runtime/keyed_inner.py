@@ -37,7 +37,7 @@ from flumina.runtime.messages import (
     Stop,
 )
 from flumina.runtime.run import Run
-from flumina.runtime.topology import Options, WorkerShape
+from flumina.runtime.topology import ProtocolOptions, WorkerShape
 from flumina.runtime.truncate import behind, kept, truncated_queues
 from flumina.runtime.worker import Address, Worker, states_of
 from flumina.state.keyed_map import KeyedMap
@@ -46,7 +46,9 @@ from flumina.state.keyed_map import KeyedMap
 class KeyedInner(Worker):
     """A worker with two children, for many keys."""
 
-    def __init__(self, shape: WorkerShape, outputs: Mapping[str, Schema], options: Options, lifted: Lifted) -> None:
+    def __init__(
+        self, shape: WorkerShape, outputs: Mapping[str, Schema], options: ProtocolOptions, lifted: Lifted
+    ) -> None:
         super().__init__(shape, outputs)
         self.options, self.lifted = options, lifted
         self.queues: dict[PartId, Queue] = {part: Queue() for part in shape.parts}

@@ -18,7 +18,7 @@ TREE_ROOT = "^"
 
 
 @dataclass(frozen=True)
-class Options:
+class ProtocolOptions:
     """Which of the savings of the protocol are used; each can be switched off, to run the plain protocol."""
 
     coalesce: bool = True
@@ -88,7 +88,7 @@ class WorkerShape:
     """Which of its own events it counts by themselves, if any."""
 
 
-def topology(plan: Plan, definition: Definition, options: Options) -> dict[str, WorkerShape]:
+def topology(plan: Plan, definition: Definition, options: ProtocolOptions) -> dict[str, WorkerShape]:
     """The shapes of the workers of a valid plan, by id; its :mod:`forest <flumina.plan.forest>` has nothing to do."""
     ties = MayTie(plan, definition, options.sequenced)
     shapes = {}
@@ -100,7 +100,12 @@ def topology(plan: Plan, definition: Definition, options: Options) -> dict[str, 
 
 
 def _shape(
-    plan: Plan, definition: Definition, options: Options, worker: PlanWorker, parent: PlanWorker | None, ties: MayTie
+    plan: Plan,
+    definition: Definition,
+    options: ProtocolOptions,
+    worker: PlanWorker,
+    parent: PlanWorker | None,
+    ties: MayTie,
 ) -> WorkerShape:
     above = {
         (ancestor.id, name): TagSet([(name, keys)])
@@ -138,7 +143,7 @@ def _shape(
     )
 
 
-def _contribution(definition: Definition, options: Options, worker: PlanWorker) -> Join | None:
+def _contribution(definition: Definition, options: ProtocolOptions, worker: PlanWorker) -> Join | None:
     """The join of two states of a leaf's own type, if its tags only add: then it can go on from the identity."""
     only_adds = bool(worker.tags.tags) and definition.adding.issuperset(worker.tags.tags)
     if not (options.hand_over and worker.is_leaf and only_adds):

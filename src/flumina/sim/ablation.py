@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from flumina.runtime.stats import WorkerStats
-from flumina.runtime.topology import Options
+from flumina.runtime.topology import ProtocolOptions
 from flumina.sim.trial import Trial
 
 PROTOCOLS = {
-    "plain": Options(coalesce=False, pipeline=False, hand_over=False),
-    "coalesced": Options(coalesce=True, pipeline=False, hand_over=False),
-    "also pipelined": Options(coalesce=True, pipeline=True, hand_over=False),
-    "also handed over": Options(coalesce=True, pipeline=True, hand_over=True),
+    "plain": ProtocolOptions(coalesce=False, pipeline=False, hand_over=False),
+    "coalesced": ProtocolOptions(coalesce=True, pipeline=False, hand_over=False),
+    "also pipelined": ProtocolOptions(coalesce=True, pipeline=True, hand_over=False),
+    "also handed over": ProtocolOptions(coalesce=True, pipeline=True, hand_over=True),
 }
 
 

@@ -21,7 +21,7 @@ from typing import Any
 from flumina.model.order import END, Point
 from flumina.runtime.build import workers as build
 from flumina.runtime.messages import Credit, ForkState, KeyStates, Message, PartId, Response
-from flumina.runtime.topology import TREE_ROOT, Options
+from flumina.runtime.topology import TREE_ROOT, ProtocolOptions
 from flumina.runtime.tree_root import TreeRoot
 from flumina.runtime.worker import Address, Effects, Worker
 from flumina.sim.case import Case
@@ -72,7 +72,7 @@ class Explorer:
         self,
         case: Case,
         *,
-        options: Options | None = None,
+        options: ProtocolOptions | None = None,
         credits_: int = UNLIMITED,
         snapshots: Sequence[Point] = (),
         build_workers: Build = build,

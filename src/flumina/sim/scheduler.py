@@ -14,7 +14,7 @@ from flumina.model.order import END, START, Point, heartbeat
 from flumina.runtime.build import workers as build
 from flumina.runtime.messages import Credit, Data, Message, PartId
 from flumina.runtime.stats import WorkerStats
-from flumina.runtime.topology import TREE_ROOT, Options
+from flumina.runtime.topology import TREE_ROOT, ProtocolOptions
 from flumina.runtime.tree_root import TreeRoot
 from flumina.runtime.worker import Address, Effects, Worker
 from flumina.sim.case import Case, OutputKey, output_keys
@@ -67,7 +67,7 @@ class Simulation:
         case: Case,
         random: Random | Decisions,
         *,
-        options: Options | None = None,
+        options: ProtocolOptions | None = None,
         conditions: Conditions | None = None,
         snapshots: Sequence[Point] = (),
         resume: SimSnapshot | None = None,

@@ -11,7 +11,7 @@ from typing import TypeVar
 from flumina.model.order import Point
 from flumina.runtime.build import workers as build
 from flumina.runtime.messages import PartId
-from flumina.runtime.topology import Options
+from flumina.runtime.topology import ProtocolOptions
 from flumina.sim.conditions import UNDISTURBED
 from flumina.sim.decisions import Decisions
 from flumina.sim.scheduler import Build
@@ -28,7 +28,7 @@ _SIMPLER: tuple[Callable[[Trial], Trial], ...] = (
     lambda trial: replace(trial, snapshots=(), crashes=()),
     lambda trial: replace(trial, conditions=UNDISTURBED),
     lambda trial: replace(trial, conditions=replace(trial.conditions, slow=frozenset())),
-    lambda trial: replace(trial, options=Options(coalesce=False, pipeline=False, hand_over=False)),
+    lambda trial: replace(trial, options=ProtocolOptions(coalesce=False, pipeline=False, hand_over=False)),
     lambda trial: replace(trial, options=replace(trial.options, hand_over=False)),
     lambda trial: replace(trial, options=replace(trial.options, pipeline=False)),
     lambda trial: replace(trial, options=replace(trial.options, coalesce=False)),

@@ -16,7 +16,7 @@ from flumina.plan.tree import Plan
 from flumina.program.base import define
 from flumina.program.definition import Definition
 from flumina.runtime.build import workers as build
-from flumina.runtime.topology import Options
+from flumina.runtime.topology import ProtocolOptions
 from flumina.sim.case import Case
 from flumina.sim.conditions import Conditions, random_conditions
 from flumina.sim.crashes import Crash, run
@@ -39,7 +39,7 @@ class Setting:
 
     program: Definition | None = None
     events: int = 60
-    options: Options | None = None
+    options: ProtocolOptions | None = None
     faults: bool = True
     """Whether some runs crash."""
     cuts: bool = True
@@ -57,7 +57,7 @@ class Trial:
 
     seed: int
     case: Case
-    options: Options
+    options: ProtocolOptions
     conditions: Conditions
     snapshots: tuple[Point, ...] = ()
     crashes: tuple[Crash, ...] = ()
@@ -125,12 +125,12 @@ def _definition(group: int) -> Definition:
     return define(getattr(apps, names[group // 4 % len(names)]))
 
 
-def _options(random: Random) -> Options:
+def _options(random: Random) -> ProtocolOptions:
     """Everything on in half of the runs, else any switches."""
     if random.random() < 0.5:
-        return Options()
+        return ProtocolOptions()
     coalesce, pipeline, hand_over, by_key = (random.random() < 0.5 for _ in range(4))
-    return Options(coalesce, pipeline, hand_over, by_key)
+    return ProtocolOptions(coalesce, pipeline, hand_over, by_key)
 
 
 def _snapshots(random: Random, case: Case) -> tuple[Point, ...]:

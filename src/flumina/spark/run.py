@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
-from typing import Any, cast
+from typing import Unpack, cast
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
@@ -17,29 +16,24 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_type
 
 from flumina.checkpoint.committer import Committer
-from flumina.checkpoint.policy import Checkpoint
 from flumina.checkpoint.resume import ResumePoint
-from flumina.engine.driver import Wishes, check_is_no_input, choose_plan, final_state, make_job, run_job
+from flumina.engine.driver import check_is_no_input, choose_plan, final_state, make_job, resume, run_job
 from flumina.engine.host import TaskAssignment
 from flumina.engine.inputs import data_of, is_paced, timestamp_type
-from flumina.engine.job import Job, Settings, TaskReport
-from flumina.engine.liveness import SPARK_TIMEOUT
+from flumina.engine.job import Job, TaskReport
+from flumina.engine.options import RunOptions, SparkRunArguments, SparkRunOptions, takes
 from flumina.engine.progress import ProgressLine
 from flumina.engine.results import RunResult, RunStats
 from flumina.engine.transport.listener import Secret
 from flumina.engine.transport.rendezvous import Rendezvous
-from flumina.errors import FluminaError, GangError, UsageError
-from flumina.input.dead_letters import ERROR
+from flumina.errors import FluminaError, GangError
 from flumina.input.stream import Stream
 from flumina.input.stream_checks import check_streams
 from flumina.input.stream_info import describe, one_ts_type
 from flumina.input.ties import must_be_one_part
 from flumina.model import schema
-from flumina.output.outputs import Nowhere
-from flumina.plan.optimize import Optimizer
 from flumina.plan.rates import estimate
 from flumina.plan.sources import StreamRates as PlannedSource
-from flumina.plan.tree import Plan
 from flumina.program import pickling
 from flumina.program.base import AnyProgram, define
 from flumina.program.definition import Definition
@@ -52,9 +46,6 @@ from flumina.spark.tasks import REPORT_DDL, Cargo, handed_out, kill_attempt, tas
 from flumina.storage.filesystem import resolve
 from flumina.storage.output_directory import Location
 
-FAIL, SHRINK = "fail", "shrink"
-"""What becomes of a run whose cluster has fewer slots than before: an error, or it goes on with those."""
-
 CLOSURE_BYTES = 256 << 10
 """Up to so many bytes travel in the function of the tasks; PySpark writes larger ones than 1 MiB to a file."""
 
@@ -62,87 +53,44 @@ SAMPLE_ROWS = 50_000
 """Rows of a DataFrame that are looked at to make a plan."""
 
 
+@takes(SparkRunOptions)
 def run(
     program: AnyProgram,
     streams: Sequence[Stream],
     *,
     spark: SparkSession | None = None,
-    workers: int | None = None,
-    plan: Plan | str | Path | None = None,
-    optimizer: str | Optimizer = "cost",
-    out: str | Path | Nowhere | None = None,
-    filesystem: Any = None,  # noqa: ANN401 -- a pyarrow file system
-    overwrite: bool = False,
-    order: bool = False,
-    state: bool = False,
-    tls: bool = False,
-    progress: bool | None = None,
-    checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
-    bad_rows: str = ERROR,
-    on_lost_slots: str = FAIL,
-    task_timeout: float | None = SPARK_TIMEOUT,
-    settings: Settings | None = None,
-) -> RunResult:
+    **options: Unpack[SparkRunArguments],
+) -> RunResult[DataFrame]:
     """Run a program on a Spark cluster, once, and give its outputs as DataFrames.
 
     A stream's data are a DataFrame, files that the tasks read themselves (:class:`flumina.Parquet`), a generator
-    (:class:`flumina.Generated`), or data in memory.
+    (:class:`flumina.GeneratorSource`), or data in memory.
 
-    ``spark``       the session; by default the active one
-    ``workers``     how many workers may run side by side; by default as many as the cluster has slots, or fewer
-    ``plan``        a plan, or the path of one that was saved, instead of a new one made by ``optimizer``
-    ``out``         a folder that all tasks and the driver can reach, for the outputs as Parquet; without it they come
-                    back through the driver, which is for small ones; with ``fl.NOWHERE`` they are counted only
-    ``overwrite``   replace what is in that folder, once the run has succeeded
-    ``order``       give outputs in the order O of their events
-    ``state``       also give the state after the last event
-    ``tls``         encrypt what workers say to each other; always done where Spark encrypts its own traffic
-    ``progress``    False shows nothing
-    ``checkpoint``  a folder that all tasks and the driver can reach, for snapshots; or a :class:`flumina.Checkpoint`
-                    that also says when to take them. A run that lost tasks goes on from the last one; so does a new
-                    call after the driver itself was lost, under the same plan or another
-    ``bad_rows``    what becomes of rows that do not fit their declaration: "error", or "dead-letter" to go on
-                    without them; they are then ``dead_letters`` of the result, and in ``out`` in a folder of their own
-    ``on_lost_slots``  what becomes of a run with ``checkpoint`` whose cluster has fewer slots than before, and gets
-                    no others within ``Settings(patience=...)`` seconds: "fail", or "shrink" to go on with those that
-                    are left, from the last snapshot, under a new plan
-    ``task_timeout``  seconds after which a task that gives no sign of life is ended, so that Spark tries again; None
-                    for no timeout. The driver warns after 30 s. A long ``update`` does not count, unless one call in
-                    C holds Python's lock
+    ``program``  a class, an instance of one, or a definition
+    ``streams``  its input, in the order of their ranks
+    ``spark``    the session; by default the active one
+    ``options``  the fields of :class:`~flumina.engine.options.SparkRunOptions`
     """
+    chosen = SparkRunOptions.of(options)
     cluster = Cluster.of(spark)
     cluster.check()
-    cluster.check_listening(tls=tls or cluster.encrypted)
+    tls = chosen.tls or cluster.encrypted
+    cluster.check_listening(tls=tls)
     definition = define(program)
     check_streams(definition, streams)
-    wishes = Wishes(
-        workers,
-        plan,
-        optimizer,
-        out,
-        filesystem,
-        overwrite,
-        order,
-        state,
-        settings or Settings(),
-        checkpoint=checkpoint,
-        bad_rows=bad_rows,
-        task_timeout=task_timeout,
-    )
-    _check_lost_slots(on_lost_slots, wishes)
-    line = ProgressLine(definition.name, shown=progress)
+    line = ProgressLine(definition.name, shown=chosen.progress)
     try:
         while True:
             try:
-                return _run_once(cluster, program, streams, wishes, line, tls=tls or cluster.encrypted)
+                return _run_once(cluster, program, streams, chosen, line, tls=tls)
             except _LostSlotsError as lost:
-                if on_lost_slots == FAIL or not lost.slots:
+                if chosen.on_lost_slots == "fail" or not lost.slots:
                     raise lost.gang from None
                 line.notice(
                     f"{lost.tasks - lost.slots} of {lost.tasks} slots were lost and did not come back: the run goes on "
                     f"with {lost.slots}, from its last snapshot, under a new plan"
                 )
-                wishes = replace(wishes, workers=lost.slots)
+                chosen = replace(chosen, workers=lost.slots)
     finally:
         line.close()
 
@@ -155,30 +103,19 @@ class _LostSlotsError(Exception):
         self.gang, self.tasks, self.slots = gang, tasks, slots
 
 
-def _check_lost_slots(given: object, wishes: Wishes) -> None:
-    if given not in (FAIL, SHRINK):
-        raise UsageError("OPTION", f"on_lost_slots= is {FAIL!r} or {SHRINK!r}, got {given!r}")
-    if given == SHRINK and wishes.checkpoint is None:
-        raise UsageError(
-            "LOST_SLOTS",
-            "on_lost_slots='shrink' needs checkpoint=: the run goes on from the last snapshot",
-            hint="pass checkpoint=PATH, a folder that all tasks and the driver can reach",
-        )
-    if given == SHRINK and wishes.plan is not None:
-        raise UsageError(
-            "LOST_SLOTS",
-            "on_lost_slots='shrink' makes a new plan for the slots that are left, but plan= says which one to use",
-            hint="leave out plan=, and say workers= or optimizer=",
-        )
-
-
 def _run_once(
-    cluster: Cluster, program: AnyProgram, streams: Sequence[Stream], wishes: Wishes, line: ProgressLine, *, tls: bool
-) -> RunResult:
+    cluster: Cluster,
+    program: AnyProgram,
+    streams: Sequence[Stream],
+    options: RunOptions,
+    line: ProgressLine,
+    *,
+    tls: bool,
+) -> RunResult[DataFrame]:
     """Run a program from its last snapshot, if it keeps any, under a plan for the slots that there are."""
     definition = define(program)
-    kept = wishes.continuation(program, streams)
-    staged = _stage(cluster, program, definition, streams, wishes, kept)
+    kept = resume(options, program, streams)
+    staged = _stage(cluster, program, definition, streams, options, kept)
     cluster.require(staged.job.layout.tasks)
     shuffled: int | None = None
 
@@ -192,9 +129,9 @@ def _run_once(
             raise
         return reports
 
-    published, reports, snapshots = run_job(staged.job, kept, executed, state=wishes.state)
+    published, reports, snapshots = run_job(staged.job, kept, executed, state=options.return_state)
     stats = RunStats.of(reports, shuffled, snapshots)
-    final = final_state(staged.job, kept, reports, wishes)
+    final = final_state(staged.job, kept, reports, options)
     return RunResult.of(published, staged.job.plan, stats, final, partial(DataFrames, cluster.spark))
 
 
@@ -213,7 +150,7 @@ def _stage(
     program: AnyProgram,
     definition: Definition,
     streams: Sequence[Stream],
-    wishes: Wishes,
+    options: RunOptions,
     kept: ResumePoint | None,
 ) -> Staged:
     """Choose a plan and the way of the data to it."""
@@ -227,11 +164,11 @@ def _stage(
     frames = [stream for stream in streams if isinstance(stream.data, DataFrame)]
     slots = cluster.slots()
     if not frames:
-        plan = choose_plan(definition, estimate(definition, streams), wishes, slots)
-        job = make_job(program, streams, plan, timestamp_type(streams), wishes, paced=is_paced(streams), kept=kept)
+        plan = choose_plan(definition, estimate(definition, streams), options, slots)
+        job = make_job(program, streams, plan, timestamp_type(streams), options, paced=is_paced(streams), kept=kept)
         return Staged(job, streams, None, None)
     direct = _sits_in_place(definition, frames, slots)
-    tasks = frames[0].data.rdd.getNumPartitions() if direct else wishes.workers or slots
+    tasks = frames[0].data.rdd.getNumPartitions() if direct else options.workers or slots
     if direct:
         only = frames[0]
         brought = in_place(only, only.data, columns[only.name])
@@ -241,23 +178,23 @@ def _stage(
         brought, frame = brought_together(
             frames, [stream.data for stream in frames], [columns[stream.name] for stream in frames], single, tasks
         )
-    _check_out(frames, wishes)
+    _check_out(frames, options)
     known = [sampled[stream.name] if stream in frames else stream for stream in streams]
     sources = [_spread(source, frame) for source in estimate(definition, known)]
-    plan = choose_plan(definition, sources, wishes, tasks)
+    plan = choose_plan(definition, sources, options, tasks)
     given: dict[PartId, int] = {
         (name, part): home for name, homes in frame.parts.items() for part, home in enumerate(homes)
     }
     described = [replace(s, sorted=True) if s in frames else s for s in streams]
-    job = make_job(program, described, plan, timestamps(streams), wishes, given=given, tasks=tasks, kept=kept)
+    job = make_job(program, described, plan, timestamps(streams), options, given=given, tasks=tasks, kept=kept)
     return Staged(job, described, brought, frame)
 
 
-def _check_out(frames: Sequence[Stream], wishes: Wishes) -> None:
+def _check_out(frames: Sequence[Stream], options: RunOptions) -> None:
     """What would be overwritten is not read, as far as Spark knows what it reads."""
-    if not wishes.overwrite or not isinstance(wishes.out, str | os.PathLike):
+    if not options.overwrite or not isinstance(options.out, str | os.PathLike):
         return
-    location = Location.of(wishes.out, "", filesystem=wishes.filesystem)
+    location = Location.of(options.out, "", filesystem=options.filesystem)
     for stream in frames:
         for file in stream.data.inputFiles():
             try:

@@ -25,7 +25,7 @@ VERSION = 4
 _OPENING, _CLOSING = b'{"sha256": "', b'",\n'
 _DIGITS = 64
 
-OLDER_HINT = "ask for an older snapshot (older=True), or restore the file from a copy"
+OLDER_HINT = "ask for an older snapshot (allow_older=True), or restore the file from a copy"
 
 
 def seal(kind: str, content: Mapping[str, Any]) -> bytes:

@@ -1,1 +1,1 @@
-"""Micro-batches, whatever engine runs them: frontiers, cuts, what is carried, and what has to be durable."""
+"""Micro-batches, whatever engine runs them: frontiers, cuts, what is buffered, and what has to be durable."""

@@ -25,7 +25,7 @@ class BatchState:
     """
 
     state: PartitionedState | None
-    carried: dict[str, pa.Table]
+    buffered: dict[str, pa.Table]
     seen: dict[str, Seen]
     done: int
     totals: dict[str, int]
@@ -41,13 +41,13 @@ class BatchState:
 
 
 def batch_facts(left: BatchState, outputs: Mapping[str, int], sink: str | None, letters: str | None) -> dict[str, Any]:
-    """What a snapshot has to tell besides its state and the rows that are carried.
+    """What a snapshot has to tell besides its state and the rows that are buffered.
 
     ``sink`` and ``letters`` are the folders of outputs and dead letters, if there are such.
     """
     return {
         "foreign": left.state is not None and left.state.foreign,
-        "carried": [],
+        "buffered": [],
         "seen": {name: [seen.newest, seen.heard] for name, seen in left.seen.items()},
         "done": left.done,
         "totals": left.totals,

@@ -1,4 +1,4 @@
-"""The cut of a batch: everything up to one timestamp is processed now, and the rest is carried to the next batch.
+"""The cut of a batch: everything up to one timestamp is processed now, and the rest is buffered for the next batch.
 
 The cut is logged before anything is processed, with the number and a digest of the rows that it was chosen for: a batch
 that is tried again uses the same one, and rows that differ from those of the first time are noticed.
@@ -84,9 +84,9 @@ def choose(
     return BatchWatermark(batch, max(lowest, before), frontiers, dict(rows), dict(good), dict(digests), closed)
 
 
-def holding(cut: BatchWatermark, carried: int) -> Holding:
-    """Who is waited for, if rows are carried."""
-    if not carried:
+def holding(cut: BatchWatermark, buffered: int) -> Holding:
+    """Who is waited for, if rows are buffered."""
+    if not buffered:
         return Holding()
     lowest = min(cut.frontiers.values())
     streams = tuple(name for name, ts in cut.frontiers.items() if ts == lowest)

@@ -3,7 +3,7 @@
 ::
 
     log/cuts/N       the cut of batch N; once it is there, every try uses it
-    snapshot N + 1   state, carried rows and numbers after batch N
+    snapshot N + 1   state, buffered rows and numbers after batch N
     the sink         the outputs of batch N
     log/commits/N    batch N is done
 
@@ -71,18 +71,18 @@ class Batches:
         self.store = Checkpoints(folder.at("state"), folder.filesystem)
         self.facts = {**program_fingerprint(program, streams), "timestamps": str(ts_type)}
         self.program = {name: self.facts[name] for name in ("parameters", "code")}
-        """What may differ with ``changed``, and makes other rows."""
+        """What may differ with ``allow_code_change``, and makes other rows."""
         self.streams, self.ts_type, self.rules, self.planner = tuple(streams), ts_type, rules, planner
         self.engine, self.sink, self.letters, self.progress = engine, sink, letters, progress
         self._claim: Claim | None = None
         self._last: tuple[int, BatchState] | None = None
         """What the last batch has left, so that it need not be read."""
         self.waiting = 0
-        """How many rows were carried when the query was started."""
+        """How many rows were buffered when the query was started."""
 
     @restoring
-    def prepare(self, *, changed: bool = False) -> None:
-        """Make sure that checkpoint and sink are ours, before the first batch; ``changed`` allows another code."""
+    def prepare(self, *, allow_code_change: bool = False) -> None:
+        """Check before the first batch that checkpoint and sink are of this query, and of its code unless told."""
         self.log.make()
         newest = self.store.latest()
         if newest is None:
@@ -91,8 +91,10 @@ class Batches:
                 None, {}, {s.name: Seen() for s in self.streams}, NOTHING, {}, None, closed=False, lineage="", shown={}
             )
             newest = claim.commit(number=0, extra=batch_facts(left, {}, self.sink.place, self._letters_place))
-        check_program(newest.manifest.facts, self.facts, changed=changed, where=self.store.folder.path)
-        self.waiting = sum(rows for _, _, rows in newest.manifest.extra["carried"])
+        check_program(
+            newest.manifest.facts, self.facts, allow_code_change=allow_code_change, where=self.store.folder.path
+        )
+        self.waiting = sum(rows for _, _, rows in newest.manifest.extra["buffered"])
         self._check_sink(newest)
         self.sink.prepare(newest.manifest.run, self.program)
         self.letters.prepare(newest.manifest.run, self.program)
@@ -166,8 +168,8 @@ class Batches:
         with watch.phase("cut"):
             seen = {name: left.seen[name].and_then(validated[name].seen) for name in validated}
             rows = {
-                s.name: in_order(s, [left.carried[s.name], placed(validated[s.name].events, batch)])
-                if s.name in left.carried
+                s.name: in_order(s, [left.buffered[s.name], placed(validated[s.name].events, batch)])
+                if s.name in left.buffered
                 else in_order(s, [placed(validated[s.name].events, batch)])
                 for s in self.streams
             }
@@ -177,10 +179,10 @@ class Batches:
                 self._check_buffered(cut, rows)
             cut = self.log.decide(cut)
             ready = {name: split(table, cut.ts) for name, table in rows.items()}
-            carried = {name: behind for name, (_, behind) in ready.items()}
+            buffered = {name: behind for name, (_, behind) in ready.items()}
         reach("after-cut", batch)
         change, ran = self._run(batch, {name: now for name, (now, _) in ready.items()}, left, watch)
-        after = self._after(batch, cut, left, validated, seen, carried, ran)
+        after = self._after(batch, cut, left, validated, seen, buffered, ran)
         with watch.phase("deadLetters"):
             letters = self._letters(validated)
             if len(letters) and self._letters_place is not None:
@@ -191,12 +193,12 @@ class Batches:
         self.progress.add({**about, "durationMs": watch.milliseconds()})
 
     def close(self, nothing: Gather) -> None:
-        """The streams are over: process what is carried, as the batch behind the newest one."""
+        """The streams are over: process what is buffered, as the batch behind the newest one."""
         newest = self.store.latest()
         assert newest is not None, "there is one from the beginning"
         if newest.manifest.extra["closed"]:
             self.process(newest.number - 1, nothing, closed=True)
-        elif newest.manifest.extra["carried"]:
+        elif newest.manifest.extra["buffered"]:
             self.process(newest.number, nothing, closed=True)
 
     def finish(self, nothing: Gather) -> None:
@@ -233,7 +235,7 @@ class Batches:
             self._complete(batch - 1, snapshot)
         left = self._restored(snapshot)
         run = snapshot.manifest.run  # whether its code may be another has been asked in prepare()
-        self._claim = self.store.claim(resumes=snapshot, facts=self.facts, run=run, changed=True)
+        self._claim = self.store.claim(resumes=snapshot, facts=self.facts, run=run, allow_code_change=True)
         self.sink.begin(self._claim)
         self.letters.begin(self._claim)
         self.log.sweep()
@@ -259,16 +261,16 @@ class Batches:
         )
         if kept is not None and told["foreign"]:  # no batch has been run with it since
             kept = replace(kept, foreign=True)
-        blob = memoryview(read_state(self.store.folder, snapshot.manifest.states[-1]) if told["carried"] else b"")
-        carried: dict[str, pa.Table] = {}
-        for name, size, _ in told["carried"]:
-            carried[name], blob = from_bytes(blob[:size]), blob[size:]
+        blob = memoryview(read_state(self.store.folder, snapshot.manifest.states[-1]) if told["buffered"] else b"")
+        buffered: dict[str, pa.Table] = {}
+        for name, size, _ in told["buffered"]:
+            buffered[name], blob = from_bytes(blob[:size]), blob[size:]
         plan = snapshot.manifest.plan
         if plan is not None and self.planner.plan is None:
             self.planner.resume(from_json(plan, f"the plan of snapshot {snapshot.number}"))
         seen = {name: Seen(*numbers) for name, numbers in told["seen"].items()}
         totals, shown = dict(told["totals"]), dict(told[SHOWN])
-        return BatchState(kept, carried, seen, told["done"], totals, plan, told["closed"], told["lineage"], shown)
+        return BatchState(kept, buffered, seen, told["done"], totals, plan, told["closed"], told["lineage"], shown)
 
     def _done(self, stream: Stream, left: BatchState) -> int:
         return NOTHING if isinstance(self.rules.policies[stream.name], ClosedBatches) else left.done
@@ -299,7 +301,7 @@ class Batches:
                 f"{count:,} rows wait for it, more than max_buffered_rows={self.rules.max_buffered_rows:,}: it "
                 + ("has not said anything yet" if held.silent else f"has come to {min(cut.frontiers.values())} only"),
                 stream=held.streams[0],
-                hint="say how far it is with another policy in frontiers={...}, or allow more to be carried",
+                hint="say how far it is with another policy in watermarks={...}, or allow more to be buffered",
             )
 
     # -- the run --------------------------------------------------------------------------------------------------
@@ -329,7 +331,7 @@ class Batches:
         left: BatchState,
         validated: Mapping[str, ValidatedRows],
         seen: dict[str, Seen],
-        carried: dict[str, pa.Table],
+        buffered: dict[str, pa.Table],
         ran: BatchRun | None,
     ) -> BatchState:
         newest = max(s.newest for s in seen.values())
@@ -344,15 +346,15 @@ class Batches:
         }
         for name, number in numbers.items():
             totals[name] = totals.get(name, 0) + number
-        waiting = sum(map(len, carried.values()))
+        waiting = sum(map(len, buffered.values()))
         accounted = sum(totals[name] for name in ("heartbeats", "late", "bad", "processed")) + waiting
-        assert accounted == totals["rows"], f"batch {batch}: {totals}, {waiting} carried: rows were lost or made up"
+        assert accounted == totals["rows"], f"batch {batch}: {totals}, {waiting} buffered: rows were lost or made up"
         plan = left.plan if ran is None or self.planner.plan is None else to_json(self.planner.plan)
         outputs = {} if ran is None else ran.rows
         lineage = following(left.lineage, cut, outputs, self.program)
         shown = {**left.shown, **{name: batch for name, count in outputs.items() if count}}
         state = left.state if ran is None else ran.state
-        return BatchState(state, carried, seen, done, totals, plan, cut.closed, lineage, shown)
+        return BatchState(state, buffered, seen, done, totals, plan, cut.closed, lineage, shown)
 
     def _letters(self, validated: Mapping[str, ValidatedRows]) -> pa.Table:
         late, bad = self.rules.late == "dead-letter", self.rules.bad_rows == "dead-letter"
@@ -362,7 +364,7 @@ class Batches:
         """Commit the snapshot behind a batch; gives the state as the next batch is to have it."""
         assert self._claim is not None, "claimed before the first batch"
         place = self._claim.place(batch + 1)
-        blobs = {name: to_bytes(table) for name, table in after.carried.items() if len(table)}
+        blobs = {name: to_bytes(table) for name, table in after.buffered.items() if len(table)}
         written, state = ([], None) if after.state is None else after.state.keep(self.store, place)
         if blobs:
             written.append(self.store.write_state(place, b"".join(blobs.values())))
@@ -375,7 +377,7 @@ class Batches:
             finished=after.closed,
             extra={
                 **batch_facts(after, outputs, self.sink.place, self._letters_place),
-                "carried": [[name, len(blob), len(after.carried[name])] for name, blob in blobs.items()],
+                "buffered": [[name, len(blob), len(after.buffered[name])] for name, blob in blobs.items()],
             },
         )
         return state

@@ -35,7 +35,7 @@ def first_error(stream: str, validated: ValidatedRows, *, late: bool, bad: bool)
     told = fault.at(validated.bad, number)
     file = validated.files().get(place)
     hint = (
-        "other rows were before it: say how far each stream is with frontiers=, fl.BoundedDelay(0) if each is sorted "
+        "other rows were before it: say how far each stream is with watermarks=, fl.BoundedDelay(0) if each is sorted "
         "by itself, in a new checkpoint and sink, since what has been processed stays so; or what to do with late "
         "rows, with late="
         if fault.condition == LATE

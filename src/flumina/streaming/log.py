@@ -90,10 +90,10 @@ class Log:
     def over(self, batch: int) -> CheckpointError:
         """The error for rows that come after the end."""
         return CheckpointError(
-            "CLOSED",
-            f"batch {batch} has new rows, but the query was started with closed=True, and has ended",
+            "DRAINED",
+            f"batch {batch} has new rows, but the query was started with drain=True, and has ended",
             file=self.cuts.path,
-            hint="leave out closed= as long as there is more to come; these rows need a new checkpoint and a new sink",
+            hint="leave out drain= as long as there is more to come; these rows need a new checkpoint and a new sink",
         )
 
 
@@ -105,7 +105,7 @@ def restoring(method: Callable[Given, None]) -> Callable[Given, None]:
         try:
             method(*given, **named)
         except CheckpointError as error:
-            if "older=True" not in (error.hint or ""):
+            if "allow_older=True" not in (error.hint or ""):
                 raise
             raise CheckpointError(
                 error.condition,

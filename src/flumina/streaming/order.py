@@ -1,6 +1,6 @@
 """Rows whose order nobody can tell are found when the second of them comes, before anything of its batch is decided.
 
-Later it would be too late: rows that have been logged, or are carried in the checkpoint, nobody can repair any more.
+Later it would be too late: rows that have been logged, or are buffered in the checkpoint, nobody can repair any more.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def check_order(
     validated: Mapping[str, ValidatedRows],
     batch: int,
 ) -> None:
-    """Raise if two dependent rows of a stream tie, of those that are new in a batch and those that are carried."""
+    """Raise if two dependent rows of a stream tie, of those that are new in a batch and those that are buffered."""
     names = [stream.name for stream in streams]
     for rank, stream in enumerate(streams):
         table = rows[stream.name].combine_chunks()

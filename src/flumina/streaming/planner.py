@@ -12,7 +12,7 @@ from flumina.input.stream import Stream
 from flumina.input.ties import must_be_one_part
 from flumina.model.tag_set import Key
 from flumina.plan.cost_model import evaluate
-from flumina.plan.optimize import Optimizer, make_plan
+from flumina.plan.optimize import Optimizer, OptimizerName, make_plan
 from flumina.plan.sources import bind
 from flumina.plan.tree import Plan
 from flumina.plan.validity import check_valid
@@ -49,7 +49,7 @@ class Planner:
     streams: Sequence[Stream]
     parts: int
     workers: int | None = None
-    optimizer: str | Optimizer = "cost"
+    optimizer: OptimizerName | Optimizer = "cost"
     fixed: Plan | None = None
     adaptive: bool = True
     plan: Plan | None = None

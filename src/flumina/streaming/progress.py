@@ -55,7 +55,7 @@ class ProgressLog:
         self.name = name
         self.recent: deque[dict[str, Any]] = deque(maxlen=RECENT)
         self.waiting = 0
-        """For how many batches in a row rows have been carried without the cut moving."""
+        """For how many batches in a row rows have been buffered without the cut moving."""
 
     def add(self, entry: dict[str, Any]) -> None:
         """A batch is done."""
@@ -68,10 +68,10 @@ class ProgressLog:
         if self.waiting and self.waiting & (self.waiting - 1) == 0:  # 1, 2, 4, 8 ...
             streams = ", ".join(map(repr, entry["heldUpBy"]))
             log.warning(
-                "%s, batch %d: %s rows are carried, and nothing could be processed for %s: waiting for %s, which %s",
+                "%s, batch %d: %s rows are buffered, and nothing could be processed for %s: waiting for %s, which %s",
                 self.name,
                 entry["batchId"],
-                f"{sum(entry['carried'].values()):,}",
+                f"{sum(entry['buffered'].values()):,}",
                 "a batch" if self.waiting == 1 else f"{self.waiting} batches",
                 streams,
                 "has not said anything yet" if entry["silent"] else f"has come to {entry['cut']} only",
@@ -91,9 +91,9 @@ def entry(
     planner: Planner,
     rules: Rules,
 ) -> dict[str, Any]:
-    """What there is to tell of a batch; ``ready`` has the rows that were processed, and those that are carried."""
-    carried = {name: len(behind) for name, (_, behind) in ready.items()}
-    held = holding(cut, sum(carried.values()))
+    """What there is to tell of a batch; ``ready`` has the rows that were processed, and those that are buffered."""
+    buffered = {name: len(behind) for name, (_, behind) in ready.items()}
+    held = holding(cut, sum(buffered.values()))
     bad = {name: len(found.bad) - found.late for name, found in validated.items()}
     late = {name: found.late for name, found in validated.items()}
     lettered = (sum(bad.values()) if rules.bad_rows == "dead-letter" else 0) + (
@@ -104,14 +104,14 @@ def entry(
         "numInputRows": sum(found.rows for found in validated.values()),
         "rows": {name: found.rows for name, found in validated.items()},
         "processed": sum(len(now) for now, _ in ready.values()),
-        "carried": carried,
+        "buffered": buffered,
         "late": late,
         "bad": bad,
         "deadLettered": lettered,
         "heartbeats": {name: found.heartbeats for name, found in validated.items()},
         "outputs": {} if ran is None else ran.rows,
         "cut": _told(cut.ts),
-        "frontiers": {name: _told(ts) for name, ts in cut.frontiers.items()},
+        "watermarks": {name: _told(ts) for name, ts in cut.frontiers.items()},
         "heldUpBy": list(held.streams),
         "silent": list(held.silent),
         "joins": 0 if ran is None else ran.stats.joins,

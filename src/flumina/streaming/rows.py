@@ -1,4 +1,4 @@
-"""The rows of a stream in a batch: new ones and carried ones, in order, cut in two, and dealt to parts of a plan."""
+"""The rows of a stream in a batch: new ones and buffered ones, in order, cut in two, and dealt to parts of a plan."""
 
 from __future__ import annotations
 

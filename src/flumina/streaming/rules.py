@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from flumina.errors import UsageError
+from flumina.input.dead_letters import BadRows
 from flumina.input.watermarks import ClosedBatches, WatermarkPolicy
 
+LateRows = Literal["error", "dead-letter", "drop"]
+"""What happens to rows behind the watermark of their stream."""
+
 MAX_BUFFERED_ROWS = 20_000_000
-"""How many rows may be carried before that is an error."""
+"""How many rows may be buffered before that is an error."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """How far each stream has come, and what becomes of rows that don't fit.
-
-    ``late`` is error, dead-letter or drop; ``bad_rows`` is error or dead-letter.
-    """
+    """How far each stream has come, and what becomes of rows that don't fit."""
 
     policies: Mapping[str, WatermarkPolicy]
-    late: str = "error"
-    bad_rows: str = "error"
+    late: LateRows = "error"
+    bad_rows: BadRows = "error"
     max_buffered_rows: int = MAX_BUFFERED_ROWS
 
     def __post_init__(self) -> None:
@@ -30,8 +32,8 @@ class Rules:
         others = [name for name in self.policies if name not in closed]
         if closed and others:
             raise UsageError(
-                "FRONTIERS",
+                "WATERMARKS",
                 f"stream {closed[0]!r} has fl.ClosedBatches(), and stream {others[0]!r} has "
                 f"{self.policies[others[0]]!r}: either the batch leads the order of all events, or none",
-                hint="give fl.ClosedBatches() to all streams (frontiers=fl.ClosedBatches()), or another policy to each",
+                hint="give all streams fl.ClosedBatches() (watermarks=fl.ClosedBatches()), or another policy each",
             )

@@ -23,7 +23,7 @@ def test_an_absent_and_an_empty_folder_are_a_fresh_start(tmp_path: Path) -> None
     assert Checkpoints(tmp_path / "a" / "b").latest() is None
     assert not (tmp_path / "a").exists()
     assert Checkpoints(tmp_path).latest() is None
-    assert Checkpoints(tmp_path).latest(older=True) is None
+    assert Checkpoints(tmp_path).latest(allow_older=True) is None
 
 
 def test_everything_that_is_committed_is_there_again(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_a_folder_of_which_much_is_lost_is_no_fresh_start(tmp_path: Path, lost: 
         assert [finding for finding in store.verify() if finding.damaged]
     for older in (False, True) if lost not in {"claim", "snapshot"} else (False,):
         with pytest.raises(CheckpointError, match="CHECKPOINT_MISSING_FILE"):
-            digest(store.latest(older=older))
+            digest(store.latest(allow_older=older))
     before = names(tmp_path)
     with pytest.raises(CheckpointError, match="CHECKPOINT_EXISTS" if lost == "state" else "CHECKPOINT_MISSING_FILE"):
         store.claim(resumes=None)
@@ -119,10 +119,10 @@ def test_an_older_snapshot_is_used_only_on_request(tmp_path: Path) -> None:
     state.write_bytes(b"x" * state.stat().st_size)
     latest = store.latest()
     assert latest is not None
-    with pytest.raises(CheckpointError, match=r"CHECKPOINT_DAMAGED.*checksum(.|\n)*older=True"):
+    with pytest.raises(CheckpointError, match=r"CHECKPOINT_DAMAGED.*checksum(.|\n)*allow_older=True"):
         latest.state()
     (tmp_path / "snapshot-000001-0000000002.json").write_bytes(b"")
-    older = store.latest(older=True)
+    older = store.latest(allow_older=True)
     assert older is not None
     assert (older.number, older.state()) == (1, b"state 0/0")
     claim = store.claim(resumes=older)
@@ -140,7 +140,7 @@ def test_without_the_last_claim_older_snapshots_can_be_had_on_request(tmp_path: 
     next(tmp_path.glob("claim-000002-*")).write_bytes(b"{}")
     with pytest.raises(CheckpointError, match=r"CHECKPOINT_DAMAGED.*claim-000002"):
         store.latest()
-    older = store.latest(older=True)
+    older = store.latest(allow_older=True)
     assert digest(older) == good
     assert store.claim(resumes=older).commit(state=b"").manifest.place == (3, 3)
 
@@ -152,7 +152,7 @@ def test_if_nothing_is_whole_there_is_no_older_one(tmp_path: Path) -> None:
     for file in tmp_path.glob("state-*"):
         file.write_bytes(b"")
     with pytest.raises(CheckpointError, match=r"0 bytes, 9 were written") as caught:
-        store.latest(older=True)
+        store.latest(allow_older=True)
     assert caught.value.__notes__ == [f"none of the 3 snapshots in {tmp_path} is whole"]
     assert caught.value.hint
     assert "older" not in caught.value.hint, "that is what was asked for"
@@ -172,15 +172,15 @@ def test_whoever_asks_for_an_older_one_may_look_at_more_than_its_state(tmp_path:
 
         return check
 
-    found = store.latest(older=True, check=up_to(2))
+    found = store.latest(allow_older=True, check=up_to(2))
     assert found is not None
     assert (found.number, looked_at) == (2, [3, 2])
     with pytest.raises(CheckpointError, match=r"CHECKPOINT_DAMAGED\] rows\.parquet"):
-        store.latest(older=True, check=up_to(0))
+        store.latest(allow_older=True, check=up_to(0))
     claim = store.claim(resumes=found)
     assert claim.commit(state=b"other").manifest.place == (2, 4)
     looked_at.clear()
-    store.latest(older=True, check=up_to(9))
+    store.latest(allow_older=True, check=up_to(9))
     assert looked_at == [4]
 
 

@@ -12,6 +12,7 @@ from flumina.apps import Fraud, KeyCounter, ValueBarrier
 from flumina.errors import UsageError
 from flumina.model.tag_set import KeySet, TagSet
 from flumina.plan import StreamRates, bind, make_plan, validate
+from flumina.plan.optimize import OptimizerName
 from flumina.plan.optimize.greedy import greedy
 from tests.plan.support import Finite, Global, Keyed, Typed
 
@@ -95,7 +96,7 @@ def random_sources(rng: random.Random, program: type[fl.Program]) -> list[Stream
 
 
 @pytest.mark.parametrize("optimizer", ["greedy", "cost", "sequential"])
-def test_every_plan_is_valid_and_has_places(optimizer: str) -> None:
+def test_every_plan_is_valid_and_has_places(optimizer: OptimizerName) -> None:
     rng = random.Random(11)
     sizes = set()
     for _ in range(60):
@@ -150,8 +151,8 @@ def test_bad_requests() -> None:
     assert len(make_plan(ValueBarrier, sources, workers=3, optimizer="greedy").leaves) == 2
     with pytest.raises(UsageError, match="not both"):
         make_plan(ValueBarrier, sources, workers=1, slots=1)
-    with pytest.raises(UsageError, match="cost, greedy, sequential"):
-        make_plan(ValueBarrier, sources, optimizer="magic")
+    with pytest.raises(UsageError, match="'cost' or 'greedy' or 'sequential', or a function, got 'magic'"):
+        make_plan(ValueBarrier, sources, optimizer="magic")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="NO_STREAMS"):
         make_plan(ValueBarrier, [])
     unknown = [StreamRates("v", ["value"]), StreamRates("b", {"barrier": 1})]

@@ -41,16 +41,18 @@ class Checkpoints(SnapshotReader):
         resumes: Snapshot | None,
         facts: Mapping[str, Any] | None = None,
         run: str | None = None,
-        changed: bool = False,
+        allow_code_change: bool = False,
     ) -> Claim:
         """Become the driver that writes snapshots; every driver before loses that right.
 
         ``resumes`` is what :meth:`latest` gave. If somebody else has claimed or committed since, this is an error, and
         of two drivers that claim at once at least one gets it. ``facts`` (of :func:`program_facts`) have to be those
-        of the program that made the snapshot; ``changed`` allows that its code is another.
+        of the program that made the snapshot; ``allow_code_change`` allows that its code is another.
         """
         if resumes is not None:
-            check_program(resumes.manifest.facts, facts or {}, changed=changed, where=self.folder.path)
+            check_program(
+                resumes.manifest.facts, facts or {}, allow_code_change=allow_code_change, where=self.folder.path
+            )
         self.folder.create()
         before = self.folder.listing()
         if resumes is None:

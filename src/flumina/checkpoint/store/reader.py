@@ -24,17 +24,19 @@ class SnapshotReader:
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
 
-    def latest(self, *, older: bool = False, check: Callable[[Snapshot], None] = lambda _: None) -> Snapshot | None:
+    def latest(
+        self, *, allow_older: bool = False, check: Callable[[Snapshot], None] = lambda _: None
+    ) -> Snapshot | None:
         """The snapshot to go on from; None where nothing was ever committed.
 
-        Damage is an error. With ``older``, the newest snapshot is given that is whole: its state is read to know that,
-        and ``check`` raises if anything is wrong with what belongs to it and lies elsewhere. If none is, that is an
-        error too.
+        Damage is an error. With ``allow_older``, the newest snapshot is given that is whole: its state is read to know
+        that, and ``check`` raises if anything is wrong with what belongs to it and lies elsewhere. If none is, that is
+        an error too.
         """
         listing = self.folder.listing()
         for tries_left in reversed(range(_TRIES)):
             try:
-                return self._newest_good(listing, check) if older else self.newest(listing)
+                return self._newest_good(listing, check) if allow_older else self.newest(listing)
             except CheckpointError:
                 again = self.folder.listing()
                 if again == listing or not tries_left:

@@ -1,14 +1,14 @@
 """Who makes plans: optimizers behind one small protocol.
 
 An optimizer gets a program, what is known of its streams, and how many workers may run side by side; it returns a
-valid plan in which every worker has a state type and a place. :func:`make_plan` finds one by name; others can be added
-to ``OPTIMIZERS`` or passed as they are.
+valid plan in which every worker has a state type and a place. :func:`make_plan` finds one by name; others are passed as
+functions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Literal, Protocol
 
 from flumina.errors import UsageError
 from flumina.plan.optimize.cost import cost
@@ -28,6 +28,9 @@ class Optimizer(Protocol):
         """A valid plan with at most this many leaves; None leaves the number to the optimizer."""
 
 
+OptimizerName = Literal["cost", "greedy", "sequential"]
+"""The optimizers that come with Flumina."""
+
 OPTIMIZERS: dict[str, Optimizer] = {"cost": cost, "greedy": greedy, "sequential": sequential}
 
 
@@ -37,7 +40,7 @@ def make_plan(
     *,
     workers: int | None = None,
     slots: int | None = None,
-    optimizer: str | Optimizer = "cost",
+    optimizer: OptimizerName | Optimizer = "cost",
     states: StateSize | None = None,
 ) -> Plan:
     """A valid plan with a placement.
@@ -77,7 +80,7 @@ def _check_workers(inputs: Inputs, workers: int) -> None:
 def check_workers(workers: object, plan: object = None) -> None:
     """A number, or none: a plan says how many workers there are."""
     if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
-        raise UsageError("WORKERS", f"the number of workers is a whole number from 1 on, got {workers!r}")
+        raise UsageError("WORKERS", f"expected workers= as an integer of at least 1, got {workers!r}")
     if workers is not None and plan is not None:
         raise UsageError("WORKERS", "a plan says how many workers there are; give plan= or workers=, not both")
 
@@ -85,4 +88,5 @@ def check_workers(workers: object, plan: object = None) -> None:
 def check_optimizer(given: object) -> None:
     """A name that we know, or a function."""
     if not (callable(given) or (isinstance(given, str) and given in OPTIMIZERS)):
-        raise UsageError("OPTIMIZER", f"there is no optimizer {given!r}", hint=f"there are {', '.join(OPTIMIZERS)}")
+        known = " or ".join(map(repr, OPTIMIZERS))
+        raise UsageError("OPTIMIZER", f"expected optimizer= as {known}, or a function, got {given!r}")

@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 
 from flumina.checkpoint.committer import Committer
 from flumina.checkpoint.state_partitions import FinalStatePolicy, PartitionedState
-from flumina.engine.driver import Wishes, make_job, run_job, shares
-from flumina.engine.job import Settings, Start, TaskReport
-from flumina.engine.liveness import SPARK_TIMEOUT
+from flumina.engine.driver import make_job, run_job, shares
+from flumina.engine.job import Start, TaskReport
+from flumina.engine.options import RunOptions
 from flumina.engine.progress import ProgressLine
 from flumina.engine.results import RunStats
 from flumina.input.stream import Stream
@@ -21,6 +21,7 @@ from flumina.program.base import AnyProgram
 from flumina.spark.run import Staged, execute
 from flumina.spark.session import Cluster
 from flumina.streaming.engine import BatchRun
+from flumina.streaming.options import StreamingOptions
 
 
 @dataclass
@@ -30,11 +31,9 @@ class SparkEngine:
     program: AnyProgram
     name: str
     ts_type: pa.DataType
-    settings: Settings
-    tls: bool
+    options: StreamingOptions
     spark: SparkSession
     ordered: bool = False
-    task_timeout: float | None = SPARK_TIMEOUT
 
     def slots(self) -> int:
         """How many tasks can run at the same time now."""
@@ -51,21 +50,20 @@ class SparkEngine:
     ) -> BatchRun:
         """Run the plan from a state, with its outputs in a new folder; ``ending`` says where states go."""
         cluster = Cluster.of(self.spark)
-        wishes = Wishes(
+        options = RunOptions(
             out=out,
-            order=self.ordered,
-            state=True,
-            settings=self.settings,
-            start=Start(state),
-            task_timeout=self.task_timeout,
+            ordered=self.ordered,
+            return_state=True,
+            engine_options=self.options.engine_options,
+            task_timeout=self.options.task_timeout,
         )
-        job = make_job(self.program, streams, plan, self.ts_type, wishes)
+        job = make_job(self.program, streams, plan, self.ts_type, options, start=Start(state))
         job = replace(job, ending=replace(ending, most=ending.most // job.layout.tasks))
         cluster.require(job.layout.tasks)
         line = ProgressLine(f"{self.name}, batch {batch}", shown=False)
 
         def execute_batch(recorder: Committer | None) -> dict[int, TaskReport]:
-            tls = self.tls or cluster.encrypted
+            tls = self.options.tls or cluster.encrypted
             return execute(cluster, Staged(job, streams, None, None), line, recorder, tls=tls, measured=False)[0]
 
         results, reports, _ = run_job(job, None, execute_batch)

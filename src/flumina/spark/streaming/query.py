@@ -26,8 +26,8 @@ class StreamingQuery:
     Like Spark's own handle, with our numbers and our errors; ``spark_query`` is Spark's.
     """
 
-    def __init__(self, batches: Batches, wide: Wide, engine: SparkEngine, *, closed: bool) -> None:
-        self.batches, self.wide, self.engine, self.closed = batches, wide, engine, closed
+    def __init__(self, batches: Batches, wide: Wide, engine: SparkEngine, *, drain: bool) -> None:
+        self.batches, self.wide, self.engine, self.drain = batches, wide, engine, drain
         self.spark_query: SparkQuery | None = None
         self._started = threading.Event()
         self._claimed = False
@@ -67,12 +67,12 @@ class StreamingQuery:
         """Spark has started the query."""
         self.spark_query = query
         self._started.set()
-        if self.closed:
+        if self.drain:
             self._closing = threading.Thread(target=self._close, args=(session,), name="flumina-close", daemon=True)
             self._closing.start()
 
     def _close(self, session: SparkSession) -> None:
-        """Once all that was available has been processed: process what is carried, too."""
+        """Once all that was available has been processed: process what is buffered, too."""
         assert self.spark_query is not None
         try:
             self.spark_query.awaitTermination()
@@ -124,9 +124,9 @@ class StreamingQuery:
     def status(self) -> dict[str, Any]:
         """What is going on now: Spark's word, and who is waited for."""
         last = self.lastProgress or {}
-        carried = sum(last["carried"].values()) if last else self.batches.waiting
+        buffered = sum(last["buffered"].values()) if last else self.batches.waiting
         held = {"heldUpBy": last.get("heldUpBy", []), "batchesWaiting": last.get("batchesWaiting", 0)}
-        return {**self._query.status, "carried": carried, **held}
+        return {**self._query.status, "buffered": buffered, **held}
 
     def processAllAvailable(self) -> None:  # noqa: N802
         """Wait until everything that is there now has been through a batch; raises what ended the query."""
@@ -146,9 +146,9 @@ class StreamingQuery:
     def stop(self) -> None:
         """End the query once the batch that is under way is done, and wait for that; no error comes of it.
 
-        What is carried is there at the next start. A sink may call this, too: it returns at once there. Spark's own
+        What is buffered is there at the next start. A sink may call this, too: it returns at once there. Spark's own
         handle does not wait, but aborts the batch, which is tried again at the next start; and for a query with
-        ``closed=True`` that would look like the end of input.
+        ``drain=True`` that would look like the end of input.
         """
         self._stopping = True
         if self._worker == threading.get_ident():
@@ -201,22 +201,3 @@ def _ours(error: BaseException, checkpoint: str) -> BaseException:
     if "Multiple streaming queries are concurrently using" in str(error):
         return in_use(checkpoint, "another query has taken over")
     return explained(error)
-
-
-def check_trigger(trigger: Any, *, closed: bool) -> dict[str, Any]:  # noqa: ANN401 -- what the user gave
-    """The options for Spark's ``trigger``."""
-    given = {} if trigger is None else trigger
-    times = isinstance(given, dict) and list(given) == ["processingTime"] and isinstance(given["processingTime"], str)
-    if not (given in ({}, {"availableNow": True}) or times):
-        raise UsageError(
-            "TRIGGER",
-            f'trigger= is {{"availableNow": True}} or {{"processingTime": "1 second"}}, got {trigger!r}',
-            hint="leave it out for one batch after the other, as soon as there are rows",
-        )
-    if closed and not given.get("availableNow"):
-        raise UsageError(
-            "CLOSED",
-            "closed=True says that nothing comes after what is there now",
-            hint='use it with trigger={"availableNow": True}',
-        )
-    return dict(given)

@@ -1,0 +1,130 @@
+"""Options of a streaming query: what ``start`` takes besides the options that it shares with ``run``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal, TypedDict
+
+from flumina.engine.liveness import SPARK_TIMEOUT
+from flumina.engine.options import CommonArguments, CommonOptions, check_choice, check_switch, expected
+from flumina.errors import UsageError
+from flumina.input.stream import Stream
+from flumina.input.watermarks import BoundedDelay, ClosedBatches, Heartbeats, InOrder, WatermarkPolicy
+from flumina.streaming.rules import MAX_BUFFERED_ROWS, LateRows, Rules
+
+
+class AvailableNow(TypedDict):
+    """The trigger that processes what is there now, and ends."""
+
+    availableNow: Literal[True]
+
+
+class ProcessingTime(TypedDict):
+    """The trigger that begins a batch at an interval."""
+
+    processingTime: str
+
+
+Trigger = AvailableNow | ProcessingTime
+"""Values of ``trigger=``, as for Spark."""
+
+
+class StreamingArguments(CommonArguments, total=False):
+    """The fields of :class:`StreamingOptions` as keyword arguments."""
+
+    watermarks: WatermarkPolicy | Mapping[str, WatermarkPolicy] | None
+    late: LateRows
+    dead_letters: str | os.PathLike[str] | None
+    trigger: Trigger | None
+    drain: bool
+    max_buffered_rows: int
+    name: str | None
+    adaptive: bool
+    allow_code_change: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamingOptions(CommonOptions):
+    """Options of a streaming query, besides those of :class:`~flumina.engine.options.CommonOptions`.
+
+    ``task_timeout``       as before, but 600 s unless told otherwise: Spark tries again after it
+    ``watermarks``         how far a stream has come when a batch ends, for all streams or by name:
+                           :class:`~flumina.InOrder` (the default), :class:`~flumina.BoundedDelay`,
+                           :class:`~flumina.Heartbeats`, :class:`~flumina.ClosedBatches`
+    ``late``               what happens to rows behind the watermark: "error", "dead-letter" or "drop" (counted)
+    ``dead_letters``       the folder for dead letters; by default one in the checkpoint
+    ``trigger``            ``{"availableNow": True}`` or ``{"processingTime": "1 second"}``, as for Spark
+    ``drain``              with availableNow: nothing comes after what is there now, so process buffered rows, too
+    ``max_buffered_rows``  rows that may wait for a stream that holds up others before that is an error
+    ``name``               the name of the query in Spark and in messages; by default that of the program
+    ``adaptive``           make another plan between two batches where the observed rates promise 20 % or more
+    ``allow_code_change``  go on from the checkpoint although the program's code has changed
+    """
+
+    task_timeout: float | None = SPARK_TIMEOUT
+    watermarks: WatermarkPolicy | Mapping[str, WatermarkPolicy] | None = None
+    late: LateRows = "error"
+    dead_letters: str | os.PathLike[str] | None = None
+    trigger: Trigger | None = None
+    drain: bool = False
+    max_buffered_rows: int = MAX_BUFFERED_ROWS
+    name: str | None = None
+    adaptive: bool = True
+    allow_code_change: bool = False
+
+    taken_by: ClassVar[str] = "start"
+
+    def __post_init__(self) -> None:
+        """Validate these options, too; what names streams is validated by :meth:`rules`."""
+        super().__post_init__()
+        check_choice("late", self.late, LateRows)
+        if not isinstance(self.dead_letters, str | os.PathLike | None):
+            raise expected("dead_letters", "the path of a folder", self.dead_letters)
+        for option in ("drain", "adaptive", "allow_code_change"):
+            check_switch(option, getattr(self, option))
+        rows = self.max_buffered_rows
+        if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
+            raise expected("max_buffered_rows", "an integer of at least 1", rows)
+        if self.name is not None and (not isinstance(self.name, str) or not self.name):
+            raise expected("name", "a text", self.name)
+        self._check_trigger()
+
+    def _check_trigger(self) -> None:
+        given: object = {} if self.trigger is None else self.trigger
+        times = isinstance(given, dict) and list(given) == ["processingTime"]
+        if not (given in ({}, {"availableNow": True}) or (times and isinstance(given["processingTime"], str))):  # type: ignore[index]
+            raise UsageError(
+                "TRIGGER",
+                f'expected trigger= as {{"availableNow": True}} or {{"processingTime": "1 second"}}, '
+                f"got {self.trigger!r}",
+                hint="leave it out for one batch after the other, as soon as there are rows",
+            )
+        if self.drain and given != {"availableNow": True}:
+            raise UsageError(
+                "DRAIN",
+                "drain=True says that nothing comes after what is there now",
+                hint='use it with trigger={"availableNow": True}',
+            )
+
+    def rules(self, streams: Sequence[Stream]) -> Rules:
+        """Return the rules for the rows of these streams, with a watermark policy for each."""
+        return Rules(self._policies(streams), self.late, self.bad_rows, self.max_buffered_rows)
+
+    def _policies(self, streams: Sequence[Stream]) -> dict[str, WatermarkPolicy]:
+        given, names = self.watermarks, [stream.name for stream in streams]
+        if given is None or isinstance(given, InOrder | BoundedDelay | Heartbeats | ClosedBatches):
+            return dict.fromkeys(names, given or InOrder())
+        if not isinstance(given, Mapping):
+            raise expected("watermarks", "a policy, or a dict of policies by stream", given)
+        for name, policy in given.items():
+            if name not in names:
+                raise UsageError("WATERMARKS", f"no stream is called {name!r}", hint=f"there are {', '.join(names)}")
+            if not isinstance(policy, InOrder | BoundedDelay | Heartbeats | ClosedBatches):
+                raise UsageError(
+                    "WATERMARKS",
+                    f"stream {name!r}: {policy!r} is no watermark policy",
+                    hint="there are fl.InOrder, fl.BoundedDelay, fl.Heartbeats and fl.ClosedBatches",
+                )
+        return {name: given.get(name, InOrder()) for name in names}

@@ -1,0 +1,58 @@
+"""Options of queries: what is wrong with one is told by its name, and watermarks are found for each stream."""
+
+from typing import Any
+
+import pytest
+
+import flumina as fl
+from flumina.apps.value_barrier import ValueBarrier
+from flumina.streaming.options import StreamingOptions
+
+STREAMS = [fl.Stream("values", ValueBarrier.value, []), fl.Stream("barriers", ValueBarrier.barrier, [])]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"late": "ignore"}, r"\[LATE\] expected late= as 'error' or 'dead-letter' or 'drop', got 'ignore'"),
+        ({"bad_rows": "drop"}, r"\[BAD_ROWS\]"),
+        ({"max_buffered_rows": 0}, r"\[MAX_BUFFERED_ROWS\] expected max_buffered_rows= as an integer"),
+        ({"max_buffered_rows": True}, r"\[MAX_BUFFERED_ROWS\]"),
+        ({"dead_letters": 3}, r"\[DEAD_LETTERS\]"),
+        ({"drain": "no"}, r"\[DRAIN\] expected drain= as True or False"),
+        ({"drain": True}, r"\[DRAIN\] drain=True says(.|\n)*availableNow"),
+        ({"drain": True, "trigger": {"processingTime": "1 second"}}, r"\[DRAIN\]"),
+        ({"adaptive": 1}, r"\[ADAPTIVE\]"),
+        ({"allow_code_change": "no"}, r"\[ALLOW_CODE_CHANGE\]"),
+        ({"name": ""}, r"\[NAME\]"),
+        ({"trigger": "now"}, r"\[TRIGGER\] expected trigger="),
+        ({"trigger": {"once": True}}, r"\[TRIGGER\]"),
+        ({"trigger": {"processingTime": 5}}, r"\[TRIGGER\]"),
+        ({"closed": True}, r"\[UNKNOWN_OPTION\] start has no option closed="),
+        ({"out": "folder"}, r"\[UNKNOWN_OPTION\] start has no option out="),
+    ],
+)
+def test_what_is_wrong_is_told_by_name(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(fl.UsageError, match=told):
+        StreamingOptions.of(given)
+
+
+def test_every_stream_has_a_watermark_policy() -> None:
+    late = fl.BoundedDelay(3)
+    assert StreamingOptions().rules(STREAMS).policies == {"values": fl.InOrder(), "barriers": fl.InOrder()}
+    assert StreamingOptions(watermarks=late).rules(STREAMS).policies == {"values": late, "barriers": late}
+    one = StreamingOptions(watermarks={"values": late}).rules(STREAMS)
+    assert one.policies == {"values": late, "barriers": fl.InOrder()}
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (3, "expected watermarks= as a policy"),
+        ({"nobody": fl.InOrder()}, r"no stream is called 'nobody'\n +hint: there are values, barriers"),
+        ({"values": "late"}, "'late' is no watermark policy"),
+    ],
+)
+def test_what_is_no_policy_is_refused(given: Any, told: str) -> None:
+    with pytest.raises(fl.UsageError, match=rf"\[WATERMARKS\].*{told}"):
+        StreamingOptions(watermarks=given).rules(STREAMS)
