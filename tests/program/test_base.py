@@ -205,3 +205,28 @@ def test_a_constructor_that_raises_is_the_users_own() -> None:
 
     with pytest.raises(UserCodeError, match=r"__init__ raised ValueError: no configuration\n  at: .*test_base.py:"):
         fl.define(Failing)
+
+
+def test_the_type_of_the_state_is_for_type_checkers_only() -> None:
+    class Total(fl.Program[int]):
+        add = fl.Tag("v long")
+        depends = fl.depends()
+
+        def init(self) -> int:
+            return 0
+
+        def update(self, state: int, event: fl.Event, emit: fl.Emit) -> int:
+            return state + int(event.v)
+
+        def fork(self, state: int, left: fl.TagSet, right: fl.TagSet) -> tuple[int, int]:
+            return state, 0
+
+        def join(self, left: int, right: int) -> int:
+            return left + right
+
+    assert Total.__bases__ == (fl.Program,)
+    assert fl.KeyedProgram[int] is fl.KeyedProgram
+    assert fl.define(Total).kinds["State"].update_batch is None
+    for method in ("init", "update", "update_batch", "update_all", "fork", "join"):
+        assert not hasattr(fl.Program, method), "declared, not defined: what a class lacks is found when it is made"
+        assert not hasattr(fl.KeyedProgram, method)

@@ -45,7 +45,7 @@ class Files:
 
     @staticmethod
     def make(folder: Path, batches: int = 4, rows: int = 60, seed: int = 1) -> Files:
-        """Write the files; rules lag behind transactions, so that rows are carried."""
+        """Write the files; rules lag behind transactions, so that rows are buffered."""
         rng = np.random.default_rng(seed)
         found: dict[str, list[pa.Table]] = {name: [] for name in DDL}
         for number in range(batches):

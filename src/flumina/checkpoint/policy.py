@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from flumina.errors import UsageError
 from flumina.program.definition import user_error
@@ -92,7 +92,7 @@ class Checkpoint:
     syncs: int | None = None
     when: Callable[[CheckpointProgress], bool] | None = None
     keep: int = 3
-    filesystem: Any = field(default=None, repr=False)
+    filesystem: object = field(default=None, repr=False)
     allow_older: bool = False
     allow_code_change: bool = False
 

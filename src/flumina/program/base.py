@@ -105,7 +105,7 @@ class Program(_Methods[StateT]):
     ``examples``   for the law checker: column name to a list of values worth trying
     """
 
-    depends: ClassVar[Any]
+    depends: ClassVar[Any]  # to type checkers, a function of two atoms in a class body looks like a method
     output: ClassVar[str | Mapping[str, str]] = {}
     tolerance: ClassVar[float] = 0.0
     examples: ClassVar[Mapping[str, Collection[object]]] = {}
