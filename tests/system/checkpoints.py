@@ -158,7 +158,7 @@ def sharded(inputs: Inputs, slots: int | None) -> Plan:
 
 def run(case: str, folder: Path, *, workers: int = 2, **policy: Any) -> RunResult:
     program, streams = CASES[case]
-    names = ("optimizer", "order", "plan", "state")
+    names = ("optimizer", "ordered", "plan", "return_state")
     options = {"optimizer": divided} | {name: policy.pop(name) for name in names if name in policy}
     policy = {"events": EVENTS, "keep": 100, **policy}
     return local.run(
