@@ -236,7 +236,7 @@ def test_a_finished_run_does_not_give_its_result_for_other_input(tmp_path: Path)
 
 def test_a_finished_run_gives_its_state_again_if_it_kept_it(tmp_path: Path) -> None:
     for folder, asked in (tmp_path / "asked", True), (tmp_path / "not", False):
-        assert (run("key-counter", folder, state=asked).state is None) != asked
+        assert (run("key-counter", folder, return_state=asked).state is None) != asked
         assert run("key-counter", folder, return_state=False).state is None
     again = run("key-counter", tmp_path / "asked", return_state=True, workers=5, keep=1)
     assert again.stats.events == 0
