@@ -63,7 +63,7 @@ class TestTables:
         assert len(list(InMemoryTables([table]).chunks(0, ["ts"]))) == 1
 
 
-class TestGenerated:
+class TestGeneratorSource:
     def test_all_that_a_function_may_yield(self) -> None:
         table = pa.table({"ts": [3], "user": [3]})
         given_rows = [

@@ -666,7 +666,7 @@ def test_a_row_is_validated_when_it_comes_and_not_again(tmp_path: Path, monkeypa
 
     monkeypatch.setattr("flumina.streaming.validation.validate", counted)
     monkeypatch.setattr("flumina.input.decode.validate", counted)
-    query = Query(tmp_path, ValueBarrier, streams(), frontiers=dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay(0)))
+    query = Query(tmp_path, ValueBarrier, streams(), watermarks=dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay(0)))
     for number, given in enumerate(APART):
         query.feed(number, given)
     assert query.last["carried"][VALUES], "rows are buffered"

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import flumina as fl
 from flumina import local
 from flumina.apps import ValueBarrier
+from flumina.input.dead_letters import BadRows
 
 ROWS = 40
 """Rows of a path: every fourth is a barrier, and with dead letters every eighth has no value."""
@@ -46,7 +47,7 @@ def in_files(table: pa.Table, folder: Path) -> Path:
 def along(engine: str, folder: Path) -> Iterator[int]:
     """Run the program on each path of an engine; gives how many events it has processed."""
     for number, path in enumerate(LOCAL if engine == "local" else SPARK):
-        bad_rows = "dead-letter" if "dead letters" in path else "error"
+        bad_rows: BadRows = "dead-letter" if "dead letters" in path else "error"
         tables = rows(path, number)
         if path.startswith("spec"):
             yield fl.spec(ValueBarrier, streams(*tables), bad_rows=bad_rows).events
@@ -90,7 +91,7 @@ def on_spark(
             os.utime(file, (number, number))  # the order in which they are read
         frames.append(read.schema("ts long, v long" if name == "v" else "ts long").parquet(str(folder / name)))
     query = start(
-        spark, streams(*frames), folder, program=ValueBarrier, bad_rows="dead-letter", frontiers=fl.BoundedDelay(0)
+        spark, streams(*frames), folder, program=ValueBarrier, bad_rows="dead-letter", watermarks=fl.BoundedDelay(0)
     )
     query.awaitTermination()
     batches = query.recentProgress

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from flumina.model.batch import Batch
     from flumina.model.emit import Emit
-    from flumina.model.tag import Event
+    from flumina.model.event import Event
 
     StateT = TypeVar("StateT", default=Any)  # a class that says nothing of its state is not refused for it
 

@@ -186,7 +186,7 @@ def test_a_method_with_another_shape_is_told_once() -> None:
             depends = fl.depends()
             total = fl.Sum()
 
-            def update(state: Any, event: Any, emit: Any) -> None:  # noqa: N805
+            def update(state: Any, event: Any, emit: Any) -> None:  # type: ignore[override]  # noqa: N805
                 emit.flagged(event.v)
 
     assert [problem.condition for problem in caught.value.problems] == ["BAD_SIGNATURE"]
