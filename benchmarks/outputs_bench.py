@@ -30,7 +30,7 @@ from flumina.output.commit import commit_outputs
 from flumina.output.outputs import Manifest, Outputs
 from flumina.output.writer import OutputWriter
 from flumina.program.base import define
-from flumina.storage.output_directory import Location
+from flumina.storage.output_directory import OutputDirectory
 
 TASKS, ROWS, CHUNK, TABLE = 2, 20_000_000, 10_000, 100
 STREAMS = ("views", "changes")
@@ -109,7 +109,7 @@ def task(number: int, rows: int, pipe: multiprocessing.connection.Connection, st
 def measure(folder: Path, kind: str, options: dict[str, object], pipes: list, start: Barrier) -> tuple[Seconds, int]:
     """One turn of all processes: seconds, and bytes on disk."""
     run = f"{kind}-{time.monotonic_ns()}"
-    location = Location.of(folder / run, run)
+    location = OutputDirectory.of(folder / run, run)
     settings = options if kind == "sink" else {}
     outputs = Outputs(define(PageViews).outputs, pa.int64(), STREAMS, run, location, **settings)
     outputs.prepare()

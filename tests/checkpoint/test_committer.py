@@ -16,7 +16,7 @@ from flumina.checkpoint.participant import TaskCheckpoint
 from flumina.engine.job import Start
 from flumina.output.outputs import Manifest, Outputs, StagedFile
 from flumina.program.base import define
-from flumina.storage.output_directory import Location
+from flumina.storage.output_directory import OutputDirectory
 from tests.checkpoint.test_state_partitions import PLAN, STATES
 
 TREES = (("one", "three"), ("two",))
@@ -28,7 +28,7 @@ class Gang:
 
     def __init__(self, folder: Path) -> None:
         self.store = Checkpoints(folder / "kept", keep=9)
-        location = Location.of(folder / "out", "r", lasting=True)
+        location = OutputDirectory.of(folder / "out", "r", durable=True)
         self.outputs = Outputs(define(PageViews).outputs, pa.int64(), ("views",), "r", location, checked=True)
         self.outputs.prepare()
         job = SimpleNamespace(

@@ -390,7 +390,7 @@ def test_another_program_can_not_claim(tmp_path: Any) -> None:
     changed["code"]["update"] = "other"
     with pytest.raises(CheckpointError, match="allow_code_change=True"):
         store.claim(resumes=snapshot, facts=changed)
-    assert {found.epoch for found in store.folder.listing().claims} == {1}
+    assert {found.term for found in store.folder.listing().claims} == {1}
     assert store.claim(resumes=snapshot, facts=changed, allow_code_change=True).commit().manifest.facts == changed
 
 

@@ -10,7 +10,7 @@ from flumina.cli.main import main
 from flumina.plan.optimize import make_plan
 from flumina.plan.render.json import to_json
 from flumina.plan.sources import StreamRates
-from flumina.storage.checksummed_file import seal
+from flumina.storage.checksummed_file import encode
 from tests.checkpoint.store.support import fill
 
 Output = pytest.CaptureFixture[str]
@@ -161,7 +161,7 @@ def test_the_checkpoint_of_a_query_holds_its_snapshots_further_down(tmp_path: Pa
     entries = {"query.json": "query", "cuts/000000000007.json": "cut", "commits/000000000007.json": "commit"}
     for name, kind in entries.items():
         (tmp_path / "log" / name).parent.mkdir(exist_ok=True)
-        (tmp_path / "log" / name).write_bytes(seal(kind, {"batch": 7}))
+        (tmp_path / "log" / name).write_bytes(encode(kind, {"batch": 7}))
     assert run(capsys, "ls", tmp_path) == run(capsys, "ls", tmp_path / "state")
     assert run(capsys, "verify", tmp_path)[0] == 0
     for name in entries:

@@ -17,7 +17,7 @@ from flumina.model.emit import ONLY_OUTPUT, Chunk, Emit, Row, rows
 from flumina.model.schema import Schema
 from flumina.output.outputs import Manifest, Outputs
 from flumina.output.writer import OutputWriter
-from flumina.storage.output_directory import Location
+from flumina.storage.output_directory import OutputDirectory
 
 STREAMS = ("left", "right")
 ONE = {ONLY_OUTPUT: Schema.parse("name string, n long")}
@@ -28,19 +28,19 @@ TICK = fl.Tag("n long")
 TICK.name = "tick"
 
 
-def make(place: Path | str | Location | None, schemas: Mapping[str, Schema] = ONE, **options: Any) -> Outputs:
+def make(place: Path | str | OutputDirectory | None, schemas: Mapping[str, Schema] = ONE, **options: Any) -> Outputs:
     """Outputs of a run, as they arrive in another process."""
     run = options.pop("run", "run1")
     options = {"ts_type": pa.int64(), **options}
     overwrite = options.pop("overwrite", False)
     if isinstance(place, Path | str):
-        place = Location.of(place, run, overwrite=overwrite)
+        place = OutputDirectory.of(place, run, overwrite=overwrite)
     return Outputs(schemas, streams=STREAMS, run=run, location=place, **options)
 
 
-def without_renames(path: Path, *, overwrite: bool = False) -> Location:
+def without_renames(path: Path, *, overwrite: bool = False) -> OutputDirectory:
     """A location as in an object store: staged below the results, files moved one by one."""
-    found = Location.of(path, "run1", overwrite=overwrite)
+    found = OutputDirectory.of(path, "run1", overwrite=overwrite)
     return replace(found, renames=False, staging=f"{path}/_flumina-run1")
 
 

@@ -16,7 +16,7 @@ from flumina.model.emit import Chunk, Row
 from flumina.output import commit as publishing
 from flumina.output.commit import commit_outputs
 from flumina.output.writer import OutputWriter
-from flumina.storage.output_directory import Location
+from flumina.storage.output_directory import OutputDirectory
 from tests.engine.writing import (
     ONE,
     TWO,
@@ -137,14 +137,14 @@ def test_a_failure_while_publishing_leaves_nothing_visible(
     outputs = make(place(tmp_path, inside=inside), TWO)
     outputs.prepare()
     manifests = [run_task(outputs, task, mine) for task, mine in enumerate(all_items(TWO))]
-    original, done = Location._move_all, []
+    original, done = OutputDirectory._move_all, []
 
-    def breaks(self: Location, files: dict[str, str], folder: str) -> None:
+    def breaks(self: OutputDirectory, files: dict[str, str], folder: str) -> None:
         original(self, dict(list(files.items())[:2]), folder)
         done.append(folder)
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Location, "_move_all", breaks)
+    monkeypatch.setattr(OutputDirectory, "_move_all", breaks)
     with pytest.raises(OutputError, match="make room"):
         commit_outputs(outputs, manifests)
     assert done
@@ -169,13 +169,13 @@ def test_publishing_is_tried_again_after_a_failure(
     assert location is not None
     files = [item for named in publication.files.values() for item in named.items()]
     with monkeypatch.context() as patch:
-        original = Location._move_all
+        original = OutputDirectory._move_all
 
-        def breaks(self: Location, files: dict[str, str], folder: str) -> None:
+        def breaks(self: OutputDirectory, files: dict[str, str], folder: str) -> None:
             original(self, dict(list(files.items())[:2]), folder)
             raise OSError(28, "No space left on device")
 
-        patch.setattr(Location, "_move_all", breaks)
+        patch.setattr(OutputDirectory, "_move_all", breaks)
         if killed:  # nobody cleans up
             folder = location.path if inside else f"{location.staging}/ready"
             original(location, dict(files[:2]), folder)
@@ -187,9 +187,9 @@ def test_publishing_is_tried_again_after_a_failure(
         assert_same(result.table(), expected((item for mine in items for item in mine), name))
 
 
-def place(tmp_path: Path, *, inside: bool, overwrite: bool = False) -> Location:
+def place(tmp_path: Path, *, inside: bool, overwrite: bool = False) -> OutputDirectory:
     out = tmp_path / "out"
-    return without_renames(out, overwrite=overwrite) if inside else Location.of(out, "run1", overwrite=overwrite)
+    return without_renames(out, overwrite=overwrite) if inside else OutputDirectory.of(out, "run1", overwrite=overwrite)
 
 
 @pytest.mark.parametrize("inside", [False, True], ids=["rename", "moves"])
@@ -316,7 +316,7 @@ def test_any_file_system(tmp_path: Path, *, filesystem: str, ordered: bool) -> N
         "mock": (fs._MockFileSystem(), "out"),
         "mock subtree": (fs.SubTreeFileSystem("", fs._MockFileSystem()), "x/y/out/"),
     }[filesystem]
-    location = Location.of(path, "run1", filesystem=found)
+    location = OutputDirectory.of(path, "run1", filesystem=found)
     outputs = make(location, ordered=ordered)
     outputs.prepare()
     items = all_items()

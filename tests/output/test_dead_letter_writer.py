@@ -18,7 +18,7 @@ from flumina.output import dead_letter_writer as letterbox
 from flumina.output.commit import commit_outputs
 from flumina.output.dead_letter_writer import DeadLetterWriter
 from flumina.output.outputs import DEAD_LETTERS, Manifest, Outputs
-from flumina.storage.output_directory import Location
+from flumina.storage.output_directory import OutputDirectory
 
 FAULT = Fault("NULL_KEY", "k", "the key is null")
 NOTHING = Manifest("r", 0, "1-0", {"output": 0}, {}, {})
@@ -30,7 +30,7 @@ def some(first: int, count: int) -> RejectedRows:
 
 
 def outputs(folder: Path | None, **more: Any) -> Outputs:
-    location = None if folder is None else Location.of(folder, "r")
+    location = None if folder is None else OutputDirectory.of(folder, "r")
     made = Outputs({"output": Schema.parse("n long")}, pa.int64(), ("s",), "r", location, aside=True, **more)
     made.prepare()
     return made

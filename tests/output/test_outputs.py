@@ -5,7 +5,7 @@ import pytest
 
 from flumina.errors import UsageError
 from flumina.model.schema import Schema
-from flumina.storage.output_directory import Location
+from flumina.storage.output_directory import OutputDirectory
 from tests.engine.writing import ONE, STREAMS, make
 
 
@@ -35,7 +35,7 @@ def test_the_id_of_a_run_is_a_part_of_names(run: str) -> None:
 
 def test_a_location_belongs_to_its_run() -> None:
     with pytest.raises(UsageError, match="RUN_ID"):
-        make(Location.of("out", "other"))
+        make(OutputDirectory.of("out", "other"))
 
 
 def test_only_a_sole_unnamed_output_has_no_folder() -> None:

@@ -6,8 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
 
-from flumina.checkpoint import Checksum, check_files
 from flumina.errors import CheckpointError
+from flumina.storage.checksum import Checksum, check_files
 from tests.engine.writing import emitted, make, run_task
 
 LOCAL = fs.LocalFileSystem()

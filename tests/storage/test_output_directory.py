@@ -10,22 +10,21 @@ import pytest
 from pyarrow import fs
 
 from flumina.errors import OutputError, UsageError
-from flumina.storage.filesystem import settle
-from flumina.storage.output_directory import Location
+from flumina.storage.output_directory import OutputDirectory
 from tests.engine.writing import visible, without_renames
 
 
 def test_what_is_staged_lies_beside_the_results_where_folders_can_be_renamed(tmp_path: Path) -> None:
-    assert Location.of(tmp_path / "x" / "out", "r").staging == str(tmp_path / "x" / "_out.flumina-r")
-    assert Location.of(f"{tmp_path}/out/", "r").staging == str(tmp_path / "_out.flumina-r")
-    assert Location.of("out", "r", filesystem=fs._MockFileSystem()).staging == "_out.flumina-r"
-    root = Location.of("/", "r")
+    assert OutputDirectory.of(tmp_path / "x" / "out", "r").staging == str(tmp_path / "x" / "_out.flumina-r")
+    assert OutputDirectory.of(f"{tmp_path}/out/", "r").staging == str(tmp_path / "_out.flumina-r")
+    assert OutputDirectory.of("out", "r", filesystem=fs._MockFileSystem()).staging == "_out.flumina-r"
+    root = OutputDirectory.of("/", "r")
     assert (root.staging, root.renames) == ("/_flumina-r", False)
 
 
 def test_relative_paths_are_those_of_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    location = pickle.loads(pickle.dumps(Location.of("out", "r")))  # noqa: S301
+    location = pickle.loads(pickle.dumps(OutputDirectory.of("out", "r")))  # noqa: S301
     monkeypatch.chdir("/")
     location.prepare()
     assert visible(tmp_path) == ["_out.flumina-r", "_out.flumina-r/driver.lock"]
@@ -33,7 +32,7 @@ def test_relative_paths_are_those_of_the_driver(tmp_path: Path, monkeypatch: pyt
 
 def test_an_object_store_is_written_below_the_results() -> None:
     store = SimpleNamespace(protocol="store")  # what fsspec gives for one
-    location = Location.of("bucket/out", "r", filesystem=store)
+    location = OutputDirectory.of("bucket/out", "r", filesystem=store)
     assert (location.renames, location.staging) == (False, "bucket/out/_flumina-r")
 
 
@@ -44,13 +43,13 @@ def test_a_folder_that_is_not_empty_is_refused_before_the_run(tmp_path: Path, co
     file.touch()
     before = visible(tmp_path)
     with pytest.raises(OutputError, match="overwrite=True") as caught:
-        Location.of(tmp_path / "out", "r").prepare()
+        OutputDirectory.of(tmp_path / "out", "r").prepare()
     assert caught.value.condition == "OUT_EXISTS"
     assert visible(tmp_path) == before
     with pytest.raises(OutputError, match=r"OUT_FOREIGN.*no run has written it"):
-        Location.of(tmp_path / "out", "r", overwrite=True).prepare()
+        OutputDirectory.of(tmp_path / "out", "r", overwrite=True).prepare()
     (tmp_path / "out" / "_SUCCESS").write_text("run0\n")
-    Location.of(tmp_path / "out", "r", overwrite=True).prepare()
+    OutputDirectory.of(tmp_path / "out", "r", overwrite=True).prepare()
     assert file.exists()
 
 
@@ -58,7 +57,7 @@ def test_an_empty_folder_and_what_other_runs_staged_are_no_results(tmp_path: Pat
     (tmp_path / "out" / "_flumina-other").mkdir(parents=True)
     without_renames(tmp_path / "out").prepare()
     (tmp_path / "empty").mkdir()
-    location = Location.of(tmp_path / "empty", "r")
+    location = OutputDirectory.of(tmp_path / "empty", "r")
     location.prepare()
     location.commit({})
     assert visible(tmp_path / "empty") == ["_SUCCESS"]
@@ -70,7 +69,7 @@ def test_overwriting_spares_what_no_run_would_have_written(tmp_path: Path) -> No
     thesis.write_text("years of work")
     (tmp_path / "out" / "_SUCCESS").write_text("run0\n")
     with pytest.raises(OutputError, match=r"OUT_FOREIGN.*thesis\.tex"):
-        Location.of(tmp_path / "out", "r", overwrite=True).prepare()
+        OutputDirectory.of(tmp_path / "out", "r", overwrite=True).prepare()
     assert thesis.exists()
 
 
@@ -89,32 +88,32 @@ def settled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize("renames", [False, True])
-@pytest.mark.parametrize("lasting", [False, True])
+@pytest.mark.parametrize("durable", [False, True])
 def test_what_lasts_is_on_the_disk_before_it_is_visible(
-    tmp_path: Path, settled: list[str], monkeypatch: pytest.MonkeyPatch, *, renames: bool, lasting: bool
+    tmp_path: Path, settled: list[str], monkeypatch: pytest.MonkeyPatch, *, renames: bool, durable: bool
 ) -> None:
-    location = Location.of(tmp_path / "new" / "out", "r", lasting=lasting)
+    location = OutputDirectory.of(tmp_path / "new" / "out", "r", durable=durable)
     if not renames:
         location = replace(location, renames=False, staging=f"{location.path}/_flumina-r")
     location.prepare()
-    assert settled == ([str(tmp_path)] if lasting else [])
-    file = Path(location.task_folder(0, "a")) / "x.parquet"
+    assert settled == ([str(tmp_path)] if durable else [])
+    file = Path(location.task_directory(0, "a")) / "x.parquet"
     file.write_text("x")
-    location.settle(str(file))
+    location.sync(str(file))
     up = [str(file), *(str(folder) for folder in file.parents if folder.is_relative_to(tmp_path / "new"))]
-    assert settled[1:] == (up if lasting else [])
+    assert settled[1:] == (up if durable else [])
     settled.clear()
     seen: list[str] = []
-    mark = Location._mark
+    mark = OutputDirectory._mark
 
-    def marked(self: Location, folder: str, run: str) -> None:
+    def marked(self: OutputDirectory, folder: str, run: str) -> None:
         seen.extend(settled)
         mark(self, folder, run)
 
-    monkeypatch.setattr(Location, "_mark", marked)
+    monkeypatch.setattr(OutputDirectory, "_mark", marked)
     location.commit({"below/part.parquet": str(file)})
     assert (tmp_path / "new" / "out" / "below" / "part.parquet").read_text() == "x"
-    if not lasting:
+    if not durable:
         assert settled == []
         return
     made = Path(location.staging if renames else location.path) / ("ready" if renames else "")
@@ -123,43 +122,36 @@ def test_what_lasts_is_on_the_disk_before_it_is_visible(
     assert settled[-2:] == [location.path, str(tmp_path / "new")], "and so is the name of the results"
 
 
-def test_folders_inside_other_file_systems_are_settled_too(tmp_path: Path, settled: list[str]) -> None:
-    (tmp_path / "a").mkdir()
-    settle(fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), "a")
-    settle(fs._MockFileSystem(), "a")
-    assert settled == [str(tmp_path / "a")]
-
-
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_file_is_no_folder(tmp_path: Path, *, overwrite: bool) -> None:
     (tmp_path / "out").write_text("x")
     with pytest.raises(OutputError, match="is a file"):
-        Location.of(tmp_path / "out", "r", overwrite=overwrite).prepare()
+        OutputDirectory.of(tmp_path / "out", "r", overwrite=overwrite).prepare()
     with pytest.raises(OutputError, match="OUT_FAILED"):
-        Location.of(tmp_path / "out" / "below", "r").prepare()
+        OutputDirectory.of(tmp_path / "out" / "below", "r").prepare()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_folder_that_may_not_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir(mode=0o500)
     with pytest.raises(OutputError, match="may write"):
-        Location.of(tmp_path / "mine" / "out", "r").prepare()
+        OutputDirectory.of(tmp_path / "mine" / "out", "r").prepare()
 
 
 def test_a_place_that_nobody_may_write_to_is_refused() -> None:
     with pytest.raises(OutputError, match=r"OUT_FAILED.*/proc/flumina/out") as caught:
-        Location.of("/proc/flumina/out", "r").prepare()
+        OutputDirectory.of("/proc/flumina/out", "r").prepare()
     assert caught.value.hint
 
 
 @pytest.mark.parametrize("path", ["", "nosuchscheme://x/y", "s3:///"])
 def test_paths_that_mean_nothing_are_refused(path: str) -> None:
     with pytest.raises(UsageError, match="OUT"):
-        Location.of(path, "r")
+        OutputDirectory.of(path, "r")
 
 
 def test_discarding_never_fails(tmp_path: Path) -> None:
-    location = Location.of(tmp_path / "out", "r")
+    location = OutputDirectory.of(tmp_path / "out", "r")
     location.discard()
     location.prepare()
     location.discard()
@@ -171,27 +163,27 @@ def test_discarding_never_fails(tmp_path: Path) -> None:
 def test_what_a_driver_that_died_has_moved_is_found_and_taken_back(
     tmp_path: Path, settled: list[str], *, renames: bool
 ) -> None:
-    location = Location.of(tmp_path / "out", "r", lasting=True)
+    location = OutputDirectory.of(tmp_path / "out", "r", durable=True)
     if not renames:
         location = replace(location, renames=False, staging=f"{location.path}/_flumina-r")
     location.prepare()
-    folder = Path(location.task_folder(0, "a"))
+    folder = Path(location.task_directory(0, "a"))
     names = {f"{folder}/{n}.parquet": f"below/part-{n}-r.parquet" for n in range(3)}
     for path in names:
         Path(path).write_text(path)
     first, second, third = names
     location._move_all({names[first]: first, names[second]: second}, location.ready)
-    assert {path: location.lies(path, name) for path, name in names.items()} == {
+    assert {path: location.locate(path, name) for path, name in names.items()} == {
         first: f"{location.ready}/{names[first]}",
         second: f"{location.ready}/{names[second]}",
         third: third,
     }
-    assert location.lies("gone", "below/gone") == "gone", "whoever reads it will tell"
+    assert location.locate("gone", "below/gone") == "gone", "whoever reads it will tell"
     settled.clear()
     for _ in range(2):
-        location.take_back({**names, "gone": "below/gone"})
+        location.restage({**names, "gone": "below/gone"})
         assert [Path(path).read_text() for path in names] == list(names)
-        assert [location.lies(path, name) for path, name in names.items()] == list(names)
+        assert [location.locate(path, name) for path, name in names.items()] == list(names)
     assert str(folder) in settled, "the next snapshot vouches for them"
     assert not Path(location.ready, names[first]).exists()
     location.commit({name: path for path, name in names.items()})

@@ -1,13 +1,11 @@
 """Publishing that is killed at every file operation: old results or new ones, and nothing left behind."""
 
-import os
 import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyarrow import fs
@@ -16,88 +14,18 @@ from flumina.errors import OutputError
 from flumina.storage import lock
 from flumina.storage import output_directory as module
 from flumina.storage.exchange import exchange
-from flumina.storage.output_directory import Location
+from flumina.storage.output_directory import OutputDirectory
 from flumina.storage.recovery import recover
 from tests.engine.writing import visible
+from tests.storage.crashing import PowerFailure, Steps, counted_calls, disk
 
 OLD, NEW, NEXT = "old", "new", "next"
 FILES = {"a/part-0": b"one", "b/part-0": b"two" * 1000}
 
 
-class PowerFailure(BaseException):
-    """Nothing is done after it."""
-
-
-class Steps(fs.LocalFileSystem):  # type: ignore[misc]  # pyarrow has no types
-    """A disk that asks before each operation, and in the middle of those that take several."""
-
-    ask: Callable[[], None]
-
-    def get_file_info(self, what: Any) -> Any:
-        found = super().get_file_info(what)
-        if isinstance(what, fs.FileSelector):  # in the order that is the worst for who deletes them one by one
-            found.sort(key=lambda info: info.base_name not in (lock.LOCK, lock.RESUMABLE, "publishing.json"))
-        return found
-
-    def create_dir(self, path: str, *, recursive: bool = True) -> None:
-        self.ask()
-        super().create_dir(path, recursive=recursive)
-
-    def move(self, src: str, dest: str) -> None:
-        self.ask()
-        super().move(src, dest)
-
-    def delete_file(self, path: str) -> None:
-        self.ask()
-        super().delete_file(path)
-
-    def delete_dir(self, path: str) -> None:
-        for file in sorted(Path(path).rglob("*")):
-            if file.is_file():
-                self.ask()
-                file.unlink()
-        self.ask()
-        super().delete_dir(path)
-
-    def open_output_stream(self, path: str, *given: Any, **options: Any) -> Any:
-        self.ask()
-        super().open_output_stream(path).close()  # killed before anything was written
-        self.ask()
-        return super().open_output_stream(path, *given, **options)
-
-
-def disk(steps: int, watch: Callable[[], None] = lambda: None) -> Steps:
-    """A disk whose power fails after so many steps; ``watch`` is called before each of them."""
-    left = steps
-
-    def ask() -> None:
-        nonlocal left
-        watch()
-        left -= 1
-        if left < 0:
-            raise PowerFailure
-
-    made = Steps()
-    made.ask = ask
-    return made
-
-
 @pytest.fixture(autouse=True)
 def steps_of_the_system(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Locks are made and removed with calls of the system, which count as steps of the disk under test."""
-
-    def counted(name: str) -> Callable[..., Any]:
-        original = getattr(os, name)
-
-        def call(*given: Any, **options: Any) -> Any:
-            if UNDER_TEST and "flumina-" in str(given[0]):
-                UNDER_TEST[-1].ask()
-            return original(*given, **options)
-
-        return call
-
-    for name in ("mkdir", "open", "unlink", "rmdir"):
-        monkeypatch.setattr(os, name, counted(name))
 
     def exchanged(first: str, second: str) -> bool:
         if UNDER_TEST:
@@ -105,7 +33,8 @@ def steps_of_the_system(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         return exchange(first, second)
 
     monkeypatch.setattr(module, "exchange", exchanged)
-    yield
+    with counted_calls(monkeypatch, UNDER_TEST, "flumina-"):
+        yield
     UNDER_TEST.clear()
     die()
 
@@ -119,18 +48,18 @@ def die() -> None:
         lock.release(folder)
 
 
-def place(out: Path, run: str, filesystem: fs.FileSystem, *, moves: bool, lasting: bool = False) -> Location:
-    made = Location.of(out, run, filesystem=filesystem, overwrite=True, lasting=lasting)
+def place(out: Path, run: str, filesystem: fs.FileSystem, *, moves: bool, durable: bool = False) -> OutputDirectory:
+    made = OutputDirectory.of(out, run, filesystem=filesystem, overwrite=True, durable=durable)
     return replace(made, renames=False, staging=f"{out}/_flumina-{run}") if moves else made
 
 
-def publish(location: Location) -> None:
+def publish(location: OutputDirectory) -> None:
     """A whole run: repair, prepare, write, publish."""
     recover(location)
     location.prepare()
     files: dict[str, str] = {}
     for name, data in FILES.items():
-        staged = f"{location.task_folder(len(files), 'a')}/x"
+        staged = f"{location.task_directory(len(files), 'a')}/x"
         Path(staged).write_bytes(data)
         files[f"{name}-{location.run}.parquet"] = staged
     location.commit(files)
@@ -239,7 +168,7 @@ def test_a_run_with_snapshots_goes_on_after_every_step(
     for steps in range(100):
         out = tmp_path / str(steps) / "out"
         publish(place(out, OLD, fs.LocalFileSystem(), moves=moves))
-        own = place(out, NEW, fs.LocalFileSystem(), moves=moves, lasting=True)
+        own = place(out, NEW, fs.LocalFileSystem(), moves=moves, durable=True)
         recover(own)
         own.prepare()
         staged = {f"{name}-{NEW}.parquet": f"{own.staging}/{n}" for n, name in enumerate(FILES)}
@@ -258,10 +187,39 @@ def test_a_run_with_snapshots_goes_on_after_every_step(
         if between:
             recover(place(out, NEXT, fs.LocalFileSystem(), moves=moves))
             assert published(out) in (OLD, NEW), steps
-        if not own.is_published:
+        if not own.is_committed:
             own.commit(staged)
         own.discard()
         assert published(out) == NEW
+        assert [path for path in visible(out.parent) if "flumina-" in path] == [], steps
+        if not killed:
+            return
+    pytest.fail("a run never came to its end")
+
+
+@pytest.mark.parametrize("moves", [False, True], ids=["rename", "move"])
+def test_a_first_commit_goes_on_after_every_step(tmp_path: Path, *, moves: bool) -> None:
+    """Nothing may be overwritten, and what the killed driver has left is no result of another run."""
+    for steps in range(100):
+        out = tmp_path / str(steps) / "out"
+        own = replace(place(out, NEW, fs.LocalFileSystem(), moves=moves, durable=True), overwrite=False)
+        own.prepare()
+        staged = {f"{name}-{NEW}.parquet": f"{own.staging}/{n}" for n, name in enumerate(FILES)}
+        for path, data in zip(staged.values(), FILES.values(), strict=True):
+            Path(path).write_bytes(data)
+        filesystem = disk(steps)
+        UNDER_TEST.append(filesystem)
+        try:
+            replace(own, filesystem=filesystem).commit(staged)
+            killed = False
+        except PowerFailure:
+            killed = True
+        UNDER_TEST.clear()
+        if not own.is_committed:
+            own.commit(staged)
+        own.discard()
+        die()
+        assert published(out) == NEW, steps
         assert [path for path in visible(out.parent) if "flumina-" in path] == [], steps
         if not killed:
             return
@@ -279,28 +237,28 @@ def test_a_reader_never_sees_half(tmp_path: Path) -> None:
 
 DRIVER = """
 import sys
-from flumina.storage.output_directory import Location
-location = Location.of(sys.argv[1], "alive", overwrite=True, lasting=sys.argv[2] == "True")
+from flumina.storage.output_directory import OutputDirectory
+location = OutputDirectory.of(sys.argv[1], "alive", overwrite=True, durable=sys.argv[2] == "True")
 location.prepare()
-open(location.task_folder(0, "a") + "/x", "w").close()
+open(location.task_directory(0, "a") + "/x", "w").close()
 print("ready", flush=True)
 sys.stdin.read()
 """
 
 
-@pytest.mark.parametrize("lasting", [False, True])
-def test_only_what_a_killed_driver_has_left_is_removed(tmp_path: Path, *, lasting: bool) -> None:
-    command = [sys.executable, "-c", DRIVER, str(tmp_path / "out"), str(lasting)]
+@pytest.mark.parametrize("durable", [False, True])
+def test_only_what_a_killed_driver_has_left_is_removed(tmp_path: Path, *, durable: bool) -> None:
+    command = [sys.executable, "-c", DRIVER, str(tmp_path / "out"), str(durable)]
     staged = tmp_path / "_out.flumina-alive" / "00000-a" / "x"
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as driver:
         assert driver.stdout is not None
         assert driver.stdout.readline() == b"ready\n"
-        recover(Location.of(tmp_path / "out", NEXT))
+        recover(OutputDirectory.of(tmp_path / "out", NEXT))
         assert staged.exists(), "its driver is at work"
         driver.kill()
-    recover(Location.of(tmp_path / "out", NEXT))
-    assert staged.exists() == lasting, "snapshots may vouch for it"
-    assert lasting or visible(tmp_path) == []
+    recover(OutputDirectory.of(tmp_path / "out", NEXT))
+    assert staged.exists() == durable, "snapshots may vouch for it"
+    assert durable or visible(tmp_path) == []
 
 
 def test_folders_of_other_machines_and_other_paths_are_left_alone(tmp_path: Path) -> None:
@@ -310,33 +268,8 @@ def test_folders_of_other_machines_and_other_paths_are_left_alone(tmp_path: Path
         (tmp_path / name / "x").touch()
     (tmp_path / "_out.flumina-x.flumina-y" / "driver.lock").write_text(socket.gethostname())
     before = visible(tmp_path)
-    recover(Location.of(tmp_path / "out", NEXT))
+    recover(OutputDirectory.of(tmp_path / "out", NEXT))
     assert visible(tmp_path) == before
-
-
-def test_a_folder_that_is_removed_while_it_is_made_is_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another driver takes it for that of a killed run in the moment before it is locked."""
-    folder = tmp_path / "_out.flumina-new"
-    removed: list[Path] = []
-    take = lock._take
-
-    def taken(descriptor: int, *, wait: bool) -> bool:
-        if len(removed) < 3:
-            removed.append(folder)
-            (folder / lock.LOCK).unlink()
-            folder.rmdir()
-        return take(descriptor, wait=wait)
-
-    monkeypatch.setattr(lock, "_take", taken)
-    lock.make_locked(str(folder), resumable=False)
-    assert len(removed) == 3
-    assert visible(tmp_path) == [folder.name, f"{folder.name}/{lock.LOCK}"]
-    monkeypatch.undo()
-    assert not lock.take_over(str(folder)), "this process holds it"
-    die()
-    assert lock.take_over(str(folder))
 
 
 def test_results_that_a_version_without_locks_has_left_are_repaired(tmp_path: Path) -> None:
@@ -345,7 +278,7 @@ def test_results_that_a_version_without_locks_has_left_are_repaired(tmp_path: Pa
     staging = tmp_path / "_out.flumina-killed"
     staging.mkdir()
     out.rename(staging / "replaced")
-    recover(Location.of(out, NEXT))
+    recover(OutputDirectory.of(out, NEXT))
     assert published(out) == OLD, "new ones are not there"
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 

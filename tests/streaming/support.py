@@ -31,7 +31,7 @@ from flumina.program.definition import fold, initial_state
 from flumina.program.ties import TieFinder, TieRule
 from flumina.runtime.stats import WorkerStats
 from flumina.spec import tables
-from flumina.storage.directory import Folder
+from flumina.storage.directory import Directory
 from flumina.streaming import batches as batches_module
 from flumina.streaming.batches import Batches
 from flumina.streaming.engine import BatchRun
@@ -130,7 +130,7 @@ class Query:
             definition, self.streams, 2, optimizer="greedy", fixed=self.fixed, adaptive=self.adaptive
         )
         self.batches = Batches(
-            Folder.of(self.folder / "checkpoint", "checkpoint"),
+            Directory.of(self.folder / "checkpoint", "checkpoint"),
             self.program,
             self.streams,
             pa.int64(),

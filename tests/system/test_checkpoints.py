@@ -351,7 +351,7 @@ def test_two_are_kept_and_nothing_else(tmp_path: Path) -> None:
         named += [file.name for one in both for file in one.manifest.states]
         epoch = both[-1].manifest.epoch
         there = sorted(path.name for path in kept.iterdir())
-        assert there == sorted([*named, f"claim-{epoch:06d}-{both[-1].manifest.claim}.json"])
+        assert there == sorted([*named, f"owner-{epoch:06d}-{both[-1].manifest.claim}.json"])
         assert Checkpoints(kept).verify() == [] or not states
 
     with pytest.raises(TaskLostError):

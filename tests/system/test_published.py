@@ -20,7 +20,7 @@ from flumina.output import commit as publishing
 from flumina.output.commit import OutputCommit
 from flumina.output.outputs import StagedFile
 from flumina.state.compare import same
-from flumina.storage.output_directory import Location
+from flumina.storage.output_directory import OutputDirectory
 from tests.system.checkpoints import (
     assert_agrees,
     crash,
@@ -40,10 +40,10 @@ class DeadError(Exception):
     ("owner", "method"),
     [
         (Committer, "publish"),
-        (Location, "commit"),
-        (Location, "_rename_in"),
-        (Location, "_mark"),
-        (Location, "discard"),
+        (OutputDirectory, "commit"),
+        (OutputDirectory, "_rename_in"),
+        (OutputDirectory, "_mark"),
+        (OutputDirectory, "discard"),
     ],
 )
 @pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
@@ -78,15 +78,15 @@ def test_a_driver_that_dies_over_publishing(
 
 def test_files_moved_one_by_one_before_the_driver_died(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     moved: list[str] = []
-    move_all = Location._move_all
+    move_all = OutputDirectory._move_all
 
-    def some(self: Location, files: dict[str, str], folder: str) -> None:
+    def some(self: OutputDirectory, files: dict[str, str], folder: str) -> None:
         few = dict(list(files.items())[:2])
         move_all(self, few, folder)
         moved.extend(few)
         raise DeadError
 
-    monkeypatch.setattr(Location, "_move_all", some)
+    monkeypatch.setattr(OutputDirectory, "_move_all", some)
     with pytest.raises(DeadError):
         run("page-views", tmp_path)
     assert len(moved) == 2
@@ -161,15 +161,15 @@ os.fsync = settled
 RECORDED_DRIVER = """
 import os, sys
 from pathlib import Path
-from flumina.checkpoint.store.layout import Folder
+from flumina.storage.directory import Directory
 from tests.system import checkpoints as t
 
-def vouched(self, name, data, epoch, write=Folder.write):
+def vouched(self, name, data, write=Directory.write):
     with open(os.environ["LOG"], "a") as log:
         print("vouched", name, file=log)
-    write(self, name, data, epoch)
+    write(self, name, data)
 
-Folder.write = vouched
+Directory.write = vouched
 t.run("fraud", Path(sys.argv[1]), ordered=sys.argv[2] == "True")
 """
 
@@ -245,14 +245,14 @@ def dies_over_publishing(
     folder: Path, monkeypatch: pytest.MonkeyPatch, moved: int, *, renames: bool, ordered: bool
 ) -> list[Path]:
     """A driver that dies before its files are visible, after it moved so many of them; where they lie now."""
-    move_all = Location._move_all
+    move_all = OutputDirectory._move_all
 
-    def some(self: Location, files: dict[str, str]) -> None:
+    def some(self: OutputDirectory, files: dict[str, str]) -> None:
         move_all(self, dict(list(files.items())[:moved]), self.ready)
         raise DeadError
 
     with monkeypatch.context() as patched:
-        patched.setattr(Location, "_rename_in" if renames else "_move_in", some)
+        patched.setattr(OutputDirectory, "_rename_in" if renames else "_move_in", some)
         with pytest.raises(DeadError):
             run("page-views", folder, ordered=ordered)
     over = Checkpoints(folder / "kept").latest()

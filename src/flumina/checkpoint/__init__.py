@@ -18,11 +18,9 @@ from flumina.checkpoint.store.manifest import OutputFile, SnapshotManifest, Stat
 from flumina.checkpoint.store.owner import Claim
 from flumina.checkpoint.store.snapshot import Snapshot
 from flumina.checkpoint.store.verify import Finding
-from flumina.storage.checksum import Checksum, check_files
 
 __all__ = [
     "Checkpoints",
-    "Checksum",
     "Claim",
     "Finding",
     "OutputFile",
@@ -30,7 +28,6 @@ __all__ = [
     "Snapshot",
     "SnapshotManifest",
     "StateFile",
-    "check_files",
     "check_program",
     "differences",
     "input_fingerprint",

@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from flumina.checkpoint import (
-    Checkpoints,
-    Checksum,
-    Claim,
-    Snapshot,
-    check_files,
-    input_fingerprint,
-    program_fingerprint,
-)
+from flumina.checkpoint import Checkpoints, Claim, Snapshot, input_fingerprint, program_fingerprint
 from flumina.checkpoint.committer import CommittedProgress, Committer, commit
 from flumina.checkpoint.policy import Checkpoint
 from flumina.checkpoint.store.manifest import CHECKSUMS, FILES, ROWS
@@ -23,9 +15,9 @@ from flumina.input.stream import Stream
 from flumina.output.commit import CommittedOutput, OutputCommit
 from flumina.output.outputs import Outputs
 from flumina.program.base import AnyProgram
-from flumina.storage.checksummed_file import damaged
+from flumina.storage.checksum import Checksum, check_files, damaged
 from flumina.storage.filesystem import join
-from flumina.storage.output_directory import MARKER, Location
+from flumina.storage.output_directory import MARKER, OutputDirectory
 
 
 @dataclass(frozen=True)
@@ -39,7 +31,10 @@ class ResumePoint:
 
     @staticmethod
     def of(
-        given: Checkpoint, program: AnyProgram, streams: Sequence[Stream], place: Callable[[str], Location | None]
+        given: Checkpoint,
+        program: AnyProgram,
+        streams: Sequence[Stream],
+        place: Callable[[str], OutputDirectory | None],
     ) -> ResumePoint:
         """Find out where a run stands, and become the driver that carries it on.
 
@@ -58,7 +53,7 @@ class ResumePoint:
     @property
     def run(self) -> str:
         """The id of the run, the same for all drivers."""
-        return self.claim.run
+        return self.claim.owner.run
 
     @property
     def over(self) -> bool:
@@ -80,9 +75,9 @@ class ResumePoint:
         if self.over:
             return job
         if self.latest is not None and location is not None:
-            location.take_back(self.store.names(self.latest.seen, self.latest.manifest.place))
+            location.restage(self.store.names(self.latest.seen, self.latest.manifest.place))
         progress = CommittedProgress.of(self.latest)
-        snapshots = Snapshots(self.given.policy, self.store, self.claim.epoch)
+        snapshots = Snapshots(self.given.policy, self.store, self.claim.owner.term)
         return replace(job, start=progress.start(self.claim.facts), snapshots=snapshots)
 
     def recorder(self, job: Job) -> Committer:
@@ -95,16 +90,16 @@ class ResumePoint:
         manifest = self.latest.manifest
         publication = OutputCommit(outputs, manifest.extra[ROWS], manifest.extra[FILES])
         if outputs.location is not None:
-            if not outputs.location.is_published:
+            if not outputs.location.is_committed:
                 publication.make_visible()
-            outputs.location.settle_published()
+            outputs.location.sync_committed()
             outputs.location.discard()
         if not manifest.finished:
             done, state = CommittedProgress.of(self.latest), self.final
             commit(self.claim, done, manifest.extra, outputs, manifest.plan, state=state, finished=True)
         return publication.results()
 
-    def _check_folder(self, latest: Snapshot, location: Location | None) -> None:
+    def _check_folder(self, latest: Snapshot, location: OutputDirectory | None) -> None:
         """The outputs so far lie where those to come will."""
         before, now = latest.manifest.folder, None if location is None else location.staging
         if before != now:
@@ -116,7 +111,7 @@ class ResumePoint:
             )
 
 
-def check_outputs(store: Checkpoints, snapshot: Snapshot, location: Location | None) -> None:
+def check_outputs(store: Checkpoints, snapshot: Snapshot, location: OutputDirectory | None) -> None:
     """What a snapshot says was written is still there, byte for byte, or has been published.
 
     Outputs that lie in another folder than this run's are not looked at.
@@ -126,7 +121,7 @@ def check_outputs(store: Checkpoints, snapshot: Snapshot, location: Location | N
         return
     if not _is_over(snapshot):
         written = {f"{location.staging}/{file.path}": Checksum(file.size, file.crc32) for file in manifest.outputs}
-    elif location.is_published:
+    elif location.is_committed:
         return
     elif manifest.finished:
         raise CheckpointError(
@@ -141,7 +136,7 @@ def check_outputs(store: Checkpoints, snapshot: Snapshot, location: Location | N
             if path not in written:
                 raise damaged(path, "no checksum was taken when it was written")
     names = store.names(snapshot.seen, manifest.place)  # by this one, or a newer one that can't be gone on from
-    lie = {path: location.lies(path, names[path]) if path in names else path for path in written}
+    lie = {path: location.locate(path, names[path]) if path in names else path for path in written}
     check_files(location.filesystem, {lie[path]: checksum for path, checksum in written.items()})
 
 

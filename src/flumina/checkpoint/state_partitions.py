@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flumina.checkpoint import Checkpoints, Place, Snapshot, StateFile, differences
-from flumina.checkpoint.store.layout import Folder
+from flumina.checkpoint.store.layout import CheckpointDirectory
 from flumina.checkpoint.store.snapshot import read_state
 from flumina.engine.message_codec import Codec
 from flumina.plan.forest import Forest
@@ -52,7 +52,7 @@ class InMemoryPartition:
 class StoredPartition:
     """A bundle in a checkpoint that all tasks reach."""
 
-    folder: Folder
+    folder: CheckpointDirectory
     file: StateFile
 
     @property

@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     """Do what the command line asks; 1 if something is damaged."""
     store = Checkpoints(args.path)
     args.log = None
-    if {"log", "state"} <= set(store.folder.names() or ()):  # of a streaming query, which has more in it
+    if {"log", "state"} <= set(store.folder.names()):  # of a streaming query, which has more in it
         args.log = store.folder.below("log")
         store = Checkpoints(f"{args.path.rstrip('/')}/state")
     if not store.folder.names():

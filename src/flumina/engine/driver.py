@@ -40,7 +40,7 @@ from flumina.program.base import AnyProgram, define
 from flumina.program.definition import Definition
 from flumina.runtime.messages import PartId
 from flumina.storage.filesystem import join, resolve
-from flumina.storage.output_directory import Location
+from flumina.storage.output_directory import OutputDirectory
 
 
 def resume(options: RunOptions, program: AnyProgram, streams: Sequence[Stream]) -> ResumePoint | None:
@@ -49,8 +49,8 @@ def resume(options: RunOptions, program: AnyProgram, streams: Sequence[Stream]) 
         return None
     checkpoint = Checkpoint.of(options.checkpoint)
     filesystem, inside = resolve(checkpoint.path, checkpoint.filesystem, "checkpoint")
-    outputs = output_location(options, "unknown", lasting=True)
-    if outputs is not None and outputs.holds(filesystem, join(inside, "any file")):
+    outputs = output_location(options, "unknown", durable=True)
+    if outputs is not None and outputs.contains(filesystem, join(inside, "any file")):
         raise UsageError(
             "CHECKPOINT_OUT",
             f"the checkpoint {inside} lies in the folder for outputs, which holds nothing else",
@@ -63,7 +63,7 @@ def resume(options: RunOptions, program: AnyProgram, streams: Sequence[Stream]) 
             f"syncs={checkpoint.syncs} is never reached: no tag of {definition.name} depends on another",
             hint="say after how many events= or seconds= a snapshot is taken",
         )
-    kept = ResumePoint.of(checkpoint, program, streams, partial(output_location, options, lasting=True))
+    kept = ResumePoint.of(checkpoint, program, streams, partial(output_location, options, durable=True))
     if options.return_state and kept.over and kept.final is None:
         raise CheckpointError(
             "CHECKPOINT_STATE",
@@ -75,12 +75,12 @@ def resume(options: RunOptions, program: AnyProgram, streams: Sequence[Stream]) 
     return kept
 
 
-def output_location(options: RunOptions, run: str, *, lasting: bool) -> Location | None:
+def output_location(options: RunOptions, run: str, *, durable: bool) -> OutputDirectory | None:
     """Return where the outputs of a run go; None if they do not go to files."""
     if options.out is None or options.out is DISCARD:
         return None
     place = os.fspath(options.out)
-    return Location.of(place, run, filesystem=options.filesystem, overwrite=options.overwrite, lasting=lasting)
+    return OutputDirectory.of(place, run, filesystem=options.filesystem, overwrite=options.overwrite, durable=durable)
 
 
 def choose_plan(
@@ -135,7 +135,7 @@ def make_job(
     definition = define(program)
     check_streams(definition, streams)
     run = uuid.uuid4().hex[:12] if kept is None else kept.run
-    location = output_location(options, run, lasting=kept is not None)
+    location = output_location(options, run, durable=kept is not None)
     if location is not None:
         for stream in streams:
             for file in stream.data.files if isinstance(stream.data, Parquet) else ():
@@ -182,9 +182,9 @@ def make_job(
     return replace(job, start=replace(job.start, state=state))
 
 
-def check_is_no_input(location: Location, stream: str, filesystem: fs.FileSystem, path: str) -> None:
+def check_is_no_input(location: OutputDirectory, stream: str, filesystem: fs.FileSystem, path: str) -> None:
     """Refuse to put results where a file is that the run reads."""
-    if location.holds(filesystem, path):
+    if location.contains(filesystem, path):
         raise UsageError(
             "OUT_IS_INPUT",
             f"out= is {location.path}, where stream {stream!r} reads {path}",

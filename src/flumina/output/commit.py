@@ -20,8 +20,8 @@ from flumina.output.outputs import Manifest, Outputs, StagedFile
 from flumina.output.parquet_file import ParquetFile
 from flumina.output.row_buffer import places
 from flumina.storage.checksum import Checksum, check_files
-from flumina.storage.filesystem import join, telling
-from flumina.storage.output_directory import Location
+from flumina.storage.filesystem import join, storage_errors
+from flumina.storage.output_directory import OutputDirectory
 
 FILE_ROWS = 32 << 20
 """Rows of one file of ordered results."""
@@ -35,7 +35,7 @@ class CommittedOutput:
     schema: pa.Schema = field(repr=False)
     path: str | None = None
     files: tuple[str, ...] = ()
-    location: Location | None = field(default=None, repr=False)
+    location: OutputDirectory | None = field(default=None, repr=False)
     held: pa.Table | None = field(default=None, repr=False)
 
     @property
@@ -49,7 +49,7 @@ class CommittedOutput:
             raise UsageError("NOT_KEPT", f"{self.rows:,} rows were made and not kept, since out=DISCARD was given")
         if self.location is None:
             return ds.dataset(self.held)
-        with telling("read", str(self.path)):
+        with storage_errors("read", str(self.path)):
             return ds.dataset(
                 list(self.files), schema=self.schema, format="parquet", filesystem=self.location.filesystem
             )
@@ -58,7 +58,7 @@ class CommittedOutput:
         """All rows in memory."""
         if self.held is not None:
             return self.held
-        with telling("read", str(self.path)):
+        with storage_errors("read", str(self.path)):
             return self.dataset().to_table()
 
 
@@ -107,7 +107,7 @@ def commit_outputs(outputs: Outputs, manifests: Sequence[Manifest]) -> dict[str,
         tables = {name: _inline(outputs, name, manifests) for name in outputs.names}
         return {name: CommittedOutput(len(table), table.schema, held=table) for name, table in tables.items()}
     if outputs.location is not None:
-        outputs.location.check_unpublished()
+        outputs.location.check_not_committed()
     publication = prepare(outputs, manifests)
     if outputs.location is not None:
         publication.make_visible()
@@ -162,7 +162,7 @@ def _inline(outputs: Outputs, name: str, manifests: Sequence[Manifest]) -> pa.Ta
     return table.cast(final)
 
 
-def _files(location: Location, name: str, manifests: Sequence[Manifest]) -> list[StagedFile]:
+def _files(location: OutputDirectory, name: str, manifests: Sequence[Manifest]) -> list[StagedFile]:
     files = [manifest.files[name] for manifest in manifests if name in manifest.files]
     checksums = _checksums(files)
     for file in files:
@@ -176,19 +176,19 @@ def _checksums(files: Sequence[StagedFile]) -> dict[str, Checksum]:
     return {file.path: Checksum(file.size, file.crc) for file in files if file.crc is not None}
 
 
-def _empty(outputs: Outputs, location: Location, name: str, made: str) -> StagedFile:
+def _empty(outputs: Outputs, location: OutputDirectory, name: str, made: str) -> StagedFile:
     """A file without rows, which still says what the columns are; ``made`` is how its path begins."""
     final = outputs.final(name)
     path = f"{made}-{name}.parquet"
     file = ParquetFile(location.filesystem, path, final, final, outputs.compression, checked=outputs.checked)
     file.write(final.empty_table())
     file.close()
-    location.settle(path)
+    location.sync(path)
     return StagedFile(path, 0, file.size, crc=file.crc)
 
 
 def _merge(
-    outputs: Outputs, location: Location, name: str, manifests: Sequence[Manifest], made: str
+    outputs: Outputs, location: OutputDirectory, name: str, manifests: Sequence[Manifest], made: str
 ) -> list[StagedFile]:
     runs: list[SortedRunReader] = []
     for number, manifest in enumerate(manifests):
@@ -198,7 +198,7 @@ def _merge(
             runs += [SortedRunReader(file, (number, n), run) for n, run in enumerate(staged.runs)]
     final = outputs.final(name)
     written: list[ParquetFile] = []
-    with telling("merge results in", location.staging):
+    with storage_errors("merge results in", location.staging):
         for table in _groups(merged(runs), outputs.group_rows):
             if not written or written[-1].rows >= FILE_ROWS:
                 if written:
@@ -211,12 +211,12 @@ def _merge(
             written[-1].write(_encoded(outputs, name, table))
         if written:
             written[-1].close()
-        location.settle(*(file.path for file in written))
+        location.sync(*(file.path for file in written))
     return [StagedFile(file.path, file.rows, file.size, crc=file.crc) for file in written]
 
 
-def _open(location: Location, path: str) -> pq.ParquetFile:
-    with telling("read", path):
+def _open(location: OutputDirectory, path: str) -> pq.ParquetFile:
+    with storage_errors("read", path):
         return pq.ParquetFile(location.filesystem.open_input_file(path), buffer_size=1 << 18)
 
 

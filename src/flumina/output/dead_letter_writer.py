@@ -15,7 +15,7 @@ import pyarrow as pa
 from flumina.input.dead_letters import SCHEMA, RejectedRows
 from flumina.output.outputs import DEAD_LETTERS, Manifest, Outputs, StagedFile, to_ipc, too_much
 from flumina.output.parquet_file import ParquetFile
-from flumina.storage.filesystem import telling
+from flumina.storage.filesystem import storage_errors
 
 ROWS_AT_ONCE = 1 << 16
 
@@ -77,7 +77,7 @@ class DeadLetterWriter:
         if not self._waiting:
             return
         if self._file is None:
-            self._folder = location.task_folder(self._task, f"{self._attempt}-aside")
+            self._folder = location.task_directory(self._task, f"{self._attempt}-aside")
             path = f"{self._folder}/{DEAD_LETTERS}.parquet"
             self._file = ParquetFile(
                 location.filesystem, path, SCHEMA, SCHEMA, outputs.compression, checked=outputs.checked
@@ -91,6 +91,6 @@ class DeadLetterWriter:
             return {}
         assert location is not None
         file.close()
-        with telling("write", file.path):
-            location.settle(file.path)
+        with storage_errors("write", file.path):
+            location.sync(file.path)
         return {DEAD_LETTERS: StagedFile(file.path, file.rows, file.size, crc=file.crc)}

@@ -19,7 +19,7 @@ from flumina.input.dead_letters import SCHEMA
 from flumina.model.emit import EVENT_COLUMNS, ONLY_OUTPUT
 from flumina.model.order import Point
 from flumina.model.schema import Schema
-from flumina.storage.output_directory import Location
+from flumina.storage.output_directory import OutputDirectory
 from flumina.storage.recovery import recover
 
 INLINE_LIMIT = 64 << 20
@@ -53,7 +53,7 @@ class Outputs:
     ts_type: pa.DataType
     streams: tuple[str, ...]
     run: str
-    location: Location | None = None
+    location: OutputDirectory | None = None
     ordered: bool = False
     inline_limit: int = INLINE_LIMIT
     compression: str = "none"

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from flumina.storage.filesystem import telling
+from flumina.storage.filesystem import storage_errors
 
 
 class ParquetFile:
@@ -30,7 +30,7 @@ class ParquetFile:
         # Numbers seldom repeat enough for a dictionary. Bounds of texts cost a third of all time, and readers can tell
         # from the dictionary of a row group as well what is not in it.
         texts = [f.name for f in written if _is_text(f.type)]
-        with telling("write", path):
+        with storage_errors("write", path):
             self._stream = filesystem.open_output_stream(path)
             self._checked = _Checked(self._stream) if checked else None
             if self._checked is not None:
@@ -48,13 +48,13 @@ class ParquetFile:
 
     def write(self, table: pa.Table) -> None:
         """Add rows, as one row group."""
-        with telling("write", self.path):
+        with storage_errors("write", self.path):
             self._writer.write_table(table, row_group_size=max(1, len(table)))
         self.rows += len(table)
 
     def close(self) -> None:
         """Finish the file."""
-        with telling("write", self.path):
+        with storage_errors("write", self.path):
             self._writer.close()
             self.size = self._stream.tell()
             self._stream.close()

@@ -21,7 +21,7 @@ from flumina.model.emit import Chunk, Row
 from flumina.output.outputs import Manifest, Outputs, SortedRun, StagedFile, to_ipc, too_much
 from flumina.output.parquet_file import ParquetFile
 from flumina.output.row_buffer import ROWS_AT_ONCE, RowBuffer, in_order
-from flumina.storage.filesystem import telling
+from flumina.storage.filesystem import storage_errors
 
 WAITING = 1
 """How many pieces may wait for the thread, besides the one that it writes and those being collected."""
@@ -118,7 +118,7 @@ class _Writer(threading.Thread):
         super().__init__(name=f"flumina-outputs-{task}", daemon=True)
         assert outputs.location is not None
         self._outputs, self._location = outputs, outputs.location
-        self._folder = self._location.task_folder(task, attempt)
+        self._folder = self._location.task_directory(task, attempt)
         self._files: dict[str, ParquetFile] = {}
         self._runs: dict[str, list[SortedRun]] = {name: [] for name in outputs.schemas}
         self._queue: queue.Queue[tuple[str, pa.Table] | None] = queue.Queue(WAITING)
@@ -180,8 +180,8 @@ class _Writer(threading.Thread):
             file.abandon()
 
     def _settle(self) -> None:
-        with telling("write", self._folder):
-            self._location.settle(*(file.path for file in self._files.values()))
+        with storage_errors("write", self._folder):
+            self._location.sync(*(file.path for file in self._files.values()))
 
     def _write(self, name: str, table: pa.Table) -> None:
         file = self._files.get(name)

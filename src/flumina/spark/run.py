@@ -44,7 +44,7 @@ from flumina.spark.results import DataFrames
 from flumina.spark.session import Cluster
 from flumina.spark.tasks import REPORT_DDL, Cargo, handed_out, kill_attempt, task
 from flumina.storage.filesystem import resolve
-from flumina.storage.output_directory import Location
+from flumina.storage.output_directory import OutputDirectory
 
 CLOSURE_BYTES = 256 << 10
 """Up to so many bytes travel in the function of the tasks; PySpark writes larger ones than 1 MiB to a file."""
@@ -194,7 +194,7 @@ def _check_out(frames: Sequence[Stream], options: RunOptions) -> None:
     """What would be overwritten is not read, as far as Spark knows what it reads."""
     if not options.overwrite or not isinstance(options.out, str | os.PathLike):
         return
-    location = Location.of(options.out, "", filesystem=options.filesystem)
+    location = OutputDirectory.of(options.out, "", filesystem=options.filesystem)
     for stream in frames:
         for file in stream.data.inputFiles():
             try:

@@ -1,1 +1,1 @@
-"""Storage: atomic and durable files, checksums, locks and file systems."""
+"""Files and directories that survive a crash: atomic writes, sync, rename, checksums, locks, URIs."""

@@ -1,4 +1,4 @@
-"""Files that a snapshot vouches for: whether they are still what was written, byte for byte."""
+"""Compare files with the size and CRC-32 that were recorded when they were written."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from pyarrow import fs
 
-from flumina.checkpoint.store.layout import missing
 from flumina.errors import CheckpointError
-from flumina.storage.checksummed_file import damaged
-from flumina.storage.filesystem import telling
+from flumina.storage.filesystem import storage_errors
+
+OLDER_HINT = "ask for an older snapshot (older=True), or restore the file from a copy"
 
 _PIECE = 1 << 22
 _AT_ONCE = 8
@@ -27,7 +27,7 @@ class Checksum(NamedTuple):
 
     @staticmethod
     def of(filesystem: fs.FileSystem, path: str) -> Checksum:
-        """That of a file as it is now."""
+        """Compute the checksum of a file as it is now."""
         size = crc32 = 0
         with filesystem.open_input_stream(path) as stream:
             while piece := stream.read(_PIECE):
@@ -43,8 +43,23 @@ def check_files(filesystem: fs.FileSystem, written: Mapping[str, Checksum]) -> N
             pass
 
 
+def damaged(file: str, what: str) -> CheckpointError:
+    """Return the error for a file whose bytes are not those that were written."""
+    return CheckpointError("CHECKPOINT_DAMAGED", f"{file} is damaged: {what}", file=file, hint=OLDER_HINT)
+
+
+def missing(path: str) -> CheckpointError:
+    """Return the error for a file that other files say was written."""
+    return CheckpointError(
+        "CHECKPOINT_MISSING_FILE",
+        f"{path} is not there, though other files of the checkpoint say that it was written",
+        file=path,
+        hint="ask for an older snapshot (older=True), or restore it from a copy; all tasks must reach this folder",
+    )
+
+
 def _check(filesystem: fs.FileSystem, path: str, written: Checksum) -> None:
-    with telling("read", path, CheckpointError, "CHECKPOINT_FAILED"):
+    with storage_errors("read", path, CheckpointError, "CHECKPOINT_FAILED"):
         try:
             found = Checksum.of(filesystem, path)
         except FileNotFoundError:

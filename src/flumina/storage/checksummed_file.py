@@ -1,4 +1,4 @@
-"""Small JSON files that know when they were damaged.
+"""Encode small JSON files that contain their own checksum.
 
 The first member of the object is the SHA-256 of every byte that follows it::
 
@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from flumina.errors import CheckpointError, UsageError
+from flumina.storage.checksum import damaged
 
 FORMAT = "flumina-checkpoint"
 VERSION = 4
@@ -25,11 +26,9 @@ VERSION = 4
 _OPENING, _CLOSING = b'{"sha256": "', b'",\n'
 _DIGITS = 64
 
-OLDER_HINT = "ask for an older snapshot (allow_older=True), or restore the file from a copy"
 
-
-def seal(kind: str, content: Mapping[str, Any]) -> bytes:
-    """The file for some JSON content, one line for each member."""
+def encode(kind: str, content: Mapping[str, Any]) -> bytes:
+    """Return the bytes of a file with some JSON content, one line for each member."""
     members = {"format": FORMAT, "version": VERSION, "kind": kind, **content}
     try:
         lines = [f"{json.dumps(name)}: {json.dumps(value, allow_nan=False)}" for name, value in members.items()]
@@ -41,8 +40,8 @@ def seal(kind: str, content: Mapping[str, Any]) -> bytes:
     return _OPENING + hashlib.sha256(rest).hexdigest().encode() + _CLOSING + rest
 
 
-def unseal(data: bytes, kind: str, file: str) -> dict[str, Any]:
-    """The content of a file that :func:`seal` made; ``file`` is its path, for error messages."""
+def decode(data: bytes, kind: str, file: str) -> dict[str, Any]:
+    """Return the content of a file that :func:`encode` made; ``file`` is its path, for error messages."""
     start = len(_OPENING) + _DIGITS + len(_CLOSING)
     rest = data[start:]
     if data[:start] != _OPENING + hashlib.sha256(rest).hexdigest().encode() + _CLOSING:
@@ -59,11 +58,6 @@ def unseal(data: bytes, kind: str, file: str) -> dict[str, Any]:
             hint="carry on with the version of flumina that wrote it, or begin anew with another checkpoint",
         )
     return content
-
-
-def damaged(file: str, what: str) -> CheckpointError:
-    """The error for a file whose bytes are not those that were written."""
-    return CheckpointError("CHECKPOINT_DAMAGED", f"{file} is damaged: {what}", file=file, hint=OLDER_HINT)
 
 
 def _what(data: bytes) -> str:

@@ -1,166 +1,223 @@
-"""Small files that are there whole or not at all, and that survive a crash once they are.
+"""Write files and directories that exist whole or not at all, and that survive a crash once they exist.
 
-On a local disk a file is written beside its place, forced to the disk, and renamed or linked. Elsewhere (HDFS) it is
-written beside its place and moved. Stores that can't rename are refused: nothing there happens at once.
+A file is written under a temporary name, forced to the disk, and renamed or linked; then its name is forced to
+the disk. Where nothing can be renamed (object stores), it is put under its own name, in one step.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import uuid
-from collections.abc import Iterable
-from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 import pyarrow as pa
 from pyarrow import fs
 
-from flumina.errors import UsageError
-from flumina.storage.filesystem import join, resolve, settle, telling
+from flumina.errors import FluminaError, OutputError, UsageError
+from flumina.storage.filesystem import (
+    can_rename,
+    exists,
+    get,
+    is_file,
+    join,
+    list_directory,
+    local_path,
+    put,
+    resolve,
+    storage_errors,
+    sync,
+)
 
-_BESIDE = re.compile(r"\..+\.[0-9a-f]{12}")
-"""Names of files that are not finished."""
+_TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{16}\.tmp")
 
-Bytes = Any
-"""Bytes, a memoryview, or a buffer of Arrow."""
+_EXCLUSIVE = frozenset({"local", "hdfs"})
+"""Kinds of file system in which a new file or directory never replaces another driver's."""
+
+
+def new_id() -> str:
+    """Return sixteen random hexadecimal digits."""
+    return secrets.token_hex(8)
+
+
+def temporary_name(name: str) -> str:
+    """Return a name for a file while it is written, or a directory while it is deleted."""
+    return f".{name}.{new_id()}.tmp"
+
+
+def target_of(name: str) -> str | None:
+    """Return the name for which a temporary name was made; None if it is not one.
+
+    >>> target_of(".a.json.0123456789abcdef.tmp"), target_of(".a.json")
+    ('a.json', None)
+    """
+    found = _TEMPORARY.fullmatch(name)
+    return None if found is None else found[1]
+
+
+def replace_file(filesystem: fs.FileSystem, path: str, data: bytes, *, durable: bool = True) -> None:
+    """Write a file, all of it or nothing; if ``durable``, on return it survives a loss of power."""
+    if not can_rename(filesystem):
+        put(filesystem, path, data)
+        return
+    with _temporary(filesystem, path, data, durable=durable) as temporary:
+        filesystem.move(temporary, path)
+    if durable:
+        sync(filesystem, path.rpartition("/")[0])
+
+
+def create_file(filesystem: fs.FileSystem, path: str, data: bytes) -> bool:
+    """Write a file, all of it or nothing, unless there is one, which then stays; return whether it was written."""
+    with _temporary(filesystem, path, data, durable=True) as temporary:
+        created = _name_once(filesystem, temporary, path)
+    if created:
+        sync(filesystem, path.rpartition("/")[0])
+    return created
+
+
+def _name_once(filesystem: fs.FileSystem, temporary: str, path: str) -> bool:
+    """Give a temporary file its name unless another file has it."""
+    new, old = local_path(filesystem, temporary), local_path(filesystem, path)
+    if new is None or old is None:
+        taken = exists(filesystem, path)
+        if not taken:
+            filesystem.move(temporary, path)
+            return True
+    else:
+        try:
+            os.link(new, old)
+            taken = False
+        except FileExistsError:
+            taken = True
+    with suppress(OSError, pa.ArrowException):
+        filesystem.delete_file(temporary)
+    return not taken
+
+
+@contextmanager
+def _temporary(filesystem: fs.FileSystem, path: str, data: bytes, *, durable: bool) -> Iterator[str]:
+    """Write a file under a temporary name, for the caller to rename; delete it if that fails."""
+    name = path.rpartition("/")[2]
+    temporary = path.removesuffix(name) + temporary_name(name)
+    try:
+        put(filesystem, temporary, data)
+        if durable:
+            sync(filesystem, temporary)
+        yield temporary
+    except BaseException:
+        with suppress(OSError, pa.ArrowException):
+            filesystem.delete_file(temporary)
+        raise
 
 
 @dataclass(frozen=True)
-class Folder:
-    """A folder in a file system that renames."""
+class Directory:
+    """A directory in a file system; travels to the tasks that write to it."""
 
     filesystem: fs.FileSystem
     path: str
 
-    @staticmethod
-    def of(path: str | os.PathLike[str], what: str) -> Folder:
-        """The folder of a path or URI; ``what`` is the option that names it."""
+    error: ClassVar[tuple[type[FluminaError], str]] = (OutputError, "OUT_FAILED")
+    """The error, and its condition, that errors of the file system become."""
+
+    @classmethod
+    def of(cls, path: str | os.PathLike[str], option: str, filesystem: fs.FileSystem | None = None) -> Self:
+        """Resolve a path or URI; relative paths are those of the process that calls this.
+
+        ``option`` is what users call the path.
+        """
         if not isinstance(path, str | os.PathLike):
-            raise UsageError("PATH", f"{what}= is the path of a folder, got {path!r}")
-        found, inside = resolve(path, None, what)
-        if found.type_name not in ("local", "hdfs"):
+            raise UsageError("PATH", f"{option}= is the path of a folder, got {path!r}")
+        found, inside = resolve(path, filesystem, option)
+        return cls(found, inside.rstrip("/") or inside)
+
+    def exclusive(self, option: str) -> Self:
+        """Return this directory, if a file in it can be created so that it replaces no other; raise otherwise."""
+        if self.filesystem.type_name not in _EXCLUSIVE:
             raise UsageError(
                 "NO_RENAME",
-                f"{what}={path} lies in a store ({found.type_name}) that can't rename, so that nothing there happens "
-                "at once",
+                f"{option}={self.path} lies in a store ({self.filesystem.type_name}) that can't rename, so that "
+                "nothing there happens at once",
                 hint="use a folder on a disk that driver and executors share, or on HDFS",
             )
-        return Folder(found, inside.rstrip("/"))
+        return self
 
     @property
-    def local(self) -> bool:
-        """Whether this is a disk of this machine (or looks like one)."""
-        return isinstance(self.filesystem, fs.LocalFileSystem)
+    def is_local(self) -> bool:
+        """Tell whether this is a disk of this machine, or looks like one."""
+        return local_path(self.filesystem, self.path) is not None
 
     def at(self, *names: str) -> str:
-        """A path below."""
+        """Return a path below this directory."""
         return join(self.path, *names)
 
-    def below(self, name: str) -> Folder:
-        """A folder in this one."""
-        return Folder(self.filesystem, self.at(name))
+    def below(self, name: str) -> Self:
+        """Return a directory in this one."""
+        return replace(self, path=self.at(name))
 
-    def meets(self, other: Folder) -> bool:
-        """Whether two folders are the same, or one lies in the other."""
-        if self.local != other.local:
+    def overlaps(self, other: Directory) -> bool:
+        """Tell whether two directories are the same, or one lies in the other."""
+        if self.is_local != other.is_local:
             return False
-        mine, others = (os.path.realpath(f.path) if f.local else f.path for f in (self, other))
+        mine, others = (os.path.realpath(d.path) if d.is_local else d.path for d in (self, other))
         return f"{mine}/".startswith(f"{others}/") or f"{others}/".startswith(f"{mine}/")
 
-    def make(self) -> None:
-        """Be there."""
-        with telling("write to", self.path):
-            if self.filesystem.get_file_info(self.path).type == fs.FileType.File:
+    def create(self) -> None:
+        """Make the directory, and those above it, if they do not exist."""
+        with self._errors("write to", self.path):
+            if is_file(self.filesystem, self.path):
                 raise UsageError("PATH", f"{self.path} is a file, where a folder is needed")
             self.filesystem.create_dir(self.path, recursive=True)
 
-    def sweep(self) -> None:
-        """Take away what a crash has left half written, in a folder that is ours."""
-        for name in self.names():
-            if _BESIDE.fullmatch(name):
-                self.remove(name)
-
     def names(self) -> list[str]:
-        """What lies here, in order."""
-        with telling("read", self.path):
-            found = self.filesystem.get_file_info(fs.FileSelector(self.path, allow_not_found=True))
-        return sorted(info.base_name for info in found)
+        """List the names in the directory, sorted; empty if it does not exist."""
+        with self._errors("read", self.path):
+            return sorted(info.base_name for info in list_directory(self.filesystem, self.path))
+
+    def files(self) -> dict[str, int]:
+        """List all files in and below the directory, by their relative paths, with their sizes."""
+        with self._errors("read", self.path):
+            found = list_directory(self.filesystem, self.path, recursive=True)
+        prefix = f"{self.path}/"
+        return {info.path.removeprefix(prefix): info.size for info in found if info.type == fs.FileType.File}
 
     def has(self, *names: str) -> bool:
-        """Whether something is there under this name."""
-        with telling("read", self.at(*names)):
-            return bool(self.filesystem.get_file_info(self.at(*names)).type != fs.FileType.NotFound)
+        """Tell whether a file or directory of this name exists."""
+        with self._errors("read", self.at(*names)):
+            return exists(self.filesystem, self.at(*names))
+
+    def size(self, name: str) -> int | None:
+        """Return the size of a file in bytes; None if it does not exist."""
+        with self._errors("read", self.at(name)):
+            info = self.filesystem.get_file_info(self.at(name))
+        return info.size if info.type == fs.FileType.File else None
 
     def read(self, name: str) -> bytes | None:
-        """A file, if it is there."""
-        if not self.has(name):
-            return None
-        with telling("read", self.at(name)), self.filesystem.open_input_file(self.at(name)) as file:
-            found: bytes = file.readall()
-            return found
+        """Read a file; None if it does not exist."""
+        with self._errors("read", self.at(name)):
+            return get(self.filesystem, self.at(name))
 
-    def write(self, name: str, pieces: Iterable[Bytes], *, once: bool = False) -> bool:
-        """Write a file, all of it or nothing; with ``once`` only if there is none yet, and False if there is."""
-        with telling("write", self.at(name)):
-            return self._local_write(name, pieces, once=once) if self.local else self._move_in(name, pieces, once=once)
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file that no other process writes, all of it or nothing; on return it survives a loss of power."""
+        with self._errors("write", self.at(name)):
+            replace_file(self.filesystem, self.at(name), data)
 
-    def _local_write(self, name: str, pieces: Iterable[Bytes], *, once: bool) -> bool:
-        target = Path(self.at(name))
-        beside = target.with_name(f".{name}.{uuid.uuid4().hex[:12]}")
-        with beside.open("wb") as file:
-            for piece in pieces:
-                file.write(piece)
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            if once:
-                os.link(beside, target)
-            else:
-                beside.replace(target)
-        except FileExistsError:
-            return False
-        finally:
-            with suppress(FileNotFoundError):
-                beside.unlink()
-        settle(self.filesystem, self.path)
-        return True
+    def write_once(self, name: str, data: bytes) -> bool:
+        """Write a file unless it exists, which then stays as it is; return whether it was written."""
+        with self._errors("write", self.at(name)):
+            return create_file(self.filesystem, self.at(name), data)
 
-    def _move_in(self, name: str, pieces: Iterable[Bytes], *, once: bool) -> bool:
-        beside = self.at(f".{name}.{uuid.uuid4().hex[:12]}")
-        with self.filesystem.open_output_stream(beside) as file:
-            for piece in pieces:
-                file.write(piece)
-        if self.has(name):
-            if once:
-                self.filesystem.delete_file(beside)
-                return False
-            self.filesystem.delete_file(self.at(name))
-        self.filesystem.move(beside, self.at(name))
-        return True
-
-    def move_folder(self, staged: str, name: str) -> bool:
-        """Make a folder visible under a name, at once and for good; False if there is one already, which then stays."""
-        if self.has(name):
-            return False
-        with telling("publish", self.at(name)):
-            inside = self.filesystem.get_file_info(fs.FileSelector(staged, recursive=True)) if self.local else ()
-            for found in inside:
-                settle(self.filesystem, found.path)
-            settle(self.filesystem, staged)
-            try:
-                self.filesystem.move(staged, self.at(name))
-            except OSError:
-                if self.has(name):  # somebody else was faster
-                    return False
-                raise
-            settle(self.filesystem, self.path)
-        return True
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete files as far as possible; the next owner of the directory tries again what is left."""
+        for name in names:
+            with suppress(OSError, pa.ArrowException):
+                self.filesystem.delete_file(self.at(name))
 
     def remove(self, name: str) -> None:
-        """Delete a file or a folder, as far as that can be done."""
+        """Delete a file, or a directory with everything in it, as far as possible."""
         with suppress(OSError, pa.ArrowException):
             kind = self.filesystem.get_file_info(self.at(name)).type
             if kind == fs.FileType.Directory:
@@ -169,8 +226,36 @@ class Folder:
                 self.filesystem.delete_file(self.at(name))
 
     def discard(self, name: str) -> None:
-        """Delete a folder that somebody may be about to move: it loses its name at once, then its files."""
-        aside = f".{name}.{uuid.uuid4().hex[:12]}"
+        """Delete a directory that another driver may be about to move: it loses its name at once, then its files."""
+        aside = temporary_name(name)
         with suppress(OSError, pa.ArrowException):
             self.filesystem.move(self.at(name), self.at(aside))
             self.remove(aside)
+
+    def remove_temporary_files(self) -> None:
+        """Delete what crashes have left half written or half deleted; only its owner calls this."""
+        for name in self.names():
+            if target_of(name) is not None:
+                self.remove(name)
+
+    def move_in(self, staged: str, name: str) -> bool:
+        """Make a directory visible under a name, at once and for good; False if there is one already, which stays."""
+        if self.has(name):
+            return False
+        with self._errors("publish", self.at(name)):
+            if self.is_local:
+                for found in list_directory(self.filesystem, staged, recursive=True):
+                    sync(self.filesystem, found.path)
+            sync(self.filesystem, staged)
+            try:
+                self.filesystem.move(staged, self.at(name))
+            except OSError:
+                if self.has(name):  # another driver was faster
+                    return False
+                raise
+            sync(self.filesystem, self.path)
+        return True
+
+    def _errors(self, what: str, path: str) -> AbstractContextManager[None]:
+        kind, condition = self.error
+        return storage_errors(what, path, kind, condition)

@@ -1,4 +1,9 @@
-"""File systems: paths inside them, what they can do, and their errors as ours."""
+"""Resolve paths and URIs to file systems, and perform the operations that every other module builds on.
+
+One function for each operation: :func:`put`, :func:`sync`, :func:`list_directory`, :func:`can_rename`. Directories that
+are written atomically (:mod:`flumina.storage.directory`) and results of runs (:mod:`flumina.storage.output_directory`)
+call these and no others.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +18,7 @@ from pyarrow import fs
 from flumina.errors import FluminaError, OutputError, UsageError
 
 _RENAMES = frozenset({"local", "hdfs", "mock"})
-"""Kinds of file system that rename a folder in one step."""
+"""Kinds of file system that rename a file or directory in one step."""
 
 _HINTS = {
     errno.ENOSPC: "the disk is full: make room, or choose another place",
@@ -26,10 +31,10 @@ _HINTS = {
 
 
 @contextmanager
-def telling(
+def storage_errors(
     what: str, path: str, kind: type[FluminaError] = OutputError, condition: str = "OUT_FAILED"
 ) -> Iterator[None]:
-    """Errors of the file system as ours, with the path and what to do."""
+    """Convert errors of the file system to ours, with the path and a hint."""
     try:
         yield
     except FluminaError:
@@ -40,17 +45,33 @@ def telling(
         raise kind(condition, f"can't {what} {path}: {error}", hint=hint) from error
 
 
-def join(folder: str, *names: str) -> str:
-    """A path inside a file system; the root of one may be the empty path.
+def join(directory: str, *names: str) -> str:
+    """Join path segments inside a file system, whose root may be the empty path.
 
     >>> join("", "a", "b"), join("/", "a"), join("/x/", "a")
     ('a/b', '/a', '/x/a')
     """
-    return "/".join([folder.rstrip("/"), *names] if folder else names)
+    return "/".join([directory.rstrip("/"), *names] if directory else names)
 
 
-def settle(filesystem: fs.FileSystem, path: str) -> None:
-    """Have a file, or the names in a folder, on the disk, even if the power fails; where there is a disk of our own."""
+def put(filesystem: fs.FileSystem, path: str, data: bytes) -> None:
+    """Write a file in place: object stores show it whole or not at all, other file systems may show half of it."""
+    with filesystem.open_output_stream(path) as stream:
+        stream.write(data)
+
+
+def get(filesystem: fs.FileSystem, path: str) -> bytes | None:
+    """Read a file; None if it does not exist."""
+    try:
+        with filesystem.open_input_stream(path) as stream:
+            data: bytes = stream.read()
+    except FileNotFoundError:
+        return None
+    return data
+
+
+def sync(filesystem: fs.FileSystem, path: str) -> None:
+    """Force a file, or the names in a directory, to the disk, if the file system is local."""
     local = local_path(filesystem, path)
     if local is not None:
         descriptor = os.open(local or "/", os.O_RDONLY)
@@ -60,15 +81,34 @@ def settle(filesystem: fs.FileSystem, path: str) -> None:
             os.close(descriptor)
 
 
+def list_directory(filesystem: fs.FileSystem, path: str, *, recursive: bool = False) -> list[fs.FileInfo]:
+    """List what lies in a directory now; empty if it does not exist."""
+    forget_cached(filesystem)
+    found: list[fs.FileInfo] = filesystem.get_file_info(
+        fs.FileSelector(path, allow_not_found=True, recursive=recursive)
+    )
+    return found
+
+
+def exists(filesystem: fs.FileSystem, path: str) -> bool:
+    """Tell whether a file or directory exists."""
+    return bool(filesystem.get_file_info(path).type != fs.FileType.NotFound)
+
+
+def is_file(filesystem: fs.FileSystem, path: str) -> bool:
+    """Tell whether a path is that of a file."""
+    return bool(filesystem.get_file_info(path).type == fs.FileType.File)
+
+
 def local_path(filesystem: fs.FileSystem, path: str) -> str | None:
-    """The path as the operating system knows it; None where the file system is not local."""
+    """Return the path as the operating system knows it; None where the file system is not local."""
     while isinstance(filesystem, fs.SubTreeFileSystem):
         filesystem, path = filesystem.base_fs, join(filesystem.base_path, path)
     return path if isinstance(filesystem, fs.LocalFileSystem) else None
 
 
 def can_rename(filesystem: fs.FileSystem) -> bool:
-    """Whether a file or folder gets another name in one step, all of it or nothing."""
+    """Tell whether a file or directory gets another name in one step, all of it or nothing."""
     while isinstance(filesystem, fs.SubTreeFileSystem):
         filesystem = filesystem.base_fs
     return filesystem.type_name in _RENAMES
@@ -77,7 +117,7 @@ def can_rename(filesystem: fs.FileSystem) -> bool:
 def resolve(
     path: str | os.PathLike[str], filesystem: fs.FileSystem | None = None, option: str = "out"
 ) -> tuple[fs.FileSystem, str]:
-    """The file system of a path or URI, and the path inside it; ``option`` is what users call the path."""
+    """Return the file system of a path or URI, and the path inside it; ``option`` is what users call the path."""
     path, condition = os.fspath(path), option.upper()
     if not path:
         raise UsageError(condition, f"{option}= is the empty path", hint="pass the path of a folder")
@@ -97,3 +137,11 @@ def resolve(
             f"no file system can be found for {option}={path!r}: {error}",
             hint="pass a path, or filesystem= as well",
         ) from error
+
+
+def forget_cached(filesystem: fs.FileSystem) -> None:
+    """Drop the listings that file systems of fsspec remember: they would not show what other processes write."""
+    while isinstance(filesystem, fs.SubTreeFileSystem):
+        filesystem = filesystem.base_fs
+    if isinstance(filesystem, fs.PyFileSystem) and isinstance(filesystem.handler, fs.FSSpecHandler):
+        filesystem.handler.fs.invalidate_cache()

@@ -38,7 +38,9 @@ def make_locked(folder: str, *, resumable: bool) -> None:
                 Path(folder, RESUMABLE).touch()
             descriptor = os.open(Path(folder, LOCK), os.O_RDWR | os.O_CREAT, 0o644)
             _HELD[folder] = descriptor
-            _take(descriptor, wait=not resumable)  # of a resumed run another driver may be left, which the claim ends
+            _take(
+                descriptor, wait=not resumable
+            )  # of a resumed run another driver may be left, which the owner token ends
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, socket.gethostname().encode(), 0)
             if not _is_at(descriptor, folder):
@@ -74,7 +76,7 @@ def take_over(folder: str) -> bool:
 
 
 def is_locked(folder: str) -> bool:
-    """Whether a folder has a lock file, which may be that of a driver at work."""
+    """Tell whether a folder has a lock file, which may be that of a driver at work."""
     return Path(folder, LOCK).exists()
 
 
@@ -102,7 +104,7 @@ def _take(descriptor: int, *, wait: bool) -> bool:
 
 
 def _is_at(descriptor: int, folder: str) -> bool:
-    """Whether the open lock file is still the one in the folder."""
+    """Tell whether the open lock file is still the one in the folder."""
     try:
         return os.path.samestat(os.fstat(descriptor), Path(folder, LOCK).stat())
     except FileNotFoundError:

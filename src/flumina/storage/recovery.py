@@ -1,10 +1,10 @@
-"""Repair the results of a run that was killed while it published them, and remove what killed runs have staged.
+"""Repair the results of a run that was killed while it committed them, and remove what killed runs have staged.
 
 Where folders can't be exchanged, a driver that replaces results leaves for a moment neither the old nor the new ones at
 their path. New results are complete by then, so that they are brought there at the next start::
 
     renamed    path is missing; STAGING/replaced and STAGING/ready are there    ready becomes the path
-    moved      STAGING/publishing.json names the files                          the rest is moved, old files are deleted
+    moved      STAGING/commit.json names the files                              the rest is moved, old files are deleted
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from dataclasses import replace
 from pyarrow import fs
 
 from flumina.storage import lock
-from flumina.storage.filesystem import local_path, telling
-from flumina.storage.output_directory import Location
+from flumina.storage.filesystem import list_directory, local_path, storage_errors
+from flumina.storage.output_directory import OutputDirectory
 
 
-def recover(location: Location) -> None:
+def recover(output: OutputDirectory) -> None:
     """Repair the path of the results and remove the files of killed runs; the driver calls this before it starts."""
-    with telling("repair results in", location.path):
-        for run, staging in list(_others(location)):
-            other = replace(location, run=run, staging=staging)
-            local = local_path(location.filesystem, staging)
+    with storage_errors("repair results in", output.path):
+        for run, staging in list(_others(output)):
+            other = replace(output, run=run, staging=staging)
+            local = local_path(output.filesystem, staging)
             if local is None:  # no locks here: only what must be repaired is touched
                 if other.interrupted:
                     other.finish()
@@ -39,7 +39,7 @@ def recover(location: Location) -> None:
                 lock.remove_empty(local)
 
 
-def _clear(other: Location) -> None:
+def _clear(other: OutputDirectory) -> None:
     """Repair what a killed driver has begun, and remove its files unless its run can be resumed."""
     if other.interrupted:
         other.finish()
@@ -47,13 +47,12 @@ def _clear(other: Location) -> None:
         other.discard()
 
 
-def _others(location: Location) -> Iterator[tuple[str, str]]:
+def _others(output: OutputDirectory) -> Iterator[tuple[str, str]]:
     """Runs that have staged files for the same path, with their folders."""
-    staged = location.staging.removesuffix(location.run)
+    staged = output.staging.removesuffix(output.run)
     parent, _, prefix = staged.rpartition("/")
-    inside = fs.FileSelector(parent or ("/" if staged.startswith("/") else ""), allow_not_found=True)
-    for info in location.filesystem.get_file_info(inside):
+    for info in list_directory(output.filesystem, parent or ("/" if staged.startswith("/") else "")):
         run = info.base_name.removeprefix(prefix)
         is_run = info.base_name.startswith(prefix) and ".flumina-" not in run  # else of a folder with a longer name
-        if info.type == fs.FileType.Directory and is_run and run != location.run:
+        if info.type == fs.FileType.Directory and is_run and run != output.run:
             yield run, info.path

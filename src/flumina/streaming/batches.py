@@ -29,7 +29,7 @@ from flumina.input.stream import Stream
 from flumina.input.watermarks import EVERYTHING, NOTHING, ClosedBatches, Seen
 from flumina.plan.render.json import from_json, to_json
 from flumina.program.base import AnyProgram
-from flumina.storage.directory import Folder
+from flumina.storage.directory import Directory
 from flumina.streaming import dead_letters as dead
 from flumina.streaming.batch_state import BatchState, batch_facts, following
 from flumina.streaming.batch_watermark import BatchWatermark, choose, holding
@@ -56,7 +56,7 @@ class Batches:
 
     def __init__(
         self,
-        folder: Folder,
+        folder: Directory,
         program: AnyProgram,
         streams: Sequence[Stream],
         ts_type: pa.DataType,
@@ -83,7 +83,7 @@ class Batches:
     @restoring
     def prepare(self, *, allow_code_change: bool = False) -> None:
         """Check before the first batch that checkpoint and sink are of this query, and of its code unless told."""
-        self.log.make()
+        self.log.create()
         newest = self.store.latest()
         if newest is None:
             claim = self.store.claim(resumes=None, facts=self.facts)
@@ -236,9 +236,9 @@ class Batches:
         left = self._restored(snapshot)
         run = snapshot.manifest.run  # whether its code may be another has been asked in prepare()
         self._claim = self.store.claim(resumes=snapshot, facts=self.facts, run=run, allow_code_change=True)
-        self.sink.begin(self._claim)
-        self.letters.begin(self._claim)
-        self.log.sweep()
+        self.sink.begin(self._claim.owner)
+        self.letters.begin(self._claim.owner)
+        self.log.remove_temporary_files()
         return left
 
     def _complete(self, batch: int, snapshot: Snapshot) -> None:

@@ -8,8 +8,9 @@ from functools import wraps
 from typing import Any, ParamSpec
 
 from flumina.errors import CheckpointError
-from flumina.storage.checksummed_file import damaged, seal, unseal
-from flumina.storage.directory import Folder
+from flumina.storage.checksum import damaged
+from flumina.storage.checksummed_file import decode, encode
+from flumina.storage.directory import Directory
 from flumina.streaming.batch_watermark import BatchWatermark
 
 KEPT = 100
@@ -23,24 +24,24 @@ _QUERY = "query.json"
 class Log:
     """The logs in the folder of a checkpoint."""
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: Directory) -> None:
         self.folder = folder
         self.cuts, self.commits = folder.below("cuts"), folder.below("commits")
 
-    def make(self) -> None:
+    def create(self) -> None:
         """Make the folders."""
         for folder in (self.folder, self.cuts, self.commits):
-            folder.make()
+            folder.create()
 
-    def sweep(self) -> None:
-        """Take away what a crash has left half written, once no other driver may write."""
+    def remove_temporary_files(self) -> None:
+        """Delete what crashes have left half written, once no other driver may write."""
         for folder in (self.folder, self.cuts, self.commits):
-            folder.sweep()
+            folder.remove_temporary_files()
 
     def claim_query(self, query: str) -> None:
         """Batch ids count from where Spark's own part of the checkpoint began, so that the two belong together."""
-        self.folder.write(_QUERY, [seal("query", {"query": query})], once=True)
-        found = unseal(self.folder.read(_QUERY) or b"", "query", self.folder.at(_QUERY)).get("query")
+        self.folder.write_once(_QUERY, encode("query", {"query": query}))
+        found = decode(self.folder.read(_QUERY) or b"", "query", self.folder.at(_QUERY)).get("query")
         if found != query:
             raise CheckpointError(
                 "CHANGED",
@@ -60,7 +61,7 @@ class Log:
 
     def decide(self, cut: BatchWatermark) -> BatchWatermark:
         """Log a cut; if there is one already, that one counts."""
-        if self.cuts.write(_name(cut.batch), [seal("cut", asdict(cut))], once=True):
+        if self.cuts.write_once(_name(cut.batch), encode("cut", asdict(cut))):
             return cut
         logged = self.cut(cut.batch)
         assert logged is not None, "somebody has written it"
@@ -77,7 +78,7 @@ class Log:
 
     def commit(self, batch: int) -> None:
         """A batch is done."""
-        self.commits.write(_name(batch), [seal("commit", {"batch": batch})], once=True)
+        self.commits.write_once(_name(batch), encode("commit", {"batch": batch}))
 
     def prune(self, batch: int) -> None:
         """Forget entries from long before a batch; every tenth time."""
@@ -118,12 +119,12 @@ def restoring(method: Callable[Given, None]) -> Callable[Given, None]:
     return told
 
 
-def _entry(log: Folder, kind: str, batch: int) -> dict[str, Any] | None:
+def _entry(log: Directory, kind: str, batch: int) -> dict[str, Any] | None:
     """What a log says of a batch, if it says anything."""
     found, path = log.read(_name(batch)), log.at(_name(batch))
     if found is None:
         return None
-    content = unseal(found, kind, path)
+    content = decode(found, kind, path)
     if content["batch"] != batch:
         raise damaged(path, f"it is the {kind} of batch {content['batch']}")
     return content

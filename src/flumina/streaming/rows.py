@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,8 +14,10 @@ from flumina.input.event_table import SEQ, TS, EventTables, HoldsEvents
 from flumina.input.sources import CHUNK_ROWS
 from flumina.input.stream import Stream
 from flumina.model.order import Ints
-from flumina.storage.directory import Bytes
 from flumina.streaming.validation import PLACE, ROW
+
+Bytes = Any
+"""Bytes, a memoryview, or a buffer of Arrow."""
 
 _PARTITIONS = 1 << 31
 

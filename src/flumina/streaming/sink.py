@@ -9,23 +9,19 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyarrow import fs
 
-from flumina.checkpoint import Claim
 from flumina.checkpoint.differences import differences
 from flumina.checkpoint.store.batches import MARKER, BatchMarker
 from flumina.errors import CheckpointError, OutputError
 from flumina.model.emit import ONLY_OUTPUT
 from flumina.output.commit import CommittedOutput
-from flumina.storage.directory import Folder
-from flumina.storage.filesystem import telling
-from flumina.streaming.staging import Staging
+from flumina.storage.directory import Directory
+from flumina.storage.filesystem import storage_errors
+from flumina.storage.owner import OwnerToken, belongs_to, take
+from flumina.storage.staging import Staging
 
 STAGED = "_flumina"
 """The folder, below that of the results, for what nobody is to see yet."""
-
-OWNER = "_flumina_owner"
-"""The file that says of which checkpoint the batches in a folder are."""
 
 
 class Sink(Protocol):
@@ -37,16 +33,16 @@ class Sink(Protocol):
     place: str | None
     """The folder of the outputs; None where they go to a function."""
 
-    def is_of(self, owner: str) -> bool:
-        """Whether the outputs of a checkpoint so far are certainly there, wherever they were before."""
+    def is_of(self, run: str) -> bool:
+        """Tell whether the outputs of a run so far are certainly there, wherever they were before."""
 
-    def prepare(self, owner: str, program: Mapping[str, Any]) -> None:
-        """Called once before anything else, with the id of the checkpoint; another driver may still be at work.
+    def prepare(self, run: str, program: Mapping[str, Any]) -> None:
+        """Called once before anything else, with the id of the run; another driver may still be at work.
 
         ``program`` are the parameters and the code that make the rows.
         """
 
-    def begin(self, claim: Claim) -> None:
+    def begin(self, owner: OwnerToken) -> None:
         """Called before the first batch, once no other driver may write."""
 
     def staging(self, batch: int) -> str:
@@ -75,25 +71,25 @@ class ParquetSink:
     ordered = False
 
     def __init__(self, path: str | os.PathLike[str], outputs: Iterable[str] = (ONLY_OUTPUT,)) -> None:
-        self.folder = Folder.of(path, "sink")
+        self.folder = Directory.of(path, "sink").exclusive("sink")
         self.place: str | None = self.folder.path
         self.outputs = tuple(outputs)
         self.staged = Staging(self.folder.below(STAGED))
         self._program: Mapping[str, Any] = {}
 
-    def is_of(self, owner: str) -> bool:
+    def is_of(self, run: str) -> bool:
         """Its file says so, which goes with a folder that is moved."""
-        return self.folder.read(OWNER) == owner.encode()
+        return belongs_to(self.folder, run)
 
-    def prepare(self, owner: str, program: Mapping[str, Any]) -> None:
+    def prepare(self, run: str, program: Mapping[str, Any]) -> None:
         """Make the folder that of the checkpoint."""
         self._program = program
-        own(self.folder, owner)
+        take(self.folder, run)
 
-    def begin(self, claim: Claim) -> None:
+    def begin(self, owner: OwnerToken) -> None:
         """Clear away what drivers before this one have staged."""
-        self.folder.sweep()
-        self.staged.begin(claim)
+        self.folder.remove_temporary_files()
+        self.staged.begin(owner)
 
     def staging(self, batch: int) -> str:
         """A folder out of sight."""
@@ -119,7 +115,7 @@ class ParquetSink:
         marker = BatchMarker(batch, lineage, self._program)
         return all(check_same(self._place(name), marker) for name, count in rows.items() if count)
 
-    def _place(self, name: str) -> Folder:
+    def _place(self, name: str) -> Directory:
         return self.folder if name == ONLY_OUTPUT else self.folder.below(name)
 
 
@@ -127,15 +123,15 @@ class DeadLetters:
     """A folder of the same kind for rows that could not be processed."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.folder = Folder.of(path, "dead_letters")
+        self.folder = Directory.of(path, "dead_letters").exclusive("dead_letters")
         self.staged = Staging(self.folder.below(STAGED))
         self._program: Mapping[str, Any] = {}
         self._begun = False
         """Whether there is certainly a batch, so that readers find columns."""
 
-    def is_of(self, owner: str) -> bool:
+    def is_of(self, run: str) -> bool:
         """Whether the dead letters of a checkpoint so far are there, wherever they were before."""
-        return self.folder.read(OWNER) == owner.encode()
+        return belongs_to(self.folder, run)
 
     def publish(self, batch: int, table: pa.Table, lineage: str, before: int | None) -> None:
         """Write the dead letters of a batch, unless they are there; none, too, if they would be the first of all."""
@@ -143,35 +139,33 @@ class DeadLetters:
         marker = BatchMarker(batch, lineage, self._program, before)
         if check_same(self.folder, marker) or (self._begun and not len(table)):
             return
-        staged = Folder(self.folder.filesystem, self.staged.new(batch))
-        with telling("write to", staged.path):
+        staged = Directory(self.folder.filesystem, self.staged.new(batch))
+        with storage_errors("write to", staged.path):
             staged.filesystem.create_dir(staged.path, recursive=True)
             pq.write_table(table, staged.at("part-00000.parquet"), filesystem=staged.filesystem)
         show(self.folder, staged.path, marker)
 
-    def prepare(self, owner: str, program: Mapping[str, Any]) -> None:
+    def prepare(self, run: str, program: Mapping[str, Any]) -> None:
         """Make the folder that of the checkpoint."""
         self._program = program
-        own(self.folder, owner)
+        take(self.folder, run)
 
-    def begin(self, claim: Claim) -> None:
+    def begin(self, owner: OwnerToken) -> None:
         """Clear away what drivers before this one have staged."""
-        self.folder.sweep()
-        self.staged.begin(claim)
+        self.folder.remove_temporary_files()
+        self.staged.begin(owner)
 
 
-def show(place: Folder, staged: str, marker: BatchMarker) -> None:
+def show(place: Directory, staged: str, marker: BatchMarker) -> None:
     """Make the folder of a batch visible, with a marker that says of what it is the result and which files it has."""
-    with telling("read", staged):
-        inside = place.filesystem.get_file_info(fs.FileSelector(staged, recursive=True))
-    files = {f.path.removeprefix(staged).lstrip("/"): f.size for f in inside if f.type == fs.FileType.File}
-    marker = replace(marker, files=files)
-    Folder(place.filesystem, staged).write(MARKER, [marker.to_bytes()])
-    if not place.move_folder(staged, f"batch={marker.batch}"):
+    directory = Directory(place.filesystem, staged)
+    marker = replace(marker, files=directory.files())
+    directory.write(MARKER, marker.to_bytes())
+    if not place.move_in(staged, f"batch={marker.batch}"):
         check_same(place, marker)
 
 
-def check_same(place: Folder, marker: BatchMarker) -> bool:
+def check_same(place: Directory, marker: BatchMarker) -> bool:
     """Whether a batch is there; an error if the folder is another one's of the same number, or is not ours."""
     name = f"batch={marker.batch}"
     found = place.below(name)
@@ -197,7 +191,7 @@ def check_same(place: Folder, marker: BatchMarker) -> bool:
     )
 
 
-def _marker(found: Folder) -> BatchMarker:
+def _marker(found: Directory) -> BatchMarker:
     data = found.read(MARKER)
     if data is None:
         inside = found.names()
@@ -209,30 +203,10 @@ def _marker(found: Folder) -> BatchMarker:
         raise _not_ours(found, error.message) from error
 
 
-def _not_ours(found: Folder, what: str) -> OutputError:
+def _not_ours(found: Directory, what: str) -> OutputError:
     return OutputError(
         "OUT_NOT_OURS",
         f"expected {MARKER} in {found.path}, as in every batch that a query has published; {what}",
         hint="another tool has made the folder, or a copy has left out files whose names begin with an underscore: "
         "copy that file as well, or delete the folder, and the batch is made again",
     )
-
-
-def own(folder: Folder, owner: str) -> None:
-    """Make a folder that of one checkpoint: batches of two would be taken for each other."""
-    folder.make()
-    taken = [name for name in folder.names() if not name.startswith(("_", "."))]
-    if folder.read(OWNER) is None and taken:
-        raise OutputError(
-            "OUT_EXISTS",
-            f"{folder.path} is not empty: {taken[0]} is there",
-            hint="choose a new folder for the outputs of the query",
-        )
-    folder.write(OWNER, [owner.encode()], once=True)
-    found = folder.read(OWNER)
-    if found != owner.encode():
-        raise OutputError(
-            "OUT_TAKEN",
-            f"{folder.path} holds the batches of a query with another checkpoint",
-            hint="go on with that checkpoint, or choose a new folder",
-        )

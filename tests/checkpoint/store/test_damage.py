@@ -8,7 +8,8 @@ import pytest
 
 from flumina.checkpoint import Checkpoints, Snapshot
 from flumina.errors import CheckpointError
-from flumina.storage import checksummed_file as sealed
+from flumina.storage import checksummed_file
+from flumina.storage.checksum import damaged
 from tests.checkpoint.store.support import InMemory, digest, fill, names
 
 
@@ -37,13 +38,13 @@ def test_every_byte_of_every_file(tmp_path: Path, *, idle: bool) -> None:
     store.folder = folder = InMemory.of_folder(tmp_path)
     assert store.verify() == []
     needed = {"snapshot-000002-0000000004.json", "snapshot-000002-0000000004.done"}
-    needed |= {name for name in folder.files if name.startswith("state-000002-0000000004")}
-    needed |= {name for name in folder.files if name.startswith("claim-000003")}
+    needed |= {name for name in folder.held if name.startswith("state-000002-0000000004")}
+    needed |= {name for name in folder.held if name.startswith("owner-000003")}
     assert len(needed) == 3 + idle
     tried = 0
-    for name, data in list(folder.files.items()):
+    for name, data in list(folder.held.items()):
         for wrong in damages(data):
-            folder.files[name] = wrong
+            folder.held[name] = wrong
             found = [finding for finding in store.verify() if finding.damaged]
             assert found, (name, wrong)
             assert any(finding.file.endswith(name) for finding in found)
@@ -55,7 +56,7 @@ def test_every_byte_of_every_file(tmp_path: Path, *, idle: bool) -> None:
             else:
                 assert result == good
             tried += 1
-        folder.files[name] = data
+        folder.held[name] = data
     assert tried > 9_000
     assert store.verify() == []
 
@@ -65,21 +66,21 @@ def test_every_file_that_is_deleted(tmp_path: Path) -> None:
     store = Checkpoints(tmp_path)
     good = digest(store.latest())
     store.folder = folder = InMemory.of_folder(tmp_path)
-    for name, data in list(folder.files.items()):
-        del folder.files[name]
-        damaged = [finding.file for finding in store.verify() if finding.damaged]
+    for name, data in list(folder.held.items()):
+        del folder.held[name]
+        found = [finding.file for finding in store.verify() if finding.damaged]
         if name.endswith(".done"):  # as if the driver had died before it wrote the marker: nothing is lost
-            assert damaged == []
+            assert found == []
             assert digest(store.latest()) == good
         else:
-            assert damaged, name
+            assert found, name
         if "000002-0000000004" in name and not name.endswith(".done"):
             with pytest.raises(CheckpointError, match="CHECKPOINT_MISSING_FILE"):
                 digest(store.latest())
-        folder.files[name] = data
+        folder.held[name] = data
 
 
-@pytest.mark.parametrize("lost", ["claim", "snapshot", "state", "snapshot-*.json"])
+@pytest.mark.parametrize("lost", ["owner", "snapshot", "state", "snapshot-*.json"])
 def test_a_folder_of_which_much_is_lost_is_no_fresh_start(tmp_path: Path, lost: str) -> None:
     store = Checkpoints(tmp_path)
     fill(store)
@@ -87,7 +88,7 @@ def test_a_folder_of_which_much_is_lost_is_no_fresh_start(tmp_path: Path, lost: 
         file.unlink()
     if lost == "snapshot":  # markers and all: states that belong to nothing are told, not taken for a start
         assert [finding for finding in store.verify() if finding.damaged]
-    for older in (False, True) if lost not in {"claim", "snapshot"} else (False,):
+    for older in (False, True) if lost not in {"owner", "snapshot"} else (False,):
         with pytest.raises(CheckpointError, match="CHECKPOINT_MISSING_FILE"):
             digest(store.latest(allow_older=older))
     before = names(tmp_path)
@@ -104,10 +105,12 @@ def test_files_that_were_exchanged_are_found(tmp_path: Path) -> None:
     second.write_bytes(first.read_bytes())
     with pytest.raises(CheckpointError, match=r"CHECKPOINT_DAMAGED.*manifest of snapshot 000001-0000000001"):
         store.latest()
-    second.write_bytes(sealed.seal("manifest", {**sealed.unseal(whole, "manifest", ""), "events": 99}))
+    second.write_bytes(
+        checksummed_file.encode("manifest", {**checksummed_file.decode(whole, "manifest", ""), "events": 99})
+    )
     with pytest.raises(CheckpointError, match="not the manifest that was committed"):
         store.latest()
-    second.write_bytes(next(tmp_path.glob("claim-*")).read_bytes())
+    second.write_bytes(next(tmp_path.glob("owner-*")).read_bytes())
     with pytest.raises(CheckpointError, match="whole, but no manifest"):
         store.latest()
 
@@ -137,8 +140,8 @@ def test_without_the_last_claim_older_snapshots_can_be_had_on_request(tmp_path: 
     fill(store, epochs=1)
     good = digest(store.latest())
     store.claim(resumes=store.latest())
-    next(tmp_path.glob("claim-000002-*")).write_bytes(b"{}")
-    with pytest.raises(CheckpointError, match=r"CHECKPOINT_DAMAGED.*claim-000002"):
+    next(tmp_path.glob("owner-000002-*")).write_bytes(b"{}")
+    with pytest.raises(CheckpointError, match=r"CHECKPOINT_DAMAGED.*owner-000002"):
         store.latest()
     older = store.latest(allow_older=True)
     assert digest(older) == good
@@ -168,7 +171,7 @@ def test_whoever_asks_for_an_older_one_may_look_at_more_than_its_state(tmp_path:
         def check(snapshot: Snapshot) -> None:
             looked_at.append(snapshot.number)
             if snapshot.number > number:
-                raise sealed.damaged("rows.parquet", "it is not what was written")
+                raise damaged("rows.parquet", "it is not what was written")
 
         return check
 
@@ -184,13 +187,13 @@ def test_whoever_asks_for_an_older_one_may_look_at_more_than_its_state(tmp_path:
     assert looked_at == [4]
 
 
-@pytest.mark.parametrize("written", [sealed.VERSION - 1, sealed.VERSION + 1])
+@pytest.mark.parametrize("written", [checksummed_file.VERSION - 1, checksummed_file.VERSION + 1])
 def test_another_format_is_told_from_damage(written: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Checkpoints(tmp_path)
-    monkeypatch.setattr(sealed, "VERSION", written)
+    monkeypatch.setattr(checksummed_file, "VERSION", written)
     fill(store)
     monkeypatch.undo()
-    told = f"CHECKPOINT_VERSION.*format {written}; this version of flumina reads format {sealed.VERSION}"
+    told = f"CHECKPOINT_VERSION.*format {written}; this version of flumina reads format {checksummed_file.VERSION}"
     with pytest.raises(CheckpointError, match=told):
         store.latest()
     assert store.verify()

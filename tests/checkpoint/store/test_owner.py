@@ -9,7 +9,8 @@ import pytest
 
 from flumina.checkpoint import Checkpoints, Claim, Snapshot
 from flumina.errors import CheckpointError
-from tests.checkpoint.store.support import Dying, Player, PowerFailure, digest, fill, names, play
+from tests.checkpoint.store.support import Player, digest, fill, names, play
+from tests.storage.crashing import PowerFailure, disk
 
 
 def test_a_driver_that_was_replaced_is_told_and_writes_nothing(tmp_path: Path) -> None:
@@ -18,7 +19,7 @@ def test_a_driver_that_was_replaced_is_told_and_writes_nothing(tmp_path: Path) -
     new = store.claim(resumes=store.latest())
     before = names(tmp_path)
     for late in (lambda: old.commit(state=b"late"), old.check):
-        with pytest.raises(CheckpointError, match=r"CHECKPOINT_IN_USE.*claimed epoch 2, this one had 1"):
+        with pytest.raises(CheckpointError, match=r"CHECKPOINT_IN_USE.*took over with term 2, this one had 1"):
             late()
     assert names(tmp_path) == before
     new.check()
@@ -56,9 +57,9 @@ def test_a_snapshot_that_is_no_longer_the_latest_can_not_be_claimed(tmp_path: Pa
         store.claim(resumes=read)
     read = store.latest()
     store.claim(resumes=read)
-    with pytest.raises(CheckpointError, match=r"CHECKPOINT_IN_USE.*claimed epoch 2"):
+    with pytest.raises(CheckpointError, match=r"CHECKPOINT_IN_USE.*took over with term 2"):
         store.claim(resumes=read)
-    assert {claim.epoch for claim in store.folder.listing().claims} == {1, 2}
+    assert {owner.term for owner in store.folder.listing().claims} == {1, 2}
 
 
 def test_a_checkpoint_with_snapshots_is_not_begun_anew(tmp_path: Path) -> None:
@@ -71,12 +72,12 @@ def test_a_checkpoint_with_snapshots_is_not_begun_anew(tmp_path: Path) -> None:
 def test_drivers_that_die_before_their_first_snapshot_are_no_damage(tmp_path: Path) -> None:
     store = Checkpoints(tmp_path)
     for epoch in (1, 2, 3):
-        assert store.claim(resumes=store.latest()).epoch == epoch
+        assert store.claim(resumes=store.latest()).owner.term == epoch
     assert store.latest() is None
     fill(store, epochs=1)
     latest = store.latest()
     for epoch in (5, 6):
-        assert store.claim(resumes=store.latest()).epoch == epoch
+        assert store.claim(resumes=store.latest()).owner.term == epoch
         assert digest(store.latest()) == digest(latest)
     assert store.verify() == []
 
@@ -86,7 +87,7 @@ def test_a_checkpoint_that_is_deleted_under_a_driver_is_noticed(tmp_path: Path) 
     claim = fill(store)
     for file in tmp_path.iterdir():
         file.unlink()
-    with pytest.raises(CheckpointError, match=r"CHECKPOINT_MISSING_FILE.*claim-000002"):
+    with pytest.raises(CheckpointError, match=r"CHECKPOINT_MISSING_FILE.*owner-000002"):
         claim.commit(state=b"x")
     assert names(tmp_path) == []
 
@@ -94,7 +95,7 @@ def test_a_checkpoint_that_is_deleted_under_a_driver_is_noticed(tmp_path: Path) 
 @pytest.fixture
 def no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Thousands of files that need not survive a power failure."""
-    monkeypatch.setattr("flumina.checkpoint.store.layout.settle", lambda filesystem, path: None)
+    monkeypatch.setattr("flumina.storage.directory.sync", lambda filesystem, path: None)
 
 
 def schedules(steps: tuple[int, int], at_most: int = 400) -> list[list[int]]:
@@ -117,8 +118,8 @@ def test_of_two_drivers_that_claim_at_once_at_most_one_gets_it(tmp_path: Path, n
             assert error.condition == "CHECKPOINT_IN_USE"
         won = [p.result for p in players if isinstance(p.result, Claim)]
         # Where one was through before the other looked for the first time, it is a takeover, and nobody's mistake.
-        assert len({claim.epoch for claim in won}) == len(won)
-        outcomes.add(tuple(sorted(claim.epoch for claim in won)))
+        assert len({claim.owner.term for claim in won}) == len(won)
+        outcomes.add(tuple(sorted(claim.owner.term for claim in won)))
         assert len(store.folder.listing().claims) == len(won)
     assert outcomes == {(), (1,), (2,), (1, 2)}
 
@@ -158,12 +159,12 @@ def test_a_commit_and_a_claim_at_once(tmp_path: Path, no_disk: None) -> None:
 @pytest.mark.parametrize("renames", [True, False])
 def test_a_driver_may_die_at_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, renames: bool) -> None:
     """What is found is what was committed before or what was being committed, and leftovers go with the next claim."""
-    monkeypatch.setattr("flumina.checkpoint.store.layout.can_rename", lambda _: renames)
+    monkeypatch.setattr("flumina.storage.directory.can_rename", lambda _: renames)
     found, left_behind = [], set()
     for step in count():
         store = Checkpoints(tmp_path / str(step), keep=2)
         fill(store, epochs=1, snapshots=3)
-        dying, died = Dying.after(step, store, renames=renames), False
+        dying, died = Checkpoints(store.folder.path, disk(step, puts_at_once=not renames), keep=2), False
         try:
             dying.claim(resumes=dying.latest()).commit(state=b"four", number=4)
         except PowerFailure:
@@ -184,5 +185,5 @@ def test_a_driver_may_die_at_every_step(tmp_path: Path, monkeypatch: pytest.Monk
             break
     assert found == sorted(found)
     assert set(found) == {3, 4}
-    assert len(found) > 12
+    assert len(found) > (20 if renames else 8)
     assert len(left_behind) == 1 + renames

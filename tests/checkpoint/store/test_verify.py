@@ -73,7 +73,7 @@ def test_outputs_that_were_being_published_when_the_driver_died(tmp_path: Path) 
 def test_what_lies_there_without_need_is_told(store: Checkpoints, tmp_path: Path) -> None:
     folder = tmp_path / "checkpoint"
     (folder / "notes.txt").write_text("mine")
-    (folder / "partial-000001-0011223344556677.tmp").write_text("half")
+    (folder / ".snapshot-000001-0000000009.json.0011223344556677.tmp").write_text("half")
     claim = store.claim(resumes=store.latest())
     store.write_state(claim.place(), b"to be committed")
     found = store.verify()

@@ -1,8 +1,8 @@
 """Batches in the sink of a streaming query: what made them, and whether their files are all there.
 
-The folder of a batch, ``batch=N``, has a sealed file that names the batch, its lineage, the program that made the rows,
-its files with their sizes, and the batch with rows before it. The last one is named by the newest snapshot. So a batch
-that was deleted is noticed, as long as the next one is there.
+The folder of a batch, ``batch=N``, has a checksummed file that names the batch, its lineage, the program that made the
+rows, its files with their sizes, and the batch with rows before it. The last one is named by the newest snapshot. So a
+batch that was deleted is noticed, as long as the next one is there.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from flumina.checkpoint.store.layout import Folder
+from flumina.checkpoint.store.layout import CheckpointDirectory
 from flumina.checkpoint.store.reader import SnapshotReader
 from flumina.checkpoint.store.verify import Finding
 from flumina.errors import CheckpointError, FluminaError, UsageError
 from flumina.model.emit import ONLY_OUTPUT
-from flumina.storage.checksummed_file import seal, unseal
-from flumina.storage.filesystem import resolve
+from flumina.storage.checksummed_file import decode, encode
 
 MARKER = "_flumina-batch.json"
 """The file in the folder of a batch that says of what it is the result; readers of Parquet pass over it."""
@@ -44,12 +43,12 @@ class BatchMarker:
 
     def to_bytes(self) -> bytes:
         """The file to write."""
-        return seal("batch", asdict(self))
+        return encode("batch", asdict(self))
 
     @staticmethod
     def of(data: bytes, path: str) -> BatchMarker:
         """What was written; ``path`` is for error messages."""
-        content = unseal(data, "batch", path)
+        content = decode(data, "batch", path)
         return BatchMarker(**{name: content[name] for name in BatchMarker.__dataclass_fields__})
 
 
@@ -81,15 +80,15 @@ def verify_sink(reader: SnapshotReader, path: str | None) -> list[Finding]:
     return found
 
 
-def _folder(reader: SnapshotReader, path: str) -> Folder:
-    return Folder(*resolve(path, None if "://" in path else reader.folder.filesystem, "sink"))
+def _folder(reader: SnapshotReader, path: str) -> CheckpointDirectory:
+    return CheckpointDirectory.of(path, "sink", None if "://" in path else reader.folder.filesystem)
 
 
-def _verify(folder: Folder, output: str, last: int) -> Iterator[Finding]:
+def _verify(folder: CheckpointDirectory, output: str, last: int) -> Iterator[Finding]:
     """Compare the batches of one output, the last of which is known."""
     place = folder.below(output) if output else folder
     try:
-        names = place.names() or []
+        names = place.names()
     except FluminaError as error:
         yield Finding(place.path, error.message)
         return
@@ -98,7 +97,7 @@ def _verify(folder: Folder, output: str, last: int) -> Iterator[Finding]:
     for batch in there:
         found = place.below(f"batch={batch}")
         try:
-            marker = BatchMarker.of(found.read(MARKER), found.at(MARKER))
+            marker = BatchMarker.of(found.fetch(MARKER), found.at(MARKER))
         except CheckpointError as error:
             yield Finding(found.path, f"has no {MARKER} that can be read: {error.message}")
             continue
@@ -112,7 +111,7 @@ def _verify(folder: Folder, output: str, last: int) -> Iterator[Finding]:
         yield Finding(place.at(f"batch={batch}"), told)
 
 
-def _files(folder: Folder, marker: BatchMarker) -> Iterator[Finding]:
+def _files(folder: CheckpointDirectory, marker: BatchMarker) -> Iterator[Finding]:
     for name, size in marker.files.items():
         path = folder.at(name)
         try:

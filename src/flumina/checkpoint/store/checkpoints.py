@@ -10,14 +10,15 @@ from typing import Any
 from pyarrow import fs
 
 from flumina.checkpoint.differences import check_program
-from flumina.checkpoint.store.layout import ClaimName, Folder, Listing, Place, new_id
+from flumina.checkpoint.store.layout import CheckpointDirectory, Listing, Place, owner_file
 from flumina.checkpoint.store.manifest import StateFile, library_version
 from flumina.checkpoint.store.owner import Claim, in_use
 from flumina.checkpoint.store.reader import SnapshotReader
 from flumina.checkpoint.store.snapshot import Snapshot, write_state
 from flumina.checkpoint.store.verify import Finding, verify
 from flumina.errors import CheckpointError, UsageError
-from flumina.storage.checksummed_file import seal
+from flumina.storage.checksummed_file import encode
+from flumina.storage.owner import OwnerName, OwnerToken
 
 KEEP = 3
 """How many snapshots are kept, unless told otherwise."""
@@ -32,7 +33,7 @@ class Checkpoints(SnapshotReader):
     def __init__(self, path: str | os.PathLike[str], filesystem: fs.FileSystem | None = None, keep: int = KEEP) -> None:
         if not isinstance(keep, int) or keep < 1:
             raise UsageError("KEEP", f"at least one snapshot is kept, got keep={keep!r}")
-        super().__init__(Folder.of(path, filesystem))
+        super().__init__(CheckpointDirectory.of(path, "checkpoint", filesystem))
         self.keep = keep
 
     def claim(
@@ -57,27 +58,28 @@ class Checkpoints(SnapshotReader):
         before = self.folder.listing()
         if resumes is None:
             self._check_fresh(before)
-        name = ClaimName(before.epoch + 1, new_id())
+        name = OwnerName.following(before.epoch)
+        owner = OwnerToken(run or name.id, name)
         place = None if resumes is None else resumes.manifest.place
         content = {
-            "epoch": name.epoch,
+            "term": name.term,
             "id": name.id,
-            "run": run or name.id,
+            "run": owner.run,
             "resumes": place,
             "created": datetime.now(UTC).isoformat(),
             "flumina": library_version(),
         }
-        sealed = seal("claim", content)
+        data = encode("owner", content)
         try:
-            self.folder.write(str(name), sealed, name.epoch)
+            self.folder.write(owner_file(name), data)
             now = self.folder.listing()
             self._check_alone(now, before if resumes is None else resumes.seen, name)
         except BaseException:
-            self.folder.delete([str(name)])
+            self.folder.delete([owner_file(name)])
             raise
-        self._clean(now, name.epoch)
+        self._clean(now, name.term)
         highest = max((found.number for found in now.places), default=0)
-        return Claim(self, self.keep, name, run or name.id, place, dict(facts or {}), highest)
+        return Claim(self, self.keep, owner, place, dict(facts or {}), highest)
 
     def write_state(self, place: Place, data: bytes, shares: Sequence[tuple[str, int]] = ()) -> StateFile:
         """Write a state for a snapshot that will be committed; any process may do this, and more than once.
@@ -101,7 +103,7 @@ class Checkpoints(SnapshotReader):
                 hint="go on from the latest, or choose another folder",
             )
 
-    def _check_alone(self, now: Listing, seen: Listing, own: ClaimName) -> None:
+    def _check_alone(self, now: Listing, seen: Listing, own: OwnerName) -> None:
         """Nobody else has written since ``seen``.
 
         Two drivers write their claims and look afterwards, so that at least one of them sees the other. A driver
@@ -110,8 +112,10 @@ class Checkpoints(SnapshotReader):
         rivals = sorted(now.claims - seen.claims - {own})
         added = sorted(now.places - seen.places)
         if rivals or added or own not in now.claims:
-            what = f"claimed epoch {rivals[-1].epoch}" if rivals else f"committed snapshot {added[-1].number}"
-            raise in_use(self.folder.path, f"another driver {what}" if rivals or added else "the claim was deleted")
+            what = f"took over with term {rivals[-1].term}" if rivals else f"committed snapshot {added[-1].number}"
+            raise in_use(
+                self.folder.path, f"another driver {what}" if rivals or added else "the file of this owner was deleted"
+            )
 
     def _clean(self, listing: Listing, epoch: int) -> None:
         """Delete what earlier drivers did not finish."""

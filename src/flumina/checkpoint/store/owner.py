@@ -9,12 +9,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from flumina.checkpoint.store.layout import ClaimName, Listing, Place, missing
+from flumina.checkpoint.store.layout import Listing, Place, owner_file
 from flumina.checkpoint.store.manifest import OutputFile, SnapshotManifest, StateFile, library_version
 from flumina.checkpoint.store.reader import SnapshotReader
 from flumina.checkpoint.store.snapshot import Snapshot, write_state
 from flumina.errors import CheckpointError, UsageError
-from flumina.storage.checksummed_file import seal, unseal
+from flumina.storage.checksum import missing
+from flumina.storage.checksummed_file import decode, encode
+from flumina.storage.owner import OwnerToken
 
 
 class Claim:
@@ -24,15 +26,13 @@ class Claim:
         self,
         reader: SnapshotReader,
         keep: int,
-        name: ClaimName,
-        run: str,
+        owner: OwnerToken,
         resumes: Place | None,
         facts: Mapping[str, Any],
         highest: int,
     ) -> None:
-        self.epoch, self.id = name
-        self.run, self.resumes, self.facts = run, resumes, facts
-        self._reader, self._folder, self._keep, self._name = reader, reader.folder, keep, name
+        self.owner, self.resumes, self.facts = owner, resumes, facts
+        self._reader, self._folder, self._keep = reader, reader.folder, keep
         self._last, self._highest = -1 if resumes is None else resumes.number, highest
 
     @property
@@ -46,7 +46,7 @@ class Claim:
         if not isinstance(number, int) or isinstance(number, bool) or number <= self._last:
             before = "a snapshot has a number from 0 on" if self._last < 0 else f"the last one was {self._last}"
             raise UsageError("SNAPSHOT_NUMBER", f"the numbers of snapshots increase: got {number!r}, {before}")
-        return Place(self.epoch, number)
+        return Place(self.owner.term, number)
 
     def check(self) -> None:
         """Raise if another driver has taken over, or the checkpoint was deleted."""
@@ -77,9 +77,9 @@ class Claim:
             self._check_written(file, place)
         manifest = SnapshotManifest(
             number=place.number,
-            epoch=self.epoch,
-            claim=self.id,
-            run=self.run,
+            epoch=self.owner.term,
+            claim=self.owner.id,
+            run=self.owner.run,
             created=datetime.now(UTC),
             flumina=library_version(),
             after=after,
@@ -93,27 +93,28 @@ class Claim:
             facts=self.facts,
             plan=plan,
         )
-        seal("manifest", manifest.to_json())  # what is no JSON is refused before anything is written
+        encode("manifest", manifest.to_json())  # what is no JSON is refused before anything is written
         if state is not None:
             written = write_state(self._folder, place, state)
             manifest = replace(manifest, states=(*manifest.states, written))
-        data = seal("manifest", manifest.to_json())
-        self._folder.write(place.manifest, data, self.epoch)
-        marker = seal("marker", {"manifest": hashlib.sha256(data).hexdigest()})
-        self._folder.write(place.marker, marker, self.epoch)
+        data = encode("manifest", manifest.to_json())
+        self._folder.write(place.manifest, data)
+        marker = encode("marker", {"manifest": hashlib.sha256(data).hexdigest()})
+        self._folder.write(place.marker, marker)
         self._last = place.number
         now = self._folder.listing()
         self._check(now)  # before anything is deleted: another driver may just have gone on from what is old to us
         self._prune(now, manifest)
-        content = unseal(data, "manifest", self._folder.at(place.manifest))
+        content = decode(data, "manifest", self._folder.at(place.manifest))
         return Snapshot(SnapshotManifest.from_json(content), self._folder, now)
 
     def _check(self, listing: Listing) -> None:
-        later = [claim.epoch for claim in listing.claims if claim.epoch > self.epoch]
-        if later:
-            raise in_use(self._folder.path, f"another driver claimed epoch {max(later)}, this one had {self.epoch}")
-        if self._name not in listing.claims:
-            raise missing(self._folder.at(str(self._name)))
+        terms = {owner.term for owner in listing.claims}
+        if self.owner.is_fenced(terms):
+            what = f"another driver took over with term {max(terms)}, this one had {self.owner.term}"
+            raise in_use(self._folder.path, what)
+        if self.owner.name not in listing.claims:
+            raise missing(self._folder.at(owner_file(self.owner.name)))
 
     def _check_written(self, file: StateFile, place: Place) -> None:
         if not file.is_of(place):
@@ -144,7 +145,7 @@ class Claim:
         self._folder.delete([name for of, name in listing.states if of == newest.place and name not in named])
         kept: list[Place] = []
         with suppress(CheckpointError):
-            for place in self._reader.chain(listing.up_to(self.epoch)):
+            for place in self._reader.chain(listing.up_to(self.owner.term)):
                 kept.append(place)
                 if len(kept) == self._keep:
                     break
@@ -158,7 +159,7 @@ class Claim:
                 *(place.marker for place in gone if place in listing.markers),
                 *(place.manifest for place in gone if place in listing.manifests),
                 *(name for place, name in listing.states if place < newest and place not in kept),
-                *(str(claim) for claim in listing.claims if claim.epoch < first),
+                *(owner_file(owner) for owner in listing.claims if owner.term < first),
             ]
         )
 

@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
-from flumina.checkpoint.store.layout import ClaimName, Folder, Listing, Place, missing
+from flumina.checkpoint.store.layout import CheckpointDirectory, Listing, Place, owner_file
 from flumina.checkpoint.store.lineage import lineage
 from flumina.checkpoint.store.manifest import FILES, SnapshotManifest
 from flumina.checkpoint.store.snapshot import Snapshot
 from flumina.errors import CheckpointError, UsageError
-from flumina.storage.checksummed_file import damaged, unseal
+from flumina.storage.checksum import damaged, missing
+from flumina.storage.checksummed_file import decode
+from flumina.storage.owner import OwnerName
 
 _TRIES = 5
 """How often we look again because a driver is at work, and may have deleted what we were about to read."""
@@ -21,7 +23,7 @@ _TRIES = 5
 class SnapshotReader:
     """What can be learned from a checkpoint without writing to it."""
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: CheckpointDirectory) -> None:
         self.folder = folder
 
     def latest(
@@ -123,13 +125,13 @@ class SnapshotReader:
 
     def read(self, place: Place, listing: Listing) -> Snapshot:
         """A snapshot whose manifest has its own checksum and that of its marker."""
-        data = self.folder.read(place.manifest)
-        content = unseal(data, "manifest", self.folder.at(place.manifest))
+        data = self.folder.fetch(place.manifest)
+        content = decode(data, "manifest", self.folder.at(place.manifest))
         manifest = SnapshotManifest.from_json(content)
         if manifest.place != place:
             raise damaged(self.folder.at(place.manifest), f"it is the manifest of snapshot {manifest.place}")
         if place in listing.markers:
-            marker = unseal(self.folder.read(place.marker), "marker", self.folder.at(place.marker))
+            marker = decode(self.folder.fetch(place.marker), "marker", self.folder.at(place.marker))
             if marker["manifest"] != hashlib.sha256(data).hexdigest():
                 raise damaged(self.folder.at(place.manifest), "it is not the manifest that was committed")
         return Snapshot(manifest, self.folder, listing)
@@ -144,15 +146,15 @@ class SnapshotReader:
         There are two claims of one epoch where a driver died while it found out that it was not alone. It has written
         nothing, so that it does not matter which of them is believed, as long as it is always the same.
         """
-        contents = [self.read_claim(claim) for claim in sorted(listing.claims) if claim.epoch == epoch]
+        contents = [self.read_claim(claim) for claim in sorted(listing.claims) if claim.term == epoch]
         return max((Place(*content["resumes"]) for content in contents if content["resumes"]), default=None)
 
-    def read_claim(self, name: ClaimName) -> dict[str, Any]:
+    def read_claim(self, name: OwnerName) -> dict[str, Any]:
         """What a driver wrote when it took over."""
-        path = self.folder.at(str(name))
-        content = unseal(self.folder.read(str(name)), "claim", path)
-        if (content["epoch"], content["id"]) != name:
-            raise damaged(path, f"it is the claim of epoch {content['epoch']} by {content['id']}")
+        path = self.folder.at(owner_file(name))
+        content = decode(self.folder.fetch(owner_file(name)), "owner", path)
+        if (content["term"], content["id"]) != name:
+            raise damaged(path, f"it is that of the owner of term {content['term']}, {content['id']}")
         return content
 
     def begun(self) -> str | None:
@@ -164,7 +166,7 @@ class SnapshotReader:
         """A folder is empty, or holds claims for all that it holds."""
         if not listing.claims:
             if listing.places or listing.states:
-                raise missing(self.folder.at("claim-*.json"))
+                raise missing(self.folder.at("owner-*.json"))
             if listing.foreign:
                 raise CheckpointError(
                     "CHECKPOINT_FOREIGN",
@@ -173,6 +175,6 @@ class SnapshotReader:
                     hint="choose a folder that is empty or not there yet",
                 )
             return
-        latest = max(claim.epoch for claim in listing.claims)
+        latest = max(claim.term for claim in listing.claims)
         if latest < listing.epoch:
-            raise missing(self.folder.at(f"claim-{listing.epoch:06d}-*.json"))
+            raise missing(self.folder.at(f"owner-{listing.epoch:06d}-*.json"))

@@ -6,12 +6,12 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from flumina.checkpoint.store.layout import Folder, Listing, Place
+from flumina.checkpoint.store.layout import CheckpointDirectory, Listing, Place
 from flumina.checkpoint.store.manifest import SnapshotManifest, StateFile
 from flumina.errors import UsageError
 from flumina.plan.forest import Forest
 from flumina.plan.render.json import from_json
-from flumina.storage.checksummed_file import damaged
+from flumina.storage.checksum import damaged
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Snapshot:
     """
 
     manifest: SnapshotManifest
-    folder: Folder = field(repr=False)
+    folder: CheckpointDirectory = field(repr=False)
     seen: Listing = field(repr=False)
 
     @property
@@ -62,9 +62,9 @@ class Snapshot:
         return [read_state(self.folder, file) for file in self.manifest.states]
 
 
-def read_state(folder: Folder, file: StateFile) -> bytes:
+def read_state(folder: CheckpointDirectory, file: StateFile) -> bytes:
     """The bytes of a state file, if they are those that were written."""
-    data = folder.read(file.name)
+    data = folder.fetch(file.name)
     if len(data) != file.size:
         raise damaged(folder.at(file.name), f"it has {len(data):,} bytes, {file.size:,} were written")
     if file.shares and sum(size for _, size in file.shares) != file.size:
@@ -74,8 +74,10 @@ def read_state(folder: Folder, file: StateFile) -> bytes:
     return data
 
 
-def write_state(folder: Folder, place: Place, data: bytes, shares: Sequence[tuple[str, int]] = ()) -> StateFile:
+def write_state(
+    folder: CheckpointDirectory, place: Place, data: bytes, shares: Sequence[tuple[str, int]] = ()
+) -> StateFile:
     """A new file with a state, or with those of several trees."""
     file = StateFile(place.new_state(), len(data), hashlib.sha256(data).hexdigest(), tuple(shares))
-    folder.write(file.name, data, place.epoch)
+    folder.write(file.name, data)
     return file

@@ -9,20 +9,20 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyarrow import fs
 
-from flumina.checkpoint.store.layout import Folder, Listing, Place, missing
+from flumina.checkpoint.store.layout import CheckpointDirectory, Listing, Place
 from flumina.checkpoint.store.manifest import CHECKSUMS, SnapshotManifest
 from flumina.checkpoint.store.reader import SnapshotReader
 from flumina.checkpoint.store.snapshot import Snapshot, read_state
 from flumina.errors import CheckpointError, FluminaError
-from flumina.storage.checksum import Checksum
-from flumina.storage.checksummed_file import unseal
+from flumina.storage.checksum import Checksum, missing
+from flumina.storage.checksummed_file import decode
 from flumina.storage.filesystem import join, resolve
 from flumina.storage.output_directory import READY
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing worth telling about a checkpoint; not ``damaged`` where nothing is lost by it."""
+    """One thing worth storage_errors about a checkpoint; not ``damaged`` where nothing is lost by it."""
 
     file: str
     what: str
@@ -41,16 +41,16 @@ def verify(reader: SnapshotReader) -> list[Finding]:
     return [finding for place, finding in found if place not in gone]
 
 
-def verify_log(folder: Folder) -> list[Finding]:
-    """What is wrong with the log of a streaming query, every entry of which is sealed."""
+def verify_log(folder: CheckpointDirectory) -> list[Finding]:
+    """What is wrong with the log of a streaming query, every entry of which has a checksum."""
     found: list[Finding] = []
     for kind, log in {"query": folder, "cut": folder.below("cuts"), "commit": folder.below("commits")}.items():
-        for name in sorted(log.names() or ()):
+        for name in log.names():
             if name.endswith(".json"):
                 try:
-                    unseal(log.read(name), kind, log.at(name))
+                    decode(log.fetch(name), kind, log.at(name))
                 except CheckpointError as error:
-                    if name in (log.names() or ()):  # a driver at work deletes old ones
+                    if name in log.names():  # a driver at work deletes old ones
                         found.append(_found(error))
     return found
 
@@ -67,9 +67,9 @@ def _look(reader: SnapshotReader, listing: Listing) -> Iterator[tuple[Place | No
             reader.read_claim(claim)
         except CheckpointError as error:
             yield None, _found(error)
-    claimed = {claim.epoch for claim in listing.claims}
+    claimed = {claim.term for claim in listing.claims}
     for epoch in sorted({place.epoch for place in counted or ()} - claimed):
-        yield None, _found(missing(reader.folder.at(f"claim-{epoch:06d}-*.json")))
+        yield None, _found(missing(reader.folder.at(f"owner-{epoch:06d}-*.json")))
     checked: set[tuple[str | None, str]] = set()
     names = reader.names(listing)
     for place in sorted(listing.places | (counted or set())):

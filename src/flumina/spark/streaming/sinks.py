@@ -7,14 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from flumina.checkpoint import Claim
 from flumina.model.emit import EVENT_COLUMNS, ONLY_OUTPUT
 from flumina.output.commit import CommittedOutput
 from flumina.program.definition import RAISED, Definition, user_error
 from flumina.spark.results import DataFrames
 from flumina.spark.streaming.engine import SparkEngine
-from flumina.storage.directory import Folder
-from flumina.streaming.staging import Staging
+from flumina.storage.directory import Directory
+from flumina.storage.owner import OwnerToken
+from flumina.storage.staging import Staging
 
 
 class FunctionSink:
@@ -29,21 +29,21 @@ class FunctionSink:
     place: str | None = None
 
     def __init__(
-        self, function: Callable[[Any, int], object], folder: Folder, definition: Definition, engine: SparkEngine
+        self, function: Callable[[Any, int], object], folder: Directory, definition: Definition, engine: SparkEngine
     ) -> None:
         self.function, self.definition, self.engine = function, definition, engine
         self.staged = Staging(folder)
 
-    def is_of(self, owner: str) -> bool:  # noqa: ARG002
+    def is_of(self, run: str) -> bool:  # noqa: ARG002
         """Nobody can tell."""
         return False
 
-    def prepare(self, owner: str, program: Mapping[str, Any]) -> None:
+    def prepare(self, run: str, program: Mapping[str, Any]) -> None:
         """Nothing: what the function does belongs to it alone."""
 
-    def begin(self, claim: Claim) -> None:
+    def begin(self, owner: OwnerToken) -> None:
         """Clear away what drivers before this one have staged."""
-        self.staged.begin(claim)
+        self.staged.begin(owner)
 
     def staging(self, batch: int) -> str:
         """A folder in the checkpoint."""

@@ -26,7 +26,7 @@ from flumina.spark.streaming.engine import SparkEngine
 from flumina.spark.streaming.ingest import Wide
 from flumina.spark.streaming.query import StreamingQuery
 from flumina.spark.streaming.sinks import FunctionSink
-from flumina.storage.directory import Folder
+from flumina.storage.directory import Directory
 from flumina.streaming.batches import Batches
 from flumina.streaming.options import StreamingArguments, StreamingOptions
 from flumina.streaming.planner import Planner
@@ -76,7 +76,7 @@ def start(
         if isinstance(policy, BoundedDelay):
             policy.ticks(ts_type)
     shown = _name(chosen.name, definition, cluster.spark)
-    folder = Folder.of(checkpoint, "checkpoint")
+    folder = Directory.of(checkpoint, "checkpoint").exclusive("checkpoint")
     engine = SparkEngine(program, shown, ts_type, chosen, cluster.spark)
     target = _sink(sink, folder, definition, engine)
     engine.ordered = target.ordered
@@ -124,7 +124,7 @@ def _taken(name: str) -> UsageError:
     return UsageError("NAME", f"a query called {name!r} is running already", hint="give this one another name=")
 
 
-def _check_apart(checkpoint: Folder, sink: Sink, letters: DeadLetters) -> None:
+def _check_apart(checkpoint: Directory, sink: Sink, letters: DeadLetters) -> None:
     """Batches of two kinds in one folder would be taken for each other, and Spark's files for ours."""
     places = {"checkpoint": checkpoint}
     if isinstance(sink, ParquetSink):
@@ -132,7 +132,7 @@ def _check_apart(checkpoint: Folder, sink: Sink, letters: DeadLetters) -> None:
     if letters.folder != checkpoint.below(DEAD_LETTERS):
         places["dead_letters"] = letters.folder
     for (one, first), (other, second) in combinations(places.items(), 2):
-        if first.meets(second):
+        if first.overlaps(second):
             raise UsageError(
                 "PATH",
                 f"{one}={first.path} and {other}={second.path}: one is, or lies in, the other",
@@ -140,7 +140,7 @@ def _check_apart(checkpoint: Folder, sink: Sink, letters: DeadLetters) -> None:
             )
 
 
-def _sink(given: object, folder: Folder, definition: Definition, engine: SparkEngine) -> Sink:
+def _sink(given: object, folder: Directory, definition: Definition, engine: SparkEngine) -> Sink:
     if callable(given):
         return FunctionSink(given, folder.below("outputs"), definition, engine)
     if isinstance(given, str | os.PathLike):
@@ -161,7 +161,7 @@ def _check_columns(definition: Definition) -> None:
                 )
 
 
-def _url(folder: Folder, name: str) -> str:
+def _url(folder: Directory, name: str) -> str:
     """A folder of ours as Spark finds it, whatever its default file system is."""
     path = folder.at(name)
-    return f"file://{path}" if folder.local else path
+    return f"file://{path}" if folder.is_local else path

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 import flumina as fl
 from flumina.apps import ValueBarrier
-from flumina.checkpoint import Claim
-from flumina.storage.directory import Folder
+from flumina.storage.directory import Directory, temporary_name
+from flumina.storage.owner import OwnerName, OwnerToken
+from flumina.storage.staging import Staging
 from flumina.streaming import batches as batches_module
-from flumina.streaming.staging import Staging
 from flumina.testing import assert_same_outputs
 from tests.streaming.support import Query
 from tests.streaming.test_batches import IN_ORDER, LATE, barriers, batch, oracle, streams, values
@@ -22,8 +21,8 @@ from tests.streaming.test_batches import IN_ORDER, LATE, barriers, batch, oracle
 NEXT = batch(values(6, 7, 9), barriers(7, 9))
 
 
-def claim(epoch: int) -> Claim:
-    return cast("Claim", SimpleNamespace(epoch=epoch, id=f"id{epoch}"))
+def owner(term: int) -> OwnerToken:
+    return OwnerToken("run", OwnerName(term, "00ff00ff00ff00ff"))
 
 
 def once(monkeypatch: pytest.MonkeyPatch, point: str, do: Callable[[], object]) -> None:
@@ -48,7 +47,7 @@ def test_a_start_leaves_the_driver_at_work_alone(tmp_path: Path, monkeypatch: py
 
 def test_half_written_entries_of_a_log_outlive_a_start(tmp_path: Path) -> None:
     query = Query(tmp_path, ValueBarrier, streams())
-    beside = tmp_path / "checkpoint" / "log" / "cuts" / ".000000000000.json.0123456789ab"
+    beside = tmp_path / "checkpoint" / "log" / "cuts" / ".000000000000.json.0123456789abcdef.tmp"
     beside.touch()
     query.start()
     assert beside.exists(), "it may be that of a driver at work"
@@ -104,20 +103,22 @@ def test_who_was_replaced_during_a_run_is_told_so(tmp_path: Path, monkeypatch: p
 
 def test_what_drivers_before_have_left_goes(tmp_path: Path) -> None:
     """Also what earlier versions left, which had one folder for all; but nothing of a driver that came after."""
-    folder = Folder.of(tmp_path, "sink")
-    for name in ("claim-000002-b/3-x", "claim-000012-c/3-x", "3-0123abcd", ".claim-000001-a.0123456789ab"):
+    folder = Directory.of(tmp_path, "sink")
+    before, after = str(owner(2).name), str(owner(12).name)
+    for name in (f"{before}/3-x", f"{after}/3-x", "3-0123abcd", temporary_name(before)):
         (tmp_path / name).mkdir(parents=True)
     staging = Staging(folder)
-    staging.begin(claim(11))
-    assert folder.names() == ["claim-000011-id11", "claim-000012-c"]
+    staging.begin(owner(11))
+    assert folder.names() == [str(owner(11).name), after]
 
 
 def test_a_folder_is_renamed_before_it_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "claim-000001-a" / "3-x").mkdir(parents=True)
-    monkeypatch.setattr(Folder, "remove", lambda *_: None)  # dies before it has deleted anything
-    Staging(Folder.of(tmp_path, "sink")).begin(claim(2))
-    assert not (tmp_path / "claim-000001-a").exists()
-    assert any(path.name.startswith(".claim-000001-a.") for path in tmp_path.iterdir())
+    name = str(owner(1).name)
+    (tmp_path / name / "3-x").mkdir(parents=True)
+    monkeypatch.setattr(Directory, "remove", lambda *_: None)  # dies before it has deleted anything
+    Staging(Directory.of(tmp_path, "sink")).begin(owner(2))
+    assert not (tmp_path / name).exists()
+    assert any(path.name.startswith(f".{name}.") for path in tmp_path.iterdir())
 
 
 def test_nothing_is_left_of_batches_that_are_done(tmp_path: Path) -> None:
