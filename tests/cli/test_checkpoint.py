@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from flumina.apps import ValueBarrier
-from flumina.checkpoint import Checkpoints, OutputFile, program_fingerprint
+from flumina.checkpoint import Checkpoints, OutputFile, RunProgress, program_fingerprint
 from flumina.cli.main import main
 from flumina.plan.optimize import make_plan
 from flumina.plan.render.json import to_json
@@ -29,7 +29,13 @@ def path(tmp_path: Path) -> Path:
     claim = store.claim(resumes=store.latest(), facts=facts, run="second")
     file = OutputFile("output", "0/output.parquet", 10, 5, 7)
     claim.commit(
-        after=200, state=b"y", events=2000, plan=to_json(plan), folder="out", outputs=[file], extra={"k": {"a": [1, 2]}}
+        after=200,
+        state=b"y",
+        events=2000,
+        plan=to_json(plan),
+        folder="out",
+        outputs=[file],
+        progress=RunProgress({"output": 7}),
     )
     return place
 
@@ -80,7 +86,7 @@ def test_show(path: Path, capsys: Output) -> None:
         "went on from  snapshot 1 of epoch 1\n",
         "up to         timestamp 200\n",
         "output: 7 rows in 1 file, 10 bytes\n",
-        "k: a 1/2\n",
+        "progress\n  rows: output 7\n",
         "name: ValueBarrier\n",
         "barrier, value always",
         "total Sum(long)",

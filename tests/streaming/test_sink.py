@@ -329,3 +329,39 @@ def test_a_batch_with_another_number_of_outputs_is_another_one(tmp_path: Path, m
     query.start()
     with pytest.raises(fl.OutputError, match=r"OUT_OTHER_BATCH.*batch=1"):
         query.feed(1, OTHER)
+
+
+class Named(fl.Program):
+    """An output with the name of something else that a snapshot tells of."""
+
+    value = fl.Tag("v long NOT NULL")
+    barrier = fl.Tag()
+    depends = fl.depends((barrier, barrier), (barrier, value))
+    output = {"letters": "total long"}
+    total = fl.Sum("long")
+
+    def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+        if event.tag is self.value:
+            state.total += event.v
+        else:
+            emit.letters(state.total)
+            state.total = 0
+
+
+def test_an_output_called_letters_is_not_taken_for_the_dead_letters(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    declared = [fl.Stream(VALUES, Named.value, None), fl.Stream(BARRIERS, Named.barrier, None)]
+    query = Query(tmp_path, Named, declared, late="dead-letter")
+    for number, given in enumerate(LATE):
+        query.feed(number, given)
+    newest = Checkpoints(tmp_path / "checkpoint" / "state").latest()
+    assert newest is not None
+    assert newest.manifest.batch_progress is not None
+    progress = newest.manifest.batch_progress
+    assert (progress.last_batches, progress.last_dead_letters) == ({"letters": 1}, 1)
+    for gone in (tmp_path / "out" / "letters" / "batch=1", tmp_path / "dead" / "batch=1"):
+        aside = gone.rename(tmp_path / "aside")
+        assert main(["checkpoint", "verify", str(tmp_path / "checkpoint"), "--sink"]) == 1
+        assert str(gone) in capsys.readouterr().out
+        aside.rename(gone)

@@ -13,7 +13,6 @@ from flumina import local
 from flumina.apps import Fraud, PageViews, ValueBarrier
 from flumina.checkpoint import Checkpoints, Snapshot
 from flumina.checkpoint.committer import Committer
-from flumina.checkpoint.store.manifest import FILES
 from flumina.engine.results import RunResult
 from flumina.errors import CheckpointError, OutputError, TaskLostError
 from flumina.output import commit as publishing
@@ -189,7 +188,8 @@ def test_outputs_are_on_the_disk_before_a_snapshot_vouches_for_them(tmp_path: Pa
     for snapshot in taken:
         known = set(lines[: lines.index(f"vouched {snapshot.manifest.place.manifest}")])
         files = [staging / file.path for file in snapshot.manifest.outputs]
-        files += [Path(path) for named in snapshot.manifest.extra.get(FILES, {}).values() for path in named.values()]
+        results = snapshot.manifest.results
+        files += [] if results is None else map(Path, results.names)
         for file in files:
             wanted = [file, *(folder for folder in file.parents if folder.is_relative_to(place))]
             assert [path for path in wanted if f"settled {path}" not in known] == []
@@ -258,7 +258,8 @@ def dies_over_publishing(
     over = Checkpoints(folder / "kept").latest()
     assert over is not None
     assert not over.manifest.finished
-    named = {name: Path(path) for files in over.manifest.extra[FILES].values() for name, path in files.items()}
+    assert over.manifest.results is not None
+    named = {name: Path(path) for path, name in over.manifest.results.names.items()}
     place = Path(str(over.manifest.folder)) / "ready" if renames else folder / "out"
     lie = [place / name if (place / name).exists() else path for name, path in named.items()]
     assert len(set(lie) - set(named.values())) == moved

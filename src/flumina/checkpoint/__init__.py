@@ -14,17 +14,27 @@ from flumina.checkpoint.differences import check_program, differences
 from flumina.checkpoint.fingerprint import input_fingerprint, program_fingerprint
 from flumina.checkpoint.store.checkpoints import Checkpoints
 from flumina.checkpoint.store.layout import Place
-from flumina.checkpoint.store.manifest import OutputFile, SnapshotManifest, StateFile
+from flumina.checkpoint.store.manifest import (
+    BatchProgress,
+    OutputFile,
+    ResultFiles,
+    RunProgress,
+    SnapshotManifest,
+    StateFile,
+)
 from flumina.checkpoint.store.owner import Claim
 from flumina.checkpoint.store.snapshot import Snapshot
 from flumina.checkpoint.store.verify import Finding
 
 __all__ = [
+    "BatchProgress",
     "Checkpoints",
     "Claim",
     "Finding",
     "OutputFile",
     "Place",
+    "ResultFiles",
+    "RunProgress",
     "Snapshot",
     "SnapshotManifest",
     "StateFile",

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from flumina.checkpoint import Claim, OutputFile, Snapshot, StateFile
+from flumina.checkpoint import Claim, OutputFile, ResultFiles, RunProgress, Snapshot, StateFile
 from flumina.checkpoint.participant import TaskCheckpoint
 from flumina.checkpoint.state_partitions import PartitionedState
-from flumina.checkpoint.store.manifest import CHECKSUMS, FILES, ROWS
 from flumina.engine.job import Job, Start
 from flumina.output.commit import CommittedOutput, prepare
 from flumina.output.outputs import Manifest, Outputs, StagedFile
@@ -56,7 +55,7 @@ class Committer:
             events=self._gang_began.events + sum(part.events for part in parts),
         )
         states = [part.states for part in parts if part.states is not None]
-        snapshot = self._write(done, states, {ROWS: done.rows})
+        snapshot = self._write(done, states)
         self._committed = replace(done, snapshot=snapshot)
         self.snapshots += 1
 
@@ -69,25 +68,25 @@ class Committer:
         outputs = self.job.outputs
         done = self._committed.plus(outputs, last, after=None, events=self._gang_began.events + events)
         publication = prepare(outputs, done.manifests(outputs))
-        extra = {ROWS: done.rows, FILES: publication.files, CHECKSUMS: publication.checksums}
+        results = ResultFiles(publication.files, publication.checksums)
         if outputs.location is not None:
-            snapshot = self._write(done, [], extra, state=state)
+            snapshot = self._write(done, [], results, state=state)
             done = replace(done, snapshot=snapshot)
             publication.make_visible()
-        self._write(done, [], extra, state=state, finished=True)
+        self._write(done, [], results, state=state, finished=True)
         return publication.results()
 
     def _write(
         self,
         done: CommittedProgress,
         states: Sequence[StateFile],
-        extra: Mapping[str, Any],
+        results: ResultFiles | None = None,
         *,
         state: bytes | None = None,
         finished: bool = False,
     ) -> Snapshot:
         plan = to_json(self.job.plan)
-        return commit(self.claim, done, extra, self.job.outputs, plan, states=states, state=state, finished=finished)
+        return commit(self.claim, done, results, self.job.outputs, plan, states=states, state=state, finished=finished)
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,10 @@ class CommittedProgress:
         if snapshot is None:
             return CommittedProgress()
         manifest = snapshot.manifest
-        return CommittedProgress(snapshot, manifest.after, manifest.events, manifest.outputs, manifest.extra[ROWS])
+        assert manifest.run_progress is not None, "the snapshot of a whole run"
+        return CommittedProgress(
+            snapshot, manifest.after, manifest.events, manifest.outputs, manifest.run_progress.rows
+        )
 
     @property
     def number(self) -> int:
@@ -151,7 +153,7 @@ def _output(outputs: Outputs, name: str, file: StagedFile) -> OutputFile:
 def commit(
     claim: Claim,
     done: CommittedProgress,
-    extra: Mapping[str, Any],
+    results: ResultFiles | None,
     outputs: Outputs,
     plan: str | None,
     *,
@@ -169,6 +171,6 @@ def commit(
         outputs=done.files,
         folder=None if outputs.location is None else outputs.location.staging,
         plan=plan,
-        extra=extra,
+        progress=RunProgress(done.rows, results),
         finished=finished,
     )

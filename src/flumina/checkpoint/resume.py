@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from flumina.checkpoint import Checkpoints, Claim, Snapshot, input_fingerprint, program_fingerprint
 from flumina.checkpoint.committer import CommittedProgress, Committer, commit
 from flumina.checkpoint.policy import Checkpoint
-from flumina.checkpoint.store.manifest import CHECKSUMS, FILES, ROWS
 from flumina.engine.job import Job, Snapshots
 from flumina.errors import CheckpointError
 from flumina.input.stream import Stream
@@ -87,16 +86,17 @@ class ResumePoint:
     def results(self, outputs: Outputs) -> dict[str, CommittedOutput]:
         """The results of a run that is over: made visible now, if the driver died before it had done so."""
         assert self.latest is not None
-        manifest = self.latest.manifest
-        publication = OutputCommit(outputs, manifest.extra[ROWS], manifest.extra[FILES])
+        manifest, done = self.latest.manifest, CommittedProgress.of(self.latest)
+        assert manifest.results is not None, "the run is over"
+        publication = OutputCommit(outputs, done.rows, manifest.results.files)
         if outputs.location is not None:
             if not outputs.location.is_committed:
                 publication.make_visible()
             outputs.location.sync_committed()
             outputs.location.discard()
         if not manifest.finished:
-            done, state = CommittedProgress.of(self.latest), self.final
-            commit(self.claim, done, manifest.extra, outputs, manifest.plan, state=state, finished=True)
+            state = self.final
+            commit(self.claim, done, manifest.results, outputs, manifest.plan, state=state, finished=True)
         return publication.results()
 
     def _check_folder(self, latest: Snapshot, location: OutputDirectory | None) -> None:
@@ -119,7 +119,7 @@ def check_outputs(store: Checkpoints, snapshot: Snapshot, location: OutputDirect
     manifest = snapshot.manifest
     if location is None or manifest.folder != location.staging:
         return
-    if not _is_over(snapshot):
+    if manifest.results is None:
         written = {f"{location.staging}/{file.path}": Checksum(file.size, file.crc32) for file in manifest.outputs}
     elif location.is_committed:
         return
@@ -131,8 +131,8 @@ def check_outputs(store: Checkpoints, snapshot: Snapshot, location: OutputDirect
             hint="bring the results back, or begin anew with another checkpoint",
         )
     else:
-        written = {path: Checksum(*found) for path, found in manifest.extra.get(CHECKSUMS, {}).items()}
-        for path in (path for named in manifest.extra[FILES].values() for path in named.values()):
+        written = dict(manifest.results.checksums)
+        for path in manifest.results.names:
             if path not in written:
                 raise damaged(path, "no checksum was taken when it was written")
     names = store.names(snapshot.seen, manifest.place)  # by this one, or a newer one that can't be gone on from
@@ -141,4 +141,4 @@ def check_outputs(store: Checkpoints, snapshot: Snapshot, location: OutputDirect
 
 
 def _is_over(snapshot: Snapshot) -> bool:
-    return FILES in snapshot.manifest.extra
+    return snapshot.manifest.results is not None

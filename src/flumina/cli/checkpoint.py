@@ -10,7 +10,7 @@ from typing import Any
 
 from flumina.checkpoint.store.batches import verify_sink
 from flumina.checkpoint.store.checkpoints import Checkpoints
-from flumina.checkpoint.store.manifest import CHECKSUMS, FILES, SnapshotManifest
+from flumina.checkpoint.store.manifest import SnapshotManifest
 from flumina.checkpoint.store.snapshot import Snapshot
 from flumina.checkpoint.store.verify import verify_log
 from flumina.errors import CheckpointError, PlanError, UsageError
@@ -173,9 +173,11 @@ def _described(manifest: SnapshotManifest) -> Iterator[str]:
         mine = [file for file in manifest.outputs if file.output == name]
         files, bytes_ = f"{len(mine)} file{'' if len(mine) == 1 else 's'}", sum(file.size for file in mine)
         yield f"  {'output':<13} {name}: {sum(file.rows for file in mine):,} rows in {files}, {size(bytes_)}"
-    extra = {name: value for name, value in manifest.extra.items() if name not in (FILES, CHECKSUMS)}
-    if extra:
-        yield from ("extra", *_nested(extra))
+    content = manifest.to_json()
+    if manifest.run_progress is not None:
+        yield from ("progress", *_nested({"rows": content["run_progress"]["rows"]}))
+    if manifest.batch_progress is not None:
+        yield from ("progress", *_nested(content["batch_progress"]))
     if manifest.facts:
         yield from ("program", *_nested(manifest.facts))
     if manifest.plan is not None:

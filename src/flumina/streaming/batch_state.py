@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from flumina.checkpoint.state_partitions import PartitionedState
-from flumina.checkpoint.store.batches import LETTERS, SHOWN
+from flumina.checkpoint.store.manifest import BatchProgress, BufferedRows, SeenTimestamps
 from flumina.input.watermarks import Seen
 from flumina.streaming.batch_watermark import BatchWatermark
 
@@ -21,7 +21,8 @@ class BatchState:
     """What is left of everything before a batch.
 
     ``lineage`` is equal for two queries if all batches up to here were made by the same program, held the same rows,
-    were cut alike and had as many outputs. ``shown`` has the last batch with rows of each output.
+    were cut alike and had as many outputs. ``shown`` has the last batch with rows of each output,
+    ``letters_shown`` is the last one with dead letters.
     """
 
     state: PartitionedState | None
@@ -33,6 +34,7 @@ class BatchState:
     closed: bool
     lineage: str
     shown: dict[str, int]
+    letters_shown: int | None = None
 
     @property
     def size(self) -> int:
@@ -40,24 +42,31 @@ class BatchState:
         return 0 if self.state is None else self.state.size
 
 
-def batch_facts(left: BatchState, outputs: Mapping[str, int], sink: str | None, letters: str | None) -> dict[str, Any]:
-    """What a snapshot has to tell besides its state and the rows that are buffered.
+def progress_of(
+    left: BatchState,
+    outputs: Mapping[str, int],
+    sink: str | None,
+    dead_letters: str | None,
+    buffered: Sequence[BufferedRows] = (),
+) -> BatchProgress:
+    """Return what a snapshot says besides its state; ``outputs`` has the rows of this batch, by output.
 
-    ``sink`` and ``letters`` are the folders of outputs and dead letters, if there are such.
+    ``sink`` and ``dead_letters`` are the folders of outputs and dead letters, if there are such.
     """
-    return {
-        "foreign": left.state is not None and left.state.foreign,
-        "buffered": [],
-        "seen": {name: [seen.newest, seen.heard] for name, seen in left.seen.items()},
-        "done": left.done,
-        "totals": left.totals,
-        "closed": left.closed,
-        "lineage": left.lineage,
-        "outputs": dict(outputs),
-        "sink": {"folder": sink},
-        LETTERS: letters,
-        SHOWN: left.shown,
-    }
+    return BatchProgress(
+        done=left.done,
+        seen={name: SeenTimestamps(seen.newest, seen.heard) for name, seen in left.seen.items()},
+        buffered=tuple(buffered),
+        totals=left.totals,
+        outputs=dict(outputs),
+        last_batches=left.shown,
+        last_dead_letters=left.letters_shown,
+        lineage=left.lineage,
+        sink=sink,
+        dead_letters=dead_letters,
+        foreign_state=left.state is not None and left.state.foreign,
+        closed=left.closed,
+    )
 
 
 def following(before: str, cut: BatchWatermark, outputs: Mapping[str, int], program: Mapping[str, Any]) -> str:

@@ -19,9 +19,9 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from flumina.checkpoint import Checkpoints, Claim, Snapshot, check_program, program_fingerprint
+from flumina.checkpoint import BatchProgress, Checkpoints, Claim, Snapshot, check_program, program_fingerprint
 from flumina.checkpoint.state_partitions import FinalStatePolicy, PartitionedState
-from flumina.checkpoint.store.batches import LETTERS, SHOWN
+from flumina.checkpoint.store.manifest import BufferedRows
 from flumina.checkpoint.store.snapshot import read_state
 from flumina.engine.failpoints import reach
 from flumina.errors import CheckpointError, FluminaError, InputError, UsageError
@@ -31,7 +31,7 @@ from flumina.plan.render.json import from_json, to_json
 from flumina.program.base import AnyProgram
 from flumina.storage.directory import Directory
 from flumina.streaming import dead_letters as dead
-from flumina.streaming.batch_state import BatchState, batch_facts, following
+from flumina.streaming.batch_state import BatchState, following, progress_of
 from flumina.streaming.batch_watermark import BatchWatermark, choose, holding
 from flumina.streaming.engine import BatchEngine, BatchRun
 from flumina.streaming.log import Log, restoring
@@ -90,11 +90,11 @@ class Batches:
             left = BatchState(
                 None, {}, {s.name: Seen() for s in self.streams}, NOTHING, {}, None, closed=False, lineage="", shown={}
             )
-            newest = claim.commit(number=0, extra=batch_facts(left, {}, self.sink.place, self._letters_place))
+            newest = claim.commit(number=0, progress=progress_of(left, {}, self.sink.place, self._letters_place))
         check_program(
             newest.manifest.facts, self.facts, allow_code_change=allow_code_change, where=self.store.folder.path
         )
-        self.waiting = sum(rows for _, _, rows in newest.manifest.extra["buffered"])
+        self.waiting = sum(buffered.rows for buffered in _progress(newest).buffered)
         self._check_sink(newest)
         self.sink.prepare(newest.manifest.run, self.program)
         self.letters.prepare(newest.manifest.run, self.program)
@@ -108,11 +108,11 @@ class Batches:
         """Outputs and dead letters go on where they began, or where that was moved."""
         if not newest.number:
             return
-        told, run = newest.manifest.extra, newest.manifest.run
-        sink, letters = told["sink"]["folder"], told["letters"]
+        before, run = _progress(newest), newest.manifest.run
+        sink, letters = before.sink, before.dead_letters
         if sink != self.sink.place and (sink is None or not self.sink.is_of(run)):
-            before, now = ("a function" if at is None else at for at in (sink, self.sink.place))
-            raise self._elsewhere(f"the outputs of this query so far went to {before}, not to {now}", "sink")
+            there, here = ("a function" if at is None else at for at in (sink, self.sink.place))
+            raise self._elsewhere(f"the outputs of this query so far went to {there}, not to {here}", "sink")
         if (
             None not in (letters, self._letters_place)
             and letters != self._letters_place
@@ -186,8 +186,8 @@ class Batches:
         with watch.phase("deadLetters"):
             letters = self._letters(validated)
             if len(letters) and self._letters_place is not None:
-                after.shown[LETTERS] = batch
-        self._make_durable(batch, after, left.shown, ran, letters, watch)
+                after.letters_shown = batch
+        self._make_durable(batch, after, left, ran, letters, watch)
         self._last = (batch, after)
         about = entry(batch, cut, validated, ready, ran, change, after, self.planner, self.rules)
         self.progress.add({**about, "durationMs": watch.milliseconds()})
@@ -196,9 +196,9 @@ class Batches:
         """The streams are over: process what is buffered, as the batch behind the newest one."""
         newest = self.store.latest()
         assert newest is not None, "there is one from the beginning"
-        if newest.manifest.extra["closed"]:
+        if _progress(newest).closed:
             self.process(newest.number - 1, nothing, closed=True)
-        elif newest.manifest.extra["buffered"]:
+        elif _progress(newest).buffered:
             self.process(newest.number, nothing, closed=True)
 
     def finish(self, nothing: Gather) -> None:
@@ -208,7 +208,7 @@ class Batches:
         """
         newest = self.store.latest()
         assert newest is not None, "there is one from the beginning"
-        batch = newest.number - 1 if newest.manifest.extra["closed"] else newest.number
+        batch = newest.number - 1 if _progress(newest).closed else newest.number
         cut = self.log.cut(batch)
         if cut is not None and cut.closed and not self.log.committed(batch) and _was_written(batch, newest):
             self.process(batch, nothing, closed=True)
@@ -243,8 +243,8 @@ class Batches:
 
     def _complete(self, batch: int, snapshot: Snapshot) -> None:
         """A batch whose entry in the commit log is gone, and which nobody asks for again: all must be there."""
-        told = snapshot.manifest.extra
-        if not self.sink.holds(batch, told["outputs"], told["lineage"]):
+        after = _progress(snapshot)
+        if not self.sink.holds(batch, after.outputs, after.lineage):
             raise CheckpointError(
                 "NOT_COMMITTED",
                 f"batch {batch} is not committed, and its outputs are not all in the sink; yet batch {batch + 1} is "
@@ -255,22 +255,31 @@ class Batches:
         self.log.commit(batch)
 
     def _restored(self, snapshot: Snapshot) -> BatchState:
-        told = snapshot.manifest.extra
+        before = _progress(snapshot)
         kept = (
             PartitionedState.of(snapshot, self.facts) if any(file.shares for file in snapshot.manifest.states) else None
         )
-        if kept is not None and told["foreign"]:  # no batch has been run with it since
+        if kept is not None and before.foreign_state:  # no batch has been run with it since
             kept = replace(kept, foreign=True)
-        blob = memoryview(read_state(self.store.folder, snapshot.manifest.states[-1]) if told["buffered"] else b"")
+        blob = memoryview(read_state(self.store.folder, snapshot.manifest.states[-1]) if before.buffered else b"")
         buffered: dict[str, pa.Table] = {}
-        for name, size, _ in told["buffered"]:
+        for name, size, _ in before.buffered:
             buffered[name], blob = from_bytes(blob[:size]), blob[size:]
         plan = snapshot.manifest.plan
         if plan is not None and self.planner.plan is None:
             self.planner.resume(from_json(plan, f"the plan of snapshot {snapshot.number}"))
-        seen = {name: Seen(*numbers) for name, numbers in told["seen"].items()}
-        totals, shown = dict(told["totals"]), dict(told[SHOWN])
-        return BatchState(kept, buffered, seen, told["done"], totals, plan, told["closed"], told["lineage"], shown)
+        return BatchState(
+            kept,
+            buffered,
+            {name: Seen(*numbers) for name, numbers in before.seen.items()},
+            before.done,
+            dict(before.totals),
+            plan,
+            before.closed,
+            before.lineage,
+            dict(before.last_batches),
+            before.last_dead_letters,
+        )
 
     def _done(self, stream: Stream, left: BatchState) -> int:
         return NOTHING if isinstance(self.rules.policies[stream.name], ClosedBatches) else left.done
@@ -354,7 +363,7 @@ class Batches:
         lineage = following(left.lineage, cut, outputs, self.program)
         shown = {**left.shown, **{name: batch for name, count in outputs.items() if count}}
         state = left.state if ran is None else ran.state
-        return BatchState(state, buffered, seen, done, totals, plan, cut.closed, lineage, shown)
+        return BatchState(state, buffered, seen, done, totals, plan, cut.closed, lineage, shown, left.letters_shown)
 
     def _letters(self, validated: Mapping[str, ValidatedRows]) -> pa.Table:
         late, bad = self.rules.late == "dead-letter", self.rules.bad_rows == "dead-letter"
@@ -366,6 +375,7 @@ class Batches:
         place = self._claim.place(batch + 1)
         blobs = {name: to_bytes(table) for name, table in after.buffered.items() if len(table)}
         written, state = ([], None) if after.state is None else after.state.keep(self.store, place)
+        buffered = [BufferedRows(name, len(blob), len(after.buffered[name])) for name, blob in blobs.items()]
         if blobs:
             written.append(self.store.write_state(place, b"".join(blobs.values())))
         self._claim.commit(
@@ -375,10 +385,7 @@ class Batches:
             events=after.totals["processed"],
             plan=after.plan,
             finished=after.closed,
-            extra={
-                **batch_facts(after, outputs, self.sink.place, self._letters_place),
-                "buffered": [[name, len(blob), len(after.buffered[name])] for name, blob in blobs.items()],
-            },
+            progress=progress_of(after, outputs, self.sink.place, self._letters_place, buffered),
         )
         return state
 
@@ -386,12 +393,12 @@ class Batches:
         self,
         batch: int,
         after: BatchState,
-        before: Mapping[str, int],
+        before: BatchState,
         ran: BatchRun | None,
         letters: pa.Table,
         watch: Stopwatch,
     ) -> None:
-        """Write snapshot, outputs and commit; ``before`` has the batches with rows before this one, by output."""
+        """Write snapshot, outputs and commit."""
         results = {} if ran is None else ran.results
         with watch.phase("state"):
             reach("before-state", batch)
@@ -402,14 +409,20 @@ class Batches:
             assert self._claim is not None, "claimed before the first batch"
             self._claim.check()
             if self._letters_place is not None:
-                self.letters.publish(batch, letters, after.lineage, before.get(LETTERS))
-            self.sink.publish(batch, results, after.lineage, before)
+                self.letters.publish(batch, letters, after.lineage, before.letters_shown)
+            self.sink.publish(batch, results, after.lineage, before.shown)
             reach("after-sink", batch)
         with watch.phase("commit"):
             reach("before-commit", batch)
             self.log.commit(batch)
             reach("after-commit", batch)
             self.log.prune(batch)
+
+
+def _progress(snapshot: Snapshot) -> BatchProgress:
+    progress = snapshot.manifest.batch_progress
+    assert progress is not None, "the snapshot of a streaming query"
+    return progress
 
 
 def _was_written(batch: int, snapshot: Snapshot) -> bool:

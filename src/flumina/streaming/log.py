@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import wraps
 from typing import Any, ParamSpec
 
@@ -11,6 +10,7 @@ from flumina.errors import CheckpointError
 from flumina.storage.checksum import damaged
 from flumina.storage.checksummed_file import decode, encode
 from flumina.storage.directory import Directory
+from flumina.storage.record import from_json, to_json
 from flumina.streaming.batch_watermark import BatchWatermark
 
 KEPT = 100
@@ -53,15 +53,11 @@ class Log:
     def cut(self, batch: int) -> BatchWatermark | None:
         """The cut that was chosen for a batch, if one was."""
         content = _entry(self.cuts, "cut", batch)
-        return (
-            None
-            if content is None
-            else BatchWatermark(**{name: content[name] for name in BatchWatermark.__dataclass_fields__})
-        )
+        return None if content is None else from_json(BatchWatermark, content, self.cuts.at(_name(batch)))
 
     def decide(self, cut: BatchWatermark) -> BatchWatermark:
         """Log a cut; if there is one already, that one counts."""
-        if self.cuts.write_once(_name(cut.batch), encode("cut", asdict(cut))):
+        if self.cuts.write_once(_name(cut.batch), encode("cut", to_json(cut))):
             return cut
         logged = self.cut(cut.batch)
         assert logged is not None, "somebody has written it"

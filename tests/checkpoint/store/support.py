@@ -8,7 +8,7 @@ from typing import Any
 
 from pyarrow import fs
 
-from flumina.checkpoint import Checkpoints, Claim, Snapshot
+from flumina.checkpoint import Checkpoints, Claim, RunProgress, Snapshot
 from flumina.checkpoint.store.layout import CheckpointDirectory
 
 
@@ -17,7 +17,7 @@ def fill(store: Checkpoints, *, epochs: int = 2, snapshots: int = 2, **facts: An
     for epoch in range(epochs):
         claim = store.claim(resumes=store.latest(), facts=facts)
         for n in range(snapshots):
-            claim.commit(after=10 * n, state=b"state %d/%d" % (epoch, n), events=n, extra={"n": n})
+            claim.commit(after=10 * n, state=b"state %d/%d" % (epoch, n), events=n, progress=RunProgress({"n": n}))
     return claim
 
 

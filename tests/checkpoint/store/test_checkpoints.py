@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from pyarrow import fs
 
-from flumina.checkpoint import Checkpoints, OutputFile, Place
+from flumina.checkpoint import Checkpoints, OutputFile, Place, ResultFiles, RunProgress
 from flumina.checkpoint.store import checkpoints as store_module
 from flumina.checkpoint.store.layout import Listing
 from flumina.errors import CheckpointError, UsageError
 from flumina.model.order import Point
 from flumina.output.outputs import SortedRun
+from flumina.storage.checksum import Checksum
 from flumina.storage.directory import temporary_name
 from flumina.storage.filesystem import put
 from tests.checkpoint.store.support import digest, fill, names
@@ -32,6 +33,8 @@ def test_everything_that_is_committed_is_there_again(tmp_path: Path) -> None:
     claim = Checkpoints(tmp_path).claim(resumes=None, facts={"name": "P"}, run="run-1")
     runs = (SortedRun(Point(1, 0, 2), Point(-(2**63), 1, 2**63 - 1), 5),)
     file = OutputFile("flagged", "00001-a/flagged.parquet", 1234, 2**32 - 1, 5, runs)
+    results = ResultFiles({"flagged": {"é": "out/_staged/x"}}, {"out/_staged/x": Checksum(1, 2)})
+    progress = RunProgress({"flagged": 5}, results)
     before = datetime.now(UTC)
     committed = claim.commit(
         number=7,
@@ -42,7 +45,7 @@ def test_everything_that_is_committed_is_there_again(tmp_path: Path) -> None:
         folder="out/_staged",
         outputs=[file],
         finished=True,
-        extra={"batch": {"id": 7}, "é": [1.5, None]},
+        progress=progress,
     )
     found = Checkpoints(tmp_path).latest()
     assert found is not None
@@ -52,7 +55,8 @@ def test_everything_that_is_committed_is_there_again(tmp_path: Path) -> None:
     assert before <= manifest.created <= datetime.now(UTC)
     assert (manifest.after, manifest.events, manifest.finished, manifest.plan) == (-3, 12, True, "{}")
     assert (manifest.folder, manifest.outputs, manifest.rows) == ("out/_staged", (file,), {"flagged": 5})
-    assert manifest.extra == {"batch": {"id": 7}, "é": [1.5, None]}
+    assert (manifest.run_progress, manifest.batch_progress) == (progress, None)
+    assert manifest.results == progress.results
     assert (manifest.facts, manifest.resumes, found.after, found.number) == ({"name": "P"}, None, -3, 7)
     assert found.state() == b"\x00state"
 
@@ -166,7 +170,7 @@ def test_what_is_no_json_is_refused_before_anything_is_written(tmp_path: Path) -
     before = names(tmp_path)
     for wrong in (object(), float("nan")):
         with pytest.raises(UsageError, match="NOT_JSON"):
-            claim.commit(state=b"x", extra={"x": wrong})
+            claim.commit(state=b"x", progress=RunProgress({"x": wrong}))  # type: ignore[dict-item]
     assert names(tmp_path) == before
 
 

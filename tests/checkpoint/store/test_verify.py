@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from flumina.checkpoint import Checkpoints, OutputFile
+from flumina.checkpoint import Checkpoints, OutputFile, ResultFiles, RunProgress
+from flumina.storage.checksum import Checksum
 from tests.checkpoint.store.support import fill
 
 
@@ -52,9 +53,9 @@ def test_outputs_that_were_being_published_when_the_driver_died(tmp_path: Path) 
     claim = store.claim(resumes=None)
     claim.commit(state=b"1", folder=str(staged), outputs=[files["a"], files["b"]])
     shown = {"1": str(staged / "b"), "2": str(staged / "c"), "3": str(staged / "d")}
-    checksums = {str(staged / name): [3, zlib.crc32(name.encode() * 3)] for name in "bcd"}
-    extra = {"publish": {"rows": shown}, "checksums": checksums}
-    claim.commit(folder=str(staged), outputs=[files["a"], files["b"]], extra=extra)
+    checksums = {str(staged / name): Checksum(3, zlib.crc32(name.encode() * 3)) for name in "bcd"}
+    progress = RunProgress({"rows": 10}, ResultFiles({"rows": shown}, checksums))
+    claim.commit(folder=str(staged), outputs=[files["a"], files["b"]], progress=progress)
     assert store.verify() == []
     (staged / "b").rename(staged / "ready" / "1")
     (staged / "d").rename(tmp_path / "published")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -21,12 +21,10 @@ from flumina.checkpoint.store.verify import Finding
 from flumina.errors import CheckpointError, FluminaError, UsageError
 from flumina.model.emit import ONLY_OUTPUT
 from flumina.storage.checksummed_file import decode, encode
+from flumina.storage.record import from_json, to_json
 
 MARKER = "_flumina-batch.json"
 """The file in the folder of a batch that says of what it is the result; readers of Parquet pass over it."""
-
-SHOWN, LETTERS = "shown", "letters"
-"""What a snapshot says in ``extra``: the last batch with rows of each output, and the folder of dead letters."""
 
 _BATCH = re.compile(r"batch=(\d+)", re.ASCII)
 
@@ -43,13 +41,12 @@ class BatchMarker:
 
     def to_bytes(self) -> bytes:
         """The file to write."""
-        return encode("batch", asdict(self))
+        return encode("batch", to_json(self))
 
     @staticmethod
     def of(data: bytes, path: str) -> BatchMarker:
         """What was written; ``path`` is for error messages."""
-        content = decode(data, "batch", path)
-        return BatchMarker(**{name: content[name] for name in BatchMarker.__dataclass_fields__})
+        return from_json(BatchMarker, decode(data, "batch", path), path)
 
 
 def verify_sink(reader: SnapshotReader, path: str | None) -> list[Finding]:
@@ -58,25 +55,23 @@ def verify_sink(reader: SnapshotReader, path: str | None) -> list[Finding]:
     Without ``path`` the folders are those that the newest snapshot remembers, of outputs and of dead letters.
     """
     newest = reader.latest()
-    told = {} if newest is None else newest.manifest.extra
-    if SHOWN not in told:
+    progress = None if newest is None else newest.manifest.batch_progress
+    if progress is None:
         raise UsageError(
             "NO_SINK",
             f"{reader.folder.path} is not of a streaming query, so that it has no sink",
             hint="leave out --sink: outputs of a run are verified with its snapshots",
         )
-    sink = told["sink"]["folder"] if path is None else path
+    sink = progress.sink if path is None else path
     if sink is None:
         raise UsageError(
             "NO_SINK", "the outputs of this query go to a function, so that there are no files", hint="leave out --sink"
         )
-    shown = dict(told[SHOWN])
     found: list[Finding] = []
-    letters = shown.pop(LETTERS, None)
-    for name, last in shown.items():
+    for name, last in progress.last_batches.items():
         found += _verify(_folder(reader, sink), "" if name == ONLY_OUTPUT else name, last)
-    if letters is not None:
-        found += _verify(_folder(reader, told[LETTERS]), "", letters)
+    if progress.last_dead_letters is not None and progress.dead_letters is not None:
+        found += _verify(_folder(reader, progress.dead_letters), "", progress.last_dead_letters)
     return found
 
 

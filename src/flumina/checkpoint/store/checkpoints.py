@@ -11,7 +11,7 @@ from pyarrow import fs
 
 from flumina.checkpoint.differences import check_program
 from flumina.checkpoint.store.layout import CheckpointDirectory, Listing, Place, owner_file
-from flumina.checkpoint.store.manifest import StateFile, library_version
+from flumina.checkpoint.store.manifest import OwnerRecord, StateFile, library_version
 from flumina.checkpoint.store.owner import Claim, in_use
 from flumina.checkpoint.store.reader import SnapshotReader
 from flumina.checkpoint.store.snapshot import Snapshot, write_state
@@ -19,6 +19,7 @@ from flumina.checkpoint.store.verify import Finding, verify
 from flumina.errors import CheckpointError, UsageError
 from flumina.storage.checksummed_file import encode
 from flumina.storage.owner import OwnerName, OwnerToken
+from flumina.storage.record import to_json
 
 KEEP = 3
 """How many snapshots are kept, unless told otherwise."""
@@ -61,15 +62,8 @@ class Checkpoints(SnapshotReader):
         name = OwnerName.following(before.epoch)
         owner = OwnerToken(run or name.id, name)
         place = None if resumes is None else resumes.manifest.place
-        content = {
-            "term": name.term,
-            "id": name.id,
-            "run": owner.run,
-            "resumes": place,
-            "created": datetime.now(UTC).isoformat(),
-            "flumina": library_version(),
-        }
-        data = encode("owner", content)
+        record = OwnerRecord(name.term, name.id, owner.run, place, datetime.now(UTC), library_version())
+        data = encode("owner", to_json(record))
         try:
             self.folder.write(owner_file(name), data)
             now = self.folder.listing()

@@ -1,20 +1,17 @@
-"""What a snapshot says about itself."""
+"""Describe a snapshot: its owner, its files, and how far the run or the query has come."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, NamedTuple
 
 from flumina.checkpoint.store.layout import Place
-from flumina.model.order import Point
 from flumina.output.outputs import SortedRun
-
-ROWS, FILES, CHECKSUMS = "rows", "publish", "checksums"
-"""What the manifest of a run says in ``extra``: rows of each output so far, and at the end the names under which its
-files are to be seen, for each output with the path of what is staged for them; and the checksums of those."""
+from flumina.storage.checksum import Checksum
+from flumina.storage.record import from_json, to_json
 
 
 @dataclass(frozen=True)
@@ -29,11 +26,6 @@ class StateFile:
     size: int
     sha256: str
     shares: tuple[tuple[str, int], ...] = ()
-
-    @staticmethod
-    def from_json(content: Mapping[str, Any]) -> StateFile:
-        """What was written as JSON."""
-        return StateFile(**{**content, "shares": tuple((tree, size) for tree, size in content["shares"])})
 
     def is_of(self, place: Place) -> bool:
         """Whether it was written for this snapshot."""
@@ -53,13 +45,82 @@ class OutputFile:
 
 
 @dataclass(frozen=True)
+class ResultFiles:
+    """The files that become the results of a run: for each output their names, and where they are staged.
+
+    ``checksums`` are those of the staged files, by their paths.
+    """
+
+    files: Mapping[str, Mapping[str, str]]
+    checksums: Mapping[str, Checksum] = field(default_factory=dict)
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The name of each staged file, by its path."""
+        return {staged: name for named in self.files.values() for name, staged in named.items()}
+
+
+@dataclass(frozen=True)
+class RunProgress:
+    """How far a whole run has come: rows of each output so far and, once all events are processed, its results."""
+
+    rows: Mapping[str, int]
+    results: ResultFiles | None = None
+
+
+class BufferedRows(NamedTuple):
+    """Rows of a stream that wait for the next batch: bytes in the last state file, one stream behind the other."""
+
+    stream: str
+    size: int
+    rows: int
+
+
+class SeenTimestamps(NamedTuple):
+    """The latest timestamp of a stream, and that of its latest heartbeat."""
+
+    newest: int
+    heard: int
+
+
+@dataclass(frozen=True)
+class BatchProgress:
+    """How far a streaming query has come, after a batch.
+
+    ``done``               the timestamp up to which everything is processed
+    ``seen``               what each stream has shown so far
+    ``buffered``           the rows that wait for the next batch
+    ``totals``             counts of rows since the query began
+    ``outputs``            rows of each output in this batch
+    ``last_batches``       the last batch with rows of each output, ``last_dead_letters`` of dead letters
+    ``lineage``            a digest of all batches so far
+    ``sink``               the folder of the outputs (None: a function), ``dead_letters`` that of dead letters, if any
+    ``foreign_state``      whether the state was left by other code, and no batch has been processed with it since
+    ``closed``             whether the streams have ended
+    """
+
+    done: int
+    seen: Mapping[str, SeenTimestamps]
+    buffered: tuple[BufferedRows, ...]
+    totals: Mapping[str, int]
+    outputs: Mapping[str, int]
+    last_batches: Mapping[str, int]
+    last_dead_letters: int | None
+    lineage: str
+    sink: str | None
+    dead_letters: str | None
+    foreign_state: bool
+    closed: bool
+
+
+@dataclass(frozen=True)
 class SnapshotManifest:
     """Everything about a snapshot but the bytes of its state.
 
     All events up to the timestamp ``after`` are in it and none behind (None: no timestamp says which), in all
     ``events`` of them. ``outputs`` are the files with what these events caused, below ``folder``. With ``finished``
-    the run is over. ``facts`` describe the program, ``plan`` is the one that was run (JSON); ``extra`` is for whoever
-    commits the snapshot.
+    the run is over. ``facts`` describe the program, ``plan`` is the one that was run (JSON). ``run_progress`` is that
+    of a whole run, ``batch_progress`` that of a streaming query.
     """
 
     number: int
@@ -75,7 +136,8 @@ class SnapshotManifest:
     folder: str | None = None
     outputs: tuple[OutputFile, ...] = ()
     resumes: Place | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    run_progress: RunProgress | None = None
+    batch_progress: BatchProgress | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
     plan: str | None = None
 
@@ -97,30 +159,32 @@ class SnapshotManifest:
             counted[file.output] = counted.get(file.output, 0) + file.rows
         return counted
 
+    @property
+    def results(self) -> ResultFiles | None:
+        """The files that become the results, once all events of a whole run are processed."""
+        return None if self.run_progress is None else self.run_progress.results
+
     def to_json(self) -> dict[str, Any]:
-        """As what JSON knows; sorted runs as lists of seven numbers."""
-        content = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        content["created"] = self.created.isoformat()
-        content["states"] = [asdict(file) for file in self.states]
-        content["outputs"] = [
-            {**asdict(file), "runs": [[*run.first, *run.last, run.rows] for run in file.runs]} for file in self.outputs
-        ]
+        """Return the manifest as what JSON has."""
+        content: dict[str, Any] = to_json(self)
         return content
 
     @staticmethod
-    def from_json(content: Mapping[str, Any]) -> SnapshotManifest:
-        """What :meth:`to_json` gave."""
-        known = {name: content[name] for name in SnapshotManifest.__dataclass_fields__}
-        known["created"] = datetime.fromisoformat(known["created"])
-        known["states"] = tuple(map(StateFile.from_json, known["states"]))
-        known["outputs"] = tuple(_output(file) for file in known["outputs"])
-        known["resumes"] = None if known["resumes"] is None else Place(*known["resumes"])
-        return SnapshotManifest(**known)
+    def from_json(content: Mapping[str, Any], file: str) -> SnapshotManifest:
+        """Return what :meth:`to_json` was given; raise for a field that is wrong, with the path of the file."""
+        return from_json(SnapshotManifest, content, file)
 
 
-def _output(file: Mapping[str, Any]) -> OutputFile:
-    runs = tuple(SortedRun(Point(*run[:3]), Point(*run[3:6]), run[6]) for run in file["runs"])
-    return OutputFile(**{**file, "runs": runs})
+@dataclass(frozen=True)
+class OwnerRecord:
+    """What a driver writes when it takes over: its owner token, and the snapshot from which it goes on."""
+
+    term: int
+    id: str
+    run: str
+    resumes: Place | None
+    created: datetime
+    flumina: str
 
 
 def library_version() -> str:

@@ -10,7 +10,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from flumina.checkpoint.store.layout import Listing, Place, owner_file
-from flumina.checkpoint.store.manifest import OutputFile, SnapshotManifest, StateFile, library_version
+from flumina.checkpoint.store.manifest import (
+    BatchProgress,
+    OutputFile,
+    RunProgress,
+    SnapshotManifest,
+    StateFile,
+    library_version,
+)
 from flumina.checkpoint.store.reader import SnapshotReader
 from flumina.checkpoint.store.snapshot import Snapshot, write_state
 from flumina.errors import CheckpointError, UsageError
@@ -64,7 +71,7 @@ class Claim:
         folder: str | None = None,
         outputs: Sequence[OutputFile] = (),
         finished: bool = False,
-        extra: Mapping[str, Any] | None = None,
+        progress: RunProgress | BatchProgress | None = None,
     ) -> Snapshot:
         """Make a snapshot count, and delete the oldest ones that are no longer wanted.
 
@@ -89,7 +96,8 @@ class Claim:
             folder=folder,
             outputs=tuple(outputs),
             resumes=self.resumes,
-            extra=extra or {},
+            run_progress=progress if isinstance(progress, RunProgress) else None,
+            batch_progress=progress if isinstance(progress, BatchProgress) else None,
             facts=self.facts,
             plan=plan,
         )
@@ -105,8 +113,8 @@ class Claim:
         now = self._folder.listing()
         self._check(now)  # before anything is deleted: another driver may just have gone on from what is old to us
         self._prune(now, manifest)
-        content = decode(data, "manifest", self._folder.at(place.manifest))
-        return Snapshot(SnapshotManifest.from_json(content), self._folder, now)
+        path = self._folder.at(place.manifest)
+        return Snapshot(SnapshotManifest.from_json(decode(data, "manifest", path), path), self._folder, now)
 
     def _check(self, listing: Listing) -> None:
         terms = {owner.term for owner in listing.claims}

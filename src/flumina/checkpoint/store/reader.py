@@ -5,16 +5,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any
 
 from flumina.checkpoint.store.layout import CheckpointDirectory, Listing, Place, owner_file
 from flumina.checkpoint.store.lineage import lineage
-from flumina.checkpoint.store.manifest import FILES, SnapshotManifest
+from flumina.checkpoint.store.manifest import OwnerRecord, SnapshotManifest
 from flumina.checkpoint.store.snapshot import Snapshot
 from flumina.errors import CheckpointError, UsageError
 from flumina.storage.checksum import damaged, missing
 from flumina.storage.checksummed_file import decode
 from flumina.storage.owner import OwnerName
+from flumina.storage.record import from_json
 
 _TRIES = 5
 """How often we look again because a driver is at work, and may have deleted what we were about to read."""
@@ -119,21 +119,20 @@ class SnapshotReader:
         for place in sorted(listing.manifests):
             if since is None or place >= since:
                 with suppress(CheckpointError):
-                    files = self.read(place, listing).manifest.extra.get(FILES, {})
-                    names |= {staged: name for named in files.values() for name, staged in named.items()}
+                    results = self.read(place, listing).manifest.results
+                    names |= {} if results is None else results.names
         return names
 
     def read(self, place: Place, listing: Listing) -> Snapshot:
         """A snapshot whose manifest has its own checksum and that of its marker."""
-        data = self.folder.fetch(place.manifest)
-        content = decode(data, "manifest", self.folder.at(place.manifest))
-        manifest = SnapshotManifest.from_json(content)
+        data, path = self.folder.fetch(place.manifest), self.folder.at(place.manifest)
+        manifest = SnapshotManifest.from_json(decode(data, "manifest", path), path)
         if manifest.place != place:
-            raise damaged(self.folder.at(place.manifest), f"it is the manifest of snapshot {manifest.place}")
+            raise damaged(path, f"it is the manifest of snapshot {manifest.place}")
         if place in listing.markers:
             marker = decode(self.folder.fetch(place.marker), "marker", self.folder.at(place.marker))
             if marker["manifest"] != hashlib.sha256(data).hexdigest():
-                raise damaged(self.folder.at(place.manifest), "it is not the manifest that was committed")
+                raise damaged(path, "it is not the manifest that was committed")
         return Snapshot(manifest, self.folder, listing)
 
     def chain(self, listing: Listing) -> Iterator[Place]:
@@ -146,21 +145,21 @@ class SnapshotReader:
         There are two claims of one epoch where a driver died while it found out that it was not alone. It has written
         nothing, so that it does not matter which of them is believed, as long as it is always the same.
         """
-        contents = [self.read_claim(claim) for claim in sorted(listing.claims) if claim.term == epoch]
-        return max((Place(*content["resumes"]) for content in contents if content["resumes"]), default=None)
+        records = [self.read_claim(claim) for claim in sorted(listing.claims) if claim.term == epoch]
+        return max((record.resumes for record in records if record.resumes is not None), default=None)
 
-    def read_claim(self, name: OwnerName) -> dict[str, Any]:
+    def read_claim(self, name: OwnerName) -> OwnerRecord:
         """What a driver wrote when it took over."""
         path = self.folder.at(owner_file(name))
-        content = decode(self.folder.fetch(owner_file(name)), "owner", path)
-        if (content["term"], content["id"]) != name:
-            raise damaged(path, f"it is that of the owner of term {content['term']}, {content['id']}")
-        return content
+        record = from_json(OwnerRecord, decode(self.folder.fetch(owner_file(name)), "owner", path), path)
+        if (record.term, record.id) != name:
+            raise damaged(path, f"it is that of the owner of term {record.term}, {record.id}")
+        return record
 
     def begun(self) -> str | None:
         """The run of the last driver that claimed the folder, which may have died before its first snapshot."""
         claims = sorted(self.folder.listing().claims)
-        return str(self.read_claim(claims[-1])["run"]) if claims else None
+        return self.read_claim(claims[-1]).run if claims else None
 
     def check_ours(self, listing: Listing) -> None:
         """A folder is empty, or holds claims for all that it holds."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from flumina.checkpoint.store.layout import CheckpointDirectory, Listing, Place
-from flumina.checkpoint.store.manifest import CHECKSUMS, SnapshotManifest
+from flumina.checkpoint.store.manifest import SnapshotManifest
 from flumina.checkpoint.store.reader import SnapshotReader
 from flumina.checkpoint.store.snapshot import Snapshot, read_state
 from flumina.errors import CheckpointError, FluminaError
@@ -129,10 +129,10 @@ def _look_at(
 def _written(manifest: SnapshotManifest, names: Mapping[str, str]) -> Iterator[_Written]:
     """The outputs that a snapshot vouches for, and those that were merged of them to be seen."""
     folder = manifest.folder or ""
-    merged = manifest.extra.get(CHECKSUMS, {})
+    merged = {} if manifest.results is None else manifest.results.checksums
     for path, checksum in merged.items():
         name = names.get(path)
-        yield _Written(path.removeprefix(f"{folder}/"), Checksum(*checksum), name or "results", name)
+        yield _Written(path.removeprefix(f"{folder}/"), checksum, name or "results", name)
     for file in manifest.outputs:
         what, name = f"{file.rows:,} rows of output {file.output!r}", names.get(join(folder, file.path))
         if join(folder, file.path) not in merged:
