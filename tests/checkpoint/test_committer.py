@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -13,7 +11,7 @@ from flumina.apps import PageViews
 from flumina.checkpoint import Checkpoints
 from flumina.checkpoint.committer import CommittedProgress, Committer
 from flumina.checkpoint.participant import TaskCheckpoint
-from flumina.engine.job import Start
+from flumina.checkpoint.start import Start
 from flumina.output.outputs import Manifest, Outputs, StagedFile
 from flumina.program.base import define
 from flumina.storage.output_directory import OutputDirectory
@@ -31,11 +29,8 @@ class Gang:
         location = OutputDirectory.of(folder / "out", "r", durable=True)
         self.outputs = Outputs(define(PageViews).outputs, pa.int64(), ("views",), "r", location, checked=True)
         self.outputs.prepare()
-        job = SimpleNamespace(
-            layout=SimpleNamespace(tasks=2), outputs=self.outputs, plan=PLAN, start=Start(after=-1), program=PageViews
-        )
         self.claim = self.store.claim(resumes=None, run="r")
-        self.recorder = Committer(self.claim, cast("Any", job), CommittedProgress())
+        self.recorder = Committer(self.claim, self.outputs, PLAN, 2, Start(after=-1), CommittedProgress())
 
     def saved(self, task: int, segment: int, attempt: str, events: int) -> TaskCheckpoint:
         assert self.outputs.location is not None

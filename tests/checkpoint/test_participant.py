@@ -1,7 +1,6 @@
 """A task in step with the others: nothing from behind a cut is lost, and nobody is over too early."""
 
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -19,31 +18,85 @@ from flumina.checkpoint.coordinator import (
     Tally,
     Truncate,
 )
-from flumina.checkpoint.participant import CheckpointParticipant
+from flumina.checkpoint.participant import CheckpointParticipant, TaskCheckpoint
 from flumina.engine.message_codec import Codec, Letter
 from flumina.model.batch import Batch
 from flumina.model.order import Point
+from flumina.output.outputs import Manifest
 from flumina.program.base import define
 from flumina.runtime.messages import EVERYTHING, Credit, Data, Item, Message, Request
 from flumina.runtime.run import Run
-from flumina.runtime.tree_root import TreeRoot
 
 CODEC = Codec(define(ValueBarrier), ("values", "barriers"))
 PART = ("values", 0)
 CUT = 10
 
 
+class FakeTask:
+    """A task that has read one part up to a timestamp; what it says to others and hands in is noted."""
+
+    def __init__(self, highest: int | None = None) -> None:
+        self.highest, self.done = highest, Tally()
+        self.told: list[object] = []
+        self.saved: list[TaskCheckpoint] = []
+        self.steps: list[object] = []
+
+    def tally(self) -> Tally:
+        return self.done
+
+    def sources_ended(self) -> bool:
+        return True
+
+    def sources_exhausted(self, ts: int | None) -> bool:
+        return ts is None or self.highest is None or self.highest <= ts
+
+    def pause(self) -> int | None:
+        self.steps.append("pause")
+        return None
+
+    def truncate(self, ts: int | None) -> list[Letter]:
+        self.steps.append(("truncate", ts))
+        return []
+
+    def drain(self) -> None:
+        self.steps.append("drain")
+
+    def close_outputs(self) -> Manifest:
+        self.steps.append("close")
+        return OUTPUTS
+
+    def packed(self) -> dict[str, bytes]:
+        return {}
+
+    def restart(self, segment: int) -> None:
+        self.steps.append(("restart", segment))
+
+    def requeue(self, messages: Iterable[Letter]) -> None:
+        self.steps.append(("requeue", list(messages)))
+
+    def decode(self, frame: Any) -> Iterable[Letter]:
+        return CODEC.decode(frame)
+
+    def control(self, peer: int, message: object) -> None:
+        assert peer == 0, "the leader's task"
+        self.told.append(message)
+
+    def hand_in(self, saved: TaskCheckpoint) -> None:
+        self.saved.append(saved)
+
+
+OUTPUTS = Manifest("run", 1, "a", {}, {}, {})
+
+
+def participant(task: FakeTask, *peers: int) -> CheckpointParticipant:
+    """Of task 1; the leader is in task 0."""
+    snapshots = cast("Any", SimpleNamespace(policy=SimpleNamespace(pace=1)))
+    return CheckpointParticipant(task, snapshots, number=1, home=0, tasks=3, peers=peers, first=1)
+
+
 def follower() -> CheckpointParticipant:
     """Of task 1, which has entered segment 1, where segment 0 was cut off at 10; task 2 may still be in that."""
-    root = SimpleNamespace(id="w1")
-    task = SimpleNamespace(
-        layout=SimpleNamespace(workers={"w1": 0}),
-        job=SimpleNamespace(plan=SimpleNamespace(root=root)),
-        number=1,
-        channels={0: None, 2: None},
-        codec=CODEC,
-    )
-    made = CheckpointParticipant(cast("Any", task), cast("Any", None))
+    made = participant(FakeTask(), 0, 2)
     made.segment, made.last_cut = 1, CUT
     made.of_peer = {0: 1, 2: 0}
     return made
@@ -90,32 +143,19 @@ def test_what_is_of_this_segment_passes_whole() -> None:
     assert told(list(here.sort(0, frame(values(3, 11))))) == [("w2", [3, 11])]
 
 
-def reading(highest: int) -> tuple[CheckpointParticipant, list[object]]:
-    """Of task 1, which has read a part up to a timestamp and has no workers; and what it tells the leader."""
-    told: list[object] = []
-    feed = SimpleNamespace(ended=True, over=True, highest=highest, paused=False, limit=None)
-    task = SimpleNamespace(
-        layout=SimpleNamespace(workers={"w1": 0}),
-        job=SimpleNamespace(plan=SimpleNamespace(root=SimpleNamespace(id="w1"))),
-        number=1,
-        channels={0: None},
-        feeds={PART: feed},
-        workers={},
-        past={},
-        sink=SimpleNamespace(close=lambda: "the outputs"),
-        tree_root=TreeRoot({}, ends=False),
-        perform=lambda *_: None,
-        control=lambda _, message: told.append(message),
-    )
-    made = CheckpointParticipant(cast("Any", task), cast("Any", SimpleNamespace(policy=SimpleNamespace(pace=1))))
+def reading(highest: int) -> tuple[CheckpointParticipant, FakeTask]:
+    """Of task 1, which has read a part up to a timestamp and has no workers."""
+    task = FakeTask(highest)
+    made = participant(task, 0)
     made.look(0.0)
-    told.clear()
-    return made, told
+    task.told.clear()
+    return made, task
 
 
 def test_a_task_that_only_reads_is_not_over_before_all_parts_have_ended() -> None:
     """A cut may still come, and what was read behind it belongs to the next segment."""
-    here, told = reading(highest=20)
+    here, task = reading(highest=20)
+    told = task.told
     assert not here.over()
     assert told == []
     here.hear(0, Pause())
@@ -129,30 +169,28 @@ def test_a_task_that_only_reads_is_not_over_before_all_parts_have_ended() -> Non
 
 def test_what_was_done_up_to_the_end_is_told_before_it() -> None:
     """Else events from before the cut would count towards the next snapshot."""
-    here, told = reading(highest=20)
-    worker = SimpleNamespace(counting=SimpleNamespace(events=7), counted=3)
-    here.task.workers = cast("Any", {"w1": worker})
+    here, task = reading(highest=20)
+    task.done = Tally(7, 3)
     here.hear(0, EndEpoch())
     assert not here.over()
-    assert told == [Tally(7, 3), EpochEnded(over=True)]
+    assert task.told == [Tally(7, 3), EpochEnded(over=True)]
 
 
 def test_a_task_that_has_yet_to_enter_a_segment_is_not_paused_in_the_one_before() -> None:
     """Others may be so far ahead that the next snapshot is due: its cut is none of the segment that is over here."""
-    here, told = reading(highest=20)
+    here, task = reading(highest=20)
     for message in (Pause(), EndEpoch(), Truncate(CUT)):
         here.hear(0, message)
     assert not here.over()
-    told.clear()
-    saved: list[Any] = []
-    task = cast("Any", here.task)
-    task.final, task.inbox, task.begin_segment = {}, deque(), lambda _: None
-    task.member = SimpleNamespace(save=saved.append)
+    assert task.steps == ["pause", "drain", ("truncate", CUT), "close"]
+    task.told.clear()
+    task.steps.clear()
     here.hear(0, BeginEpoch(1))
     here.hear(0, Pause())
     assert not here.frozen
-    assert told == []
+    assert task.told == []
     assert not here.over()
-    assert [one.after for one in saved] == [CUT]
+    assert [one.after for one in task.saved] == [CUT]
     assert here.frozen
-    assert told == [EpochEntered(1), Paused(None)]
+    assert task.told == [EpochEntered(1), Paused(None)]
+    assert task.steps == [("restart", 1), ("requeue", []), "pause"]

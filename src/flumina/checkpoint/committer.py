@@ -8,11 +8,12 @@ from typing import Any
 
 from flumina.checkpoint import Claim, OutputFile, ResultFiles, RunProgress, Snapshot, StateFile
 from flumina.checkpoint.participant import TaskCheckpoint
+from flumina.checkpoint.start import Start
 from flumina.checkpoint.state_partitions import PartitionedState
-from flumina.engine.job import Job, Start
 from flumina.output.commit import CommittedOutput, prepare
 from flumina.output.outputs import Manifest, Outputs, StagedFile
 from flumina.plan.render.json import to_json
+from flumina.plan.tree import Plan
 
 
 @dataclass
@@ -20,7 +21,11 @@ class Committer:
     """Collects what the tasks of one driver's run hand in, and commits it; called by the rendezvous' thread alone."""
 
     claim: Claim
-    job: Job
+    outputs: Outputs
+    plan: Plan
+    tasks: int
+    start: Start
+    """Where the first gang begins."""
     base: CommittedProgress
     """What was committed before this driver began."""
     _committed: CommittedProgress = field(init=False)
@@ -36,20 +41,20 @@ class Committer:
         """A gang goes on from the last snapshot; what was handed in for the next one is not whole any more."""
         self._waiting.clear()
         self._gang_began = self._committed
-        return self.job.start if self._committed is self.base else self._committed.start()
+        return self.start if self._committed is self.base else self._committed.start()
 
     def hand_in(self, task: int, what: object) -> None:
         """A task has ended a segment; the last one to do so makes the snapshot whole."""
         assert isinstance(what, TaskCheckpoint)
         parts = self._waiting.setdefault(what.segment, {})
         parts[task] = what
-        if len(parts) == self.job.layout.tasks:
+        if len(parts) == self.tasks:
             del self._waiting[what.segment]
             self._commit([parts[number] for number in sorted(parts)])
 
     def _commit(self, parts: Sequence[TaskCheckpoint]) -> None:
         done = self._committed.plus(
-            self.job.outputs,
+            self.outputs,
             [part.manifest for part in parts],
             after=parts[0].after,
             events=self._gang_began.events + sum(part.events for part in parts),
@@ -65,7 +70,7 @@ class Committer:
         The ``state`` after the last event is kept for who asks again.
         """
         self.claim.check()  # before anything is merged: who was replaced need not begin
-        outputs = self.job.outputs
+        outputs = self.outputs
         done = self._committed.plus(outputs, last, after=None, events=self._gang_began.events + events)
         publication = prepare(outputs, done.manifests(outputs))
         results = ResultFiles(publication.files, publication.checksums)
@@ -85,8 +90,8 @@ class Committer:
         state: bytes | None = None,
         finished: bool = False,
     ) -> Snapshot:
-        plan = to_json(self.job.plan)
-        return commit(self.claim, done, results, self.job.outputs, plan, states=states, state=state, finished=finished)
+        plan = to_json(self.plan)
+        return commit(self.claim, done, results, self.outputs, plan, states=states, state=state, finished=finished)
 
 
 @dataclass(frozen=True)

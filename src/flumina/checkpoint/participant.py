@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from flumina.checkpoint import Place, StateFile
 from flumina.checkpoint.coordinator import (
@@ -24,17 +24,15 @@ from flumina.checkpoint.coordinator import (
     ToCoordinator,
     Truncate,
 )
+from flumina.checkpoint.start import Snapshots
 from flumina.checkpoint.state_partitions import InMemoryPartition
 from flumina.output.outputs import Manifest
 from flumina.runtime.messages import Credit, Data, Message
-from flumina.runtime.topology import TREE_ROOT
 from flumina.runtime.truncate import truncated
+from flumina.runtime.worker import Address
 
-if TYPE_CHECKING:
-    from flumina.engine.job import Snapshots
-    from flumina.engine.message_codec import Letter
-    from flumina.engine.source_reader import SourceReader
-    from flumina.engine.task import Task
+Delivery = tuple[Address, Address, Any]
+"""A message: its receiver, its sender, and what it says."""
 
 TALLY_EVERY = 0.05
 """Seconds after which the leader hears how much has been done, if it is more than before."""
@@ -51,17 +49,75 @@ class TaskCheckpoint:
     states: StateFile | None
 
 
-class CheckpointParticipant:
-    """Keeps one task in step with the others."""
+class TaskControl(Protocol):
+    """What a checkpoint participant needs of the task that it is a part of."""
 
-    def __init__(self, task: Task, snapshots: Snapshots) -> None:
+    def tally(self) -> Tally:
+        """Count what the workers here have done, in all segments."""
+
+    def sources_ended(self) -> bool:
+        """Tell whether the parts read here have sent everything of this segment."""
+
+    def sources_exhausted(self, ts: int | None) -> bool:
+        """Tell whether the parts read here have nothing behind a timestamp: neither unread nor sent."""
+
+    def pause(self) -> int | None:
+        """Hold the parts read here back, and return the highest timestamp that a worker has passed."""
+
+    def truncate(self, ts: int | None) -> list[Delivery]:
+        """Go on up to a timestamp (None: as before); return the messages from behind it that workers had."""
+
+    def drain(self) -> None:
+        """Have the trees whose roots are here hand over their final states: all parts have ended."""
+
+    def close_outputs(self) -> Manifest:
+        """Write the outputs of this segment to their end, and say what there is."""
+
+    def packed(self) -> Mapping[str, bytes]:
+        """Return the final states of the trees whose roots are here, as bytes."""
+
+    def restart(self, segment: int) -> None:
+        """Begin a segment, with new workers, from the final states of the segment before."""
+
+    def requeue(self, messages: Iterable[Delivery]) -> None:
+        """Take messages in, as if they had just arrived."""
+
+    def decode(self, frame: Any) -> Iterable[Delivery]:  # noqa: ANN401 -- what channels carry
+        """Return the messages of a frame."""
+
+    def control(self, peer: int, message: Control) -> None:
+        """Say something to another task itself, behind all that its workers have been sent."""
+
+    def hand_in(self, saved: TaskCheckpoint) -> None:
+        """Send the driver what this task has saved of a segment."""
+
+
+class CheckpointParticipant:
+    """Keeps one task in step with the others.
+
+    ``number``  of this task, ``tasks`` how many there are, ``peers`` those that this one has a line to
+    ``home``    the task of the plan's root, in which the leader lives
+    ``first``   the number of the first snapshot to come
+    """
+
+    def __init__(
+        self,
+        task: TaskControl,
+        snapshots: Snapshots,
+        *,
+        number: int,
+        home: int,
+        tasks: int,
+        peers: Iterable[int],
+        first: int,
+    ) -> None:
         self.task, self.snapshots = task, snapshots
-        self.home = task.layout.workers[task.job.plan.root.id]
+        self.number, self.home, self.tasks, self.first = number, home, tasks, first
         self.leader: CheckpointCoordinator | None = None
-        if self.home == task.number:
-            self.leader = CheckpointCoordinator(task.layout.tasks, snapshots.policy, time.monotonic())
+        if home == number:
+            self.leader = CheckpointCoordinator(tasks, snapshots.policy, time.monotonic())
         self.segment = 0
-        self.of_peer = dict.fromkeys(task.channels, 0)
+        self.of_peer = dict.fromkeys(peers, 0)
         """The segment to which belongs what comes next from a peer."""
         self.early: list[Any] = []
         """What peers have sent that have entered the next segment already."""
@@ -70,7 +126,7 @@ class CheckpointParticipant:
         self.cut: int | None = None
         """The timestamp at which this segment ends, once that is known."""
         self.last_cut: int | None = None
-        self.taken_back: list[Letter] = []
+        self.taken_back: list[Delivery] = []
         """What has come from behind the cut, for the workers of the next segment."""
         self.drained = False
         self.ending = False
@@ -80,20 +136,18 @@ class CheckpointParticipant:
         self.word: BeginEpoch | FinishRun | None = None
         self.pause_due = False
         """Whether the next segment, which this task has yet to enter, is to be cut off already: others are ahead."""
-        self.past_syncs = 0
-        """Of earlier segments."""
         self.tally = Tally()
         self.told_at = 0.0
 
     def look(self, now: float) -> None:
         """Tell the leader how much has been done; if it lives here, have it look whether it is time."""
-        tally = self._tally()
+        tally = self.task.tally()
         if tally != self.tally:
             new = tally.events - self.tally.events
             if new >= self.snapshots.policy.pace or now >= self.told_at + TALLY_EVERY:
                 self.tally, self.told_at = tally, now
                 self._tell_leader(tally)
-        if not self.drained and all(feed.ended for feed in self.task.feeds.values()):
+        if not self.drained and self.task.sources_ended():
             self.drained = True
             self._tell_leader(Drained())
         if self.leader is not None:
@@ -109,30 +163,17 @@ class CheckpointParticipant:
                 self.pause_due = True
             case Pause():
                 self.frozen = True
-                for feed in self.task.feeds.values():
-                    feed.paused = True
-                passed = [worker.passed for worker in self.task.workers.values() if worker.passed is not None]
-                self._tell_leader(Paused(max(passed, default=None)))
+                self._tell_leader(Paused(self.task.pause()))
             case Truncate(ts):
-                self._cut_off(ts)
+                self.frozen, self.cut = False, ts
+                self.taken_back += self.task.truncate(ts)
             case EndEpoch():
                 self.ending = True
-                self.task.perform(TREE_ROOT, self.task.tree_root.end())
+                self.task.drain()
             case EpochEntered(segment):
                 self.of_peer[peer] = segment
             case BeginEpoch() | FinishRun():
                 self.word = message
-
-    def _cut_off(self, ts: int | None) -> None:
-        """Take back what lies behind a timestamp, and go on up to there."""
-        self.frozen, self.cut = False, ts
-        for feed in self.task.feeds.values():
-            feed.paused, feed.limit = False, ts
-        if ts is not None:
-            for name, worker in self.task.workers.items():
-                effects, found = worker.truncate(ts)
-                self.taken_back += [(name, data.part, data) for data in found]
-                self.task.perform(name, effects)
 
     def seen(self, to: str, message: Message) -> Message:
         """A message as a worker of this segment may see it."""
@@ -143,12 +184,12 @@ class CheckpointParticipant:
             self.taken_back.append((to, rest.part, rest))
         return message
 
-    def sort(self, peer: int, frame: Any) -> Iterator[Letter]:  # noqa: ANN401 -- what channels carry
+    def sort(self, peer: int, frame: Any) -> Iterator[Delivery]:  # noqa: ANN401 -- what channels carry
         """What of a frame concerns this segment; one of the next segment is kept for then."""
         if self.of_peer[peer] > self.segment:
             self.early.append(frame)
             return
-        for to, sender, message in self.task.codec.decode(frame):
+        for to, sender, message in self.task.decode(frame):
             if self.of_peer[peer] == self.segment or isinstance(message, Credit):
                 yield to, sender, message
             elif isinstance(message, Data):  # of the segment before: it was on its way when that was cut off
@@ -162,17 +203,13 @@ class CheckpointParticipant:
         if self.frozen or not self.ending:
             return False
         if self.closed is None:
-            self.closed = self.task.sink.close()
-            self.tally = self._tally()
+            self.closed = self.task.close_outputs()
+            self.tally = self.task.tally()
             self._tell_leader(self.tally)  # what was done before the cut does not count towards the next one
-            self._tell_leader(EpochEnded(all(map(self._is_over, self.task.feeds.values()))))
+            self._tell_leader(EpochEnded(self.task.sources_exhausted(self.cut)))
         if isinstance(self.word, BeginEpoch):
             self._enter(self.word.segment)
         return isinstance(self.word, FinishRun)
-
-    def _is_over(self, feed: SourceReader) -> bool:
-        """Whether nothing of a part is left: neither to be sent, nor taken back or on its way from behind the cut."""
-        return feed.over and (self.cut is None or feed.highest is None or feed.highest <= self.cut)
 
     @property
     def manifest(self) -> Manifest:
@@ -185,42 +222,35 @@ class CheckpointParticipant:
         task = self.task
         assert self.closed is not None
         assert self.cut is not None, "a segment that is not the last one was cut"
-        states = None
-        if task.final:
-            place = Place(self.snapshots.epoch, task.start.number + self.segment)
-            bundle = InMemoryPartition.of(task.packed())
+        states, packed = None, task.packed()
+        if packed:
+            place = Place(self.snapshots.epoch, self.first + self.segment)
+            bundle = InMemoryPartition.of(packed)
             states = self.snapshots.store.write_state(place, bundle.data, bundle.shares)
-        done = self._tally()
-        task.member.save(TaskCheckpoint(self.segment, self.cut, self.closed, done.events, states))
-        self.past_syncs = done.syncs
+        task.hand_in(TaskCheckpoint(self.segment, self.cut, self.closed, task.tally().events, states))
         self.segment, self.word, self.closed = segment, None, None
         self.drained = self.ending = False
         self.last_cut, self.cut = self.cut, None
-        for peer in task.channels:
+        for peer in self.of_peer:
             task.control(peer, EpochEntered(segment))
-        task.begin_segment(segment)
-        task.inbox.extend(self.taken_back)
+        task.restart(segment)
+        task.requeue(self.taken_back)
         early, self.early, self.taken_back = self.early, [], []
         for frame in early:
-            task.inbox.extend(task.codec.decode(frame))
+            task.requeue(task.decode(frame))
         if self.pause_due:
             self.pause_due = False
             self.hear(self.home, Pause())
 
-    def _tally(self) -> Tally:
-        workers, past = self.task.workers.values(), self.task.past
-        events = sum(w.counting.events for w in workers) + sum(s.events for s in past.values())
-        return Tally(events, self.past_syncs + sum(w.counted for w in workers))
-
     def _tell_leader(self, message: ToCoordinator) -> None:
-        if self.home == self.task.number:
+        if self.home == self.number:
             self.hear(self.home, message)
         else:
             self.task.control(self.home, message)
 
     def _broadcast(self, message: ToAll | None) -> None:
         if message is not None:
-            for peer in range(self.task.layout.tasks):
-                if peer != self.task.number:
+            for peer in range(self.tasks):
+                if peer != self.number:
                     self.task.control(peer, message)
-            self.hear(self.task.number, message)
+            self.hear(self.number, message)

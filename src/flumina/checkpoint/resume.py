@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from flumina.checkpoint import Checkpoints, Claim, Snapshot, input_fingerprint, program_fingerprint
 from flumina.checkpoint.committer import CommittedProgress, Committer, commit
 from flumina.checkpoint.policy import Checkpoint
-from flumina.engine.job import Job, Snapshots
+from flumina.checkpoint.start import Snapshots, Start
 from flumina.errors import CheckpointError
 from flumina.input.stream import Stream
 from flumina.output.commit import CommittedOutput, OutputCommit
 from flumina.output.outputs import Outputs
+from flumina.plan.tree import Plan
 from flumina.program.base import AnyProgram
 from flumina.storage.checksum import Checksum, check_files, damaged
 from flumina.storage.filesystem import join
@@ -64,24 +65,26 @@ class ResumePoint:
         """The state of a run that is over, if it was asked for then."""
         return self.latest.state() if self.latest is not None and self.over and self.latest.manifest.states else None
 
-    def job(self, job: Job) -> Job:
-        """The job, so that it takes snapshots and begins where the last one was taken."""
-        location = job.outputs.location
+    def resume(self, location: OutputDirectory | None) -> tuple[Start, Snapshots] | None:
+        """Return where the run goes on and how it takes snapshots; None if it is over.
+
+        Outputs up to there are checked, and what a driver before this one has moved is staged again.
+        """
         if self.latest is not None:
             self._check_folder(self.latest, location)
             if not self.given.allow_older:  # else it was chosen for that
                 check_outputs(self.store, self.latest, location)
         if self.over:
-            return job
+            return None
         if self.latest is not None and location is not None:
             location.restage(self.store.names(self.latest.seen, self.latest.manifest.place))
         progress = CommittedProgress.of(self.latest)
         snapshots = Snapshots(self.given.policy, self.store, self.claim.owner.term)
-        return replace(job, start=progress.start(self.claim.facts), snapshots=snapshots)
+        return progress.start(self.claim.facts), snapshots
 
-    def recorder(self, job: Job) -> Committer:
-        """Who commits what the tasks hand in."""
-        return Committer(self.claim, job, CommittedProgress.of(self.latest))
+    def recorder(self, outputs: Outputs, plan: Plan, tasks: int, start: Start) -> Committer:
+        """Return what commits the parts that tasks hand in."""
+        return Committer(self.claim, outputs, plan, tasks, start, CommittedProgress.of(self.latest))
 
     def results(self, outputs: Outputs) -> dict[str, CommittedOutput]:
         """The results of a run that is over: made visible now, if the driver died before it had done so."""

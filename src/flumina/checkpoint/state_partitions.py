@@ -12,18 +12,27 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from flumina.checkpoint import Checkpoints, Place, Snapshot, StateFile, differences
 from flumina.checkpoint.store.layout import CheckpointDirectory
 from flumina.checkpoint.store.snapshot import read_state
-from flumina.engine.message_codec import Codec
 from flumina.plan.forest import Forest
 from flumina.plan.tree import Plan
 from flumina.program.definition import Definition, initial_state
 
 Sizes = tuple[tuple[str, int], ...]
 """The trees whose states are in a bundle, by the ids of their roots, and how many bytes each has."""
+
+
+class StateCodec(Protocol):
+    """Converts states of one program to bytes and back."""
+
+    def pack(self, state: Any) -> bytes:  # noqa: ANN401 -- whatever the program's state is
+        """Return the bytes of a state, for a process that has the same program."""
+
+    def unpack(self, packed: bytes | bytearray | memoryview) -> Any:  # noqa: ANN401
+        """Return the state that was packed."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +105,9 @@ class PartitionedState:
         """In bytes."""
         return sum(bundle.size for bundle in self.bundles)
 
-    def under(self, forest: Forest, trees: Collection[str], definition: Definition, codec: Codec) -> dict[str, Any]:
+    def under(
+        self, forest: Forest, trees: Collection[str], definition: Definition, codec: StateCodec
+    ) -> dict[str, Any]:
         """The states with which some trees of a plan go on."""
         if self.is_divided_by(forest):
             new = {old.id: tree.id for old, tree in zip(self.forest.trees, forest.trees, strict=True)}
@@ -108,14 +119,14 @@ class PartitionedState:
         """Whether the trees of a plan just go on with these shares."""
         return self.forest == forest and not self.foreign
 
-    def whole(self, definition: Definition, codec: Codec) -> Any:  # noqa: ANN401 -- whatever the program's state is
+    def whole(self, definition: Definition, codec: StateCodec) -> Any:  # noqa: ANN401 -- whatever the program's state is
         """All of it."""
         return self.forest.unite(definition, dict(self._all(codec)))
 
-    def _all(self, codec: Codec) -> Iterator[tuple[str, Any]]:
+    def _all(self, codec: StateCodec) -> Iterator[tuple[str, Any]]:
         return self._some([tree.id for tree in self.forest.trees], codec)
 
-    def _some(self, trees: Collection[str], codec: Codec) -> Iterator[tuple[str, Any]]:
+    def _some(self, trees: Collection[str], codec: StateCodec) -> Iterator[tuple[str, Any]]:
         for bundle in self.bundles:
             if not any(tree in trees for tree, _ in bundle.shares):
                 continue
@@ -147,7 +158,7 @@ class PartitionedState:
 
 
 def settled(
-    state: PartitionedState | None, plan: Plan, definition: Definition, codec: Codec
+    state: PartitionedState | None, plan: Plan, definition: Definition, codec: StateCodec
 ) -> PartitionedState | None:
     """The state with which a run begins, divided so that all tasks agree who has what.
 

@@ -15,8 +15,9 @@ from pyarrow import fs
 from flumina.checkpoint.committer import Committer
 from flumina.checkpoint.policy import Checkpoint
 from flumina.checkpoint.resume import ResumePoint
+from flumina.checkpoint.start import Start
 from flumina.checkpoint.state_partitions import FinalStatePolicy, PartitionedState, settled
-from flumina.engine.job import Job, Start, StreamDescription, TaskReport
+from flumina.engine.job import Job, StreamDescription, TaskReport
 from flumina.engine.message_codec import Codec
 from flumina.engine.options import DISCARD, RunOptions
 from flumina.engine.placement import place_workers
@@ -174,9 +175,11 @@ def make_job(
         liveness=options.liveness,
     )
     if kept is not None:
-        job = kept.job(job)
-        if kept.over:
+        resumed = kept.resume(location)
+        if resumed is None:
             return job
+        start, snapshots = resumed
+        job = replace(job, start=start, snapshots=snapshots)
     state = settled(job.start.state, plan, definition, Codec(definition, names))
     outputs.prepare()  # last, so that nothing is left of a run that does not begin
     return replace(job, start=replace(job.start, state=state))
@@ -206,7 +209,7 @@ def run_job(
     """
     if kept is not None and kept.over:
         return kept.results(job.outputs), {}, 0
-    recorder = None if kept is None else kept.recorder(job)
+    recorder = None if kept is None else kept.recorder(job.outputs, job.plan, job.layout.tasks, job.start)
     try:
         reports = execute(recorder)
         manifests = [report.manifest for _, report in sorted(reports.items())]

@@ -20,8 +20,9 @@ from typing import Protocol, runtime_checkable
 from flumina.engine.event_stream import event_stream
 from flumina.engine.job import Job, TaskReport
 from flumina.engine.liveness import INTERVAL
+from flumina.engine.meter import peak_memory
 from flumina.engine.source_reader import ReaderThread, SourceReader
-from flumina.engine.task import Task, peak_memory
+from flumina.engine.task import Task
 from flumina.engine.transport.client import DriverClient, Registration
 from flumina.engine.transport.listener import Address, Channel, Listener, Secret, connect
 from flumina.errors import (
@@ -207,12 +208,12 @@ def _run(
     leaving.callback(task.leave, LEAVE)
     try:
         stats = task.run(list(_feeds(job, definition, number, data, task)))
-        manifest = task.sink.close() if task.follower is None else task.follower.manifest
+        manifest = task.close_outputs() if task.follower is None else task.follower.manifest
         if task.box is not None:
             manifest = task.box.added_to(manifest)
     except (MemoryError, OutOfMemoryError) as error:
         named = error if isinstance(error, OutOfMemoryError) else OutOfMemoryError(_innermost(error))
-        told = named.of_task(number, peak_memory(), task.largest_state)
+        told = named.of_task(number, peak_memory(), task.meter.largest_state)
         for note in getattr(error, "__notes__", ()):
             told.add_note(note)
         raise told from (error.__cause__ if isinstance(error, OutOfMemoryError) else error)

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from flumina.checkpoint import Checkpoints
-from flumina.checkpoint.policy import Policy
-from flumina.checkpoint.state_partitions import FinalStatePolicy, PartitionedState, StatePartition
+from flumina.checkpoint.start import Snapshots, Start
+from flumina.checkpoint.state_partitions import FinalStatePolicy, StatePartition
 from flumina.engine.liveness import Liveness
 from flumina.engine.options import EngineOptions
 from flumina.engine.placement import Placement
@@ -43,31 +42,6 @@ class StreamDescription:
 
 
 @dataclass(frozen=True)
-class Start:
-    """Where a run begins: with a state (None: the initial one), behind a timestamp (None: any).
-
-    ``number`` is that of the first snapshot to come.
-    """
-
-    state: PartitionedState | None = None
-    after: int | None = None
-    number: int = 1
-
-    def began(self, started: float) -> float:
-        """When a paced run would have started, had it not been interrupted: its events are due from then on."""
-        return started if self.after is None else started - self.after / 1e6
-
-
-@dataclass(frozen=True)
-class Snapshots:
-    """When snapshots are taken, and where their states go; ``epoch`` counts the drivers that have tried this run."""
-
-    policy: Policy
-    store: Checkpoints
-    epoch: int
-
-
-@dataclass(frozen=True)
 class Job:
     """All that the tasks of a run have in common."""
 
@@ -79,7 +53,7 @@ class Job:
     settings: EngineOptions
     paced: bool = False
     """Whether events are due at their timestamps (microseconds after the start), so that latency can be told."""
-    start: Start = Start()
+    start: Start = field(default_factory=Start)
     snapshots: Snapshots | None = None
     ending: FinalStatePolicy | None = None
     """What becomes of the states at the end, if anybody wants them."""

@@ -8,32 +8,31 @@ together.
 from __future__ import annotations
 
 import pickle
-import resource
 import selectors
 import socket
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
-from flumina.checkpoint.coordinator import Control
-from flumina.checkpoint.participant import CheckpointParticipant
-from flumina.engine.job import Job, Start, TaskStats
+from flumina.checkpoint.coordinator import Control, Tally
+from flumina.checkpoint.participant import CheckpointParticipant, TaskCheckpoint, TaskControl
+from flumina.checkpoint.start import Start
+from flumina.engine.job import Job, TaskStats
 from flumina.engine.message_codec import Codec, Letter
+from flumina.engine.meter import TaskMeter
 from flumina.engine.progress import TaskProgress
 from flumina.engine.source_reader import SourceReader
 from flumina.engine.transport.channel import Channel
 from flumina.engine.transport.client import DriverClient
 from flumina.errors import FluminaError, PeerLostError
-from flumina.model.emit import Chunk, Row
 from flumina.output.dead_letter_writer import DeadLetterWriter
+from flumina.output.outputs import Manifest
 from flumina.output.writer import OutputWriter
 from flumina.plan.forest import Forest
 from flumina.program.definition import Definition, initial_state
 from flumina.runtime.build import workers as build
-from flumina.runtime.histogram import Histogram, bucket_of
 from flumina.runtime.messages import Credit, PartId
 from flumina.runtime.stats import WorkerStats
 from flumina.runtime.topology import TREE_ROOT
@@ -50,7 +49,7 @@ REPORT_EVERY = 1.0
 _SLEEP = 0.5
 
 
-class Task:
+class Task(TaskControl):
     """The loop of one task."""
 
     def __init__(
@@ -71,12 +70,13 @@ class Task:
         self.workers: dict[str, Worker] = {}
         self.past: dict[str, WorkerStats] = {}
         """What the workers did in earlier segments."""
+        self.past_syncs = 0
+        """How many events synchronized in earlier segments, where they are counted."""
         self.start = start
-        self.follower = None if job.snapshots is None else CheckpointParticipant(self, job.snapshots)
+        self.follower = self._follower()
         self.sink = self._sink(0)
         self.box = DeadLetterWriter(job.outputs, number, self.attempt) if job.outputs.aside else None
-        mine = [name for name, home in self.layout.workers.items() if home == number]
-        self.mine = frozenset(mine)
+        self.mine = frozenset(name for name, home in self.layout.workers.items() if home == number)
         self._build(self._first())
         self.feeds: dict[PartId, SourceReader] = {}
         self.inbox: deque[Letter] = deque()
@@ -88,12 +88,23 @@ class Task:
         self.selector = selectors.DefaultSelector()
         self.bell, self.ringer = socket.socketpair()
         self.asleep = False
-        self.sent_bytes = self.sent_messages = self.rows = 0
-        self.largest_state: int | None = None
-        """Bytes of the states that a worker here has sent at once, at most; None if none has."""
-        self.idle = self.cpu = self.loop = 0.0
-        self.latency: Counter[int] = Counter()
+        self.rows = 0
+        """Rows of outputs in earlier segments."""
+        self.meter = TaskMeter()
         self.next_report = 0.0
+
+    def _follower(self) -> CheckpointParticipant | None:
+        if self.job.snapshots is None:
+            return None
+        return CheckpointParticipant(
+            self,
+            self.job.snapshots,
+            number=self.number,
+            home=self.layout.workers[self.job.plan.root.id],
+            tasks=self.layout.tasks,
+            peers=self.channels,
+            first=self.start.number,
+        )
 
     def _first(self) -> dict[str, Any]:
         """The states with which the trees begin whose roots are here."""
@@ -128,14 +139,14 @@ class Task:
         self.selector.register(self.member, selectors.EVENT_READ, self.member.check)
         for peer, channel in self.channels.items():
             self.selector.register(channel, selectors.EVENT_READ, peer)
-        began, self.cpu, self.loop = time.perf_counter(), time.process_time(), time.thread_time()
+        self.meter.start()
         try:
             for feed in self.feeds.values():
                 feed.start()
             self.open()
             while not self.over():
                 self.turn()
-            seconds = time.perf_counter() - began
+            self.meter.stop()
             self.part_in_peace()
         finally:
             for feed in self.feeds.values():  # all are told before any is waited for: one may hold up another
@@ -143,7 +154,8 @@ class Task:
             self.selector.close()
             self.bell.close()
             self.ringer.close()
-        return self.stats(seconds)
+        read, dead = sum(feed.sent for feed in self.feeds.values()), 0 if self.box is None else self.box.rows
+        return self.meter.stats(self.totals(), read=read, rows=self.rows + self.sink.rows, dead_letters=dead)
 
     def leave(self, seconds: float) -> None:
         """Wait for the readers to end, so long at most in all; those in a user's code are left behind."""
@@ -162,16 +174,59 @@ class Task:
         self.perform(TREE_ROOT, self.tree_root.begin())
         self.send_off()
 
-    def begin_segment(self, segment: int) -> None:
-        """Go on with new workers from the states at the end of the segment before, and write to new files."""
+    # -- for the checkpoint participant: see TaskControl ---------------------------------------------------
+
+    def tally(self) -> Tally:
+        events = sum(s.events for s in self.past.values()) + sum(w.counting.events for w in self.workers.values())
+        return Tally(events, self.past_syncs + sum(w.counted for w in self.workers.values()))
+
+    def sources_ended(self) -> bool:
+        return all(feed.ended for feed in self.feeds.values())
+
+    def sources_exhausted(self, ts: int | None) -> bool:
+        feeds = self.feeds.values()
+        return all(f.over and (ts is None or f.highest is None or f.highest <= ts) for f in feeds)
+
+    def pause(self) -> int | None:
+        for feed in self.feeds.values():
+            feed.paused = True
+        return max((w.passed for w in self.workers.values() if w.passed is not None), default=None)
+
+    def truncate(self, ts: int | None) -> list[Letter]:
+        taken_back: list[Letter] = []
+        for feed in self.feeds.values():
+            feed.paused, feed.limit = False, ts
+        if ts is not None:
+            for name, worker in self.workers.items():
+                effects, found = worker.truncate(ts)
+                taken_back += [(name, data.part, data) for data in found]
+                self.perform(name, effects)
+        return taken_back
+
+    def drain(self) -> None:
+        self.perform(TREE_ROOT, self.tree_root.end())
+
+    def close_outputs(self) -> Manifest:
+        return self.sink.close()
+
+    def restart(self, segment: int) -> None:
         self.rows += self.sink.rows
-        self.past = self.totals()
+        self.past_syncs, self.past = self.tally().syncs, self.totals()
         final = self.final
         self.sink = self._sink(segment)
         self._build(final)
         for feed in self.feeds.values():
             feed.reopen()
         self.open()
+
+    def requeue(self, messages: Iterable[Letter]) -> None:
+        self.inbox.extend(messages)
+
+    def decode(self, frame: Any) -> Iterable[Letter]:  # noqa: ANN401 -- what channels carry
+        return self.codec.decode(frame)
+
+    def hand_in(self, saved: TaskCheckpoint) -> None:
+        self.member.save(saved)
 
     # -- the loop ---------------------------------------------------------------------------------------------
 
@@ -195,7 +250,7 @@ class Task:
         return (
             not self.inbox
             and all(worker.stopped for worker in self.workers.values())
-            and all(feed.ended for feed in self.feeds.values())
+            and self.sources_ended()
             and self.tree_root.finished
         )
 
@@ -214,7 +269,7 @@ class Task:
                 self.look(_SLEEP)
             self.asleep = False
         now = time.perf_counter()
-        self.idle += now - began
+        self.meter.idle += now - began
         for worker in self.workers.values():
             stall = worker.stall()
             if stall is not None:
@@ -273,7 +328,7 @@ class Task:
                 assert self.follower is not None
                 self.follower.hear(peer, pickle.loads(frame[1]))  # noqa: S301 -- from a task that knows the secret
             else:
-                decode = self.codec.decode(frame) if self.follower is None else self.follower.sort(peer, frame)
+                decode = self.decode(frame) if self.follower is None else self.follower.sort(peer, frame)
                 self.inbox.extend(decode)
         return bool(frames)
 
@@ -314,7 +369,7 @@ class Task:
         """Do what a worker wants done."""
         if effects.outputs:
             if self.job.paced:
-                self.time_outputs(effects.outputs)
+                self.meter.time_outputs(effects.outputs, self.start.began(self.member.peer_table.started))
             self.sink.write(effects.outputs)
         for to, message in effects.sends:
             self.post(to, who, message)
@@ -326,16 +381,13 @@ class Task:
                 sizes: dict[str, int] = {}
                 buffers = self.codec.encode(letters, sizes)
                 for sender, size in sizes.items():
-                    self.largest_state = max(size, self.largest_state or 0)
                     if sender in self.workers:
                         self.workers[sender].counting.state_bytes += size
-                self.sent_messages += len(letters)
-                self.sent_bytes += sum(map(len, buffers))
+                self.meter.sent(len(letters), sum(map(len, buffers)), sizes.values())
                 self.outgoing[peer] = []
                 self.put(peer, buffers)
 
     def control(self, peer: int, message: Control) -> None:
-        """Say something to another task itself, behind all that its workers have been sent."""
         self.send_off()
         self.put(peer, [CONTROL, pickle.dumps(message)])
 
@@ -364,16 +416,6 @@ class Task:
 
     # -- for those who watch ----------------------------------------------------------------------------------
 
-    def time_outputs(self, items: Iterable[Row | Chunk]) -> None:
-        """Record how long after its event was due each output came."""
-        now = time.time() - self.start.began(self.member.peer_table.started)
-        for item in items:
-            if isinstance(item, Row):
-                self.latency[bucket_of(now - item.event.ts / 1e6)] += 1
-            else:
-                for ts in item.batch.ts[item.at].tolist():
-                    self.latency[bucket_of(now - ts / 1e6)] += 1
-
     def report(self, now: float) -> None:
         """Tell the driver how far this task is, at most once a second."""
         if now < self.next_report:
@@ -397,7 +439,6 @@ class Task:
         return self.tree_root.final
 
     def packed(self) -> dict[str, bytes]:
-        """The same as bytes."""
         return {tree: self.codec.pack(state) for tree, state in self.final.items()}
 
     def totals(self) -> dict[str, WorkerStats]:
@@ -405,29 +446,3 @@ class Task:
         now = {name: worker.stats for name, worker in self.workers.items()}
         nothing = WorkerStats()
         return {name: self.past.get(name, nothing) + now.get(name, nothing) for name in sorted(self.mine)}
-
-    def stats(self, seconds: float) -> TaskStats:
-        """What was done here."""
-        return TaskStats(
-            workers=self.totals(),
-            read=sum(feed.sent for feed in self.feeds.values()),
-            rows=self.rows + self.sink.rows,
-            dead_letters=0 if self.box is None else self.box.rows,
-            seconds=seconds,
-            idle_seconds=self.idle,
-            cpu_seconds=time.process_time() - self.cpu,
-            loop_seconds=time.thread_time() - self.loop,
-            peak_memory=peak_memory(),
-            sent_bytes=self.sent_bytes,
-            sent_messages=self.sent_messages,
-            latency=Histogram(dict(self.latency)),
-        )
-
-
-def peak_memory() -> int:
-    """The most memory that this process has had, on Linux without that of the process which started it."""
-    try:
-        status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
-        return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM"))
-    except (OSError, StopIteration):
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -9,9 +9,10 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from flumina.checkpoint.committer import Committer
+from flumina.checkpoint.start import Start
 from flumina.checkpoint.state_partitions import FinalStatePolicy, PartitionedState
 from flumina.engine.driver import make_job, run_job, shares
-from flumina.engine.job import Start, TaskReport
+from flumina.engine.job import TaskReport
 from flumina.engine.options import RunOptions
 from flumina.engine.progress import ProgressLine
 from flumina.engine.results import RunStats
