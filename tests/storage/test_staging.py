@@ -13,8 +13,8 @@ from flumina.apps import ValueBarrier
 from flumina.storage.directory import Directory, temporary_name
 from flumina.storage.owner import OwnerName, OwnerToken
 from flumina.storage.staging import Staging
-from flumina.streaming import batches as batches_module
 from flumina.testing import assert_same_outputs
+from tests.streaming.failpoints import At
 from tests.streaming.support import Query
 from tests.streaming.test_batches import IN_ORDER, LATE, barriers, batch, oracle, streams, values
 
@@ -25,22 +25,22 @@ def owner(term: int) -> OwnerToken:
     return OwnerToken("run", OwnerName(term, "00ff00ff00ff00ff"))
 
 
-def once(monkeypatch: pytest.MonkeyPatch, point: str, do: Callable[[], object]) -> None:
-    """Do something when a batch comes to a failpoint the first time."""
+def once(query: Query, point: str, do: Callable[[], object]) -> None:
+    """Do something when batch 1 of a query comes to a step the first time."""
     todo = [do]
 
-    def reach(here: str, batch: int) -> None:
+    def reached(here: str, batch: int) -> None:
         if (here, batch) == (point, 1) and todo:
             todo.pop()()
 
-    monkeypatch.setattr(batches_module, "reach", reach)
+    query.batches.hooks = At(reached)
 
 
 @pytest.mark.parametrize("point", ["after-intake", "before-state", "before-sink"])
-def test_a_start_leaves_the_driver_at_work_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
+def test_a_start_leaves_the_driver_at_work_alone(tmp_path: Path, point: str) -> None:
     old = Query(tmp_path, ValueBarrier, streams())
     old.feed(0, IN_ORDER[0])
-    once(monkeypatch, point, lambda: Query(tmp_path, ValueBarrier, streams()))
+    once(old, point, lambda: Query(tmp_path, ValueBarrier, streams()))
     old.feed(1, NEXT)
     assert_same_outputs(old.output(), oracle([IN_ORDER[0], NEXT]))
 
@@ -60,10 +60,10 @@ def replace(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("point", ["before-state", "after-state", "before-sink"])
-def test_who_was_replaced_publishes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
+def test_who_was_replaced_publishes_nothing(tmp_path: Path, point: str) -> None:
     old = Query(tmp_path, ValueBarrier, streams())
     old.feed(0, IN_ORDER[0])
-    once(monkeypatch, point, lambda: replace(tmp_path))
+    once(old, point, lambda: replace(tmp_path))
     with pytest.raises(fl.CheckpointError, match="CHECKPOINT_IN_USE"):
         old.feed(1, NEXT)
     assert_same_outputs(old.output(), oracle([IN_ORDER[0], NEXT]))
@@ -77,7 +77,7 @@ def test_who_is_replaced_while_it_publishes_is_told_so(tmp_path: Path, monkeypat
 
     def late(*given: Any) -> None:
         new = Query(tmp_path, ValueBarrier, streams())
-        once(monkeypatch, "after-intake", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
+        once(new, "after-intake", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             new.feed(1, NEXT)
         publish(*given)

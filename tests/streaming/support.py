@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 import flumina as fl
 from flumina.checkpoint.state_partitions import FinalStatePolicy, PartitionedState
 from flumina.engine.event_stream import event_stream
+from flumina.engine.hooks import NO_HOOKS
 from flumina.engine.message_codec import Codec
 from flumina.engine.results import RunStats
 from flumina.input.decode import Part
@@ -32,7 +32,6 @@ from flumina.program.ties import TieFinder, TieRule
 from flumina.runtime.stats import WorkerStats
 from flumina.spec import tables
 from flumina.storage.directory import Directory
-from flumina.streaming import batches as batches_module
 from flumina.streaming.batches import Batches
 from flumina.streaming.engine import BatchRun
 from flumina.streaming.planner import Planner
@@ -41,6 +40,7 @@ from flumina.streaming.rows import Gathered
 from flumina.streaming.rules import Rules
 from flumina.streaming.sink import DeadLetters, ParquetSink
 from flumina.streaming.validation import PLACE, ROW, RowValidator, ValidatedRows
+from tests.streaming.failpoints import At
 
 Given = Mapping[str, Sequence[pa.Table]]
 """The rows of one batch: for each stream its partitions."""
@@ -118,6 +118,7 @@ class Query:
         self.rules = Rules(policies, **rules)
         self.adaptive, self.changed = True, False
         self.fixed: Plan | None = None
+        self.hooks = NO_HOOKS
         self.out, self.dead_letters = folder / "out", folder / "dead"
         self.start()
 
@@ -140,6 +141,7 @@ class Query:
             ParquetSink(self.out, definition.outputs),
             DeadLetters(self.dead_letters),
             self.progress,
+            self.hooks,
         )
         self.batches.prepare(allow_code_change=self.changed)
 
@@ -180,11 +182,11 @@ def validated(sieves: Mapping[str, RowValidator], given: Given) -> dict[str, Val
     return found
 
 
-def crash_at(monkeypatch: pytest.MonkeyPatch, point: str, batch: int) -> None:
-    """Have the next try end at a failpoint."""
+def crash_at(query: Query, point: str, batch: int) -> None:
+    """Have a query end at a step, until it is started again."""
 
-    def reach(here: str, now: int) -> None:
-        if (here, now) == (point, batch):
+    def reached(step: str, now: int) -> None:
+        if (step, now) == (point, batch):
             raise Crash(point)
 
-    monkeypatch.setattr(batches_module, "reach", reach)
+    query.batches.hooks = At(reached)

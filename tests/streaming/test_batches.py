@@ -15,7 +15,7 @@ import pytest
 
 import flumina as fl
 from flumina.apps import Fraud, PageViews, ValueBarrier
-from flumina.engine.failpoints import POINTS
+from flumina.engine.hooks import BATCH_STEPS as POINTS
 from flumina.errors import OrderError
 from flumina.input.validation import validate
 from flumina.plan.forest import Forest
@@ -189,36 +189,30 @@ def test_a_query_that_stalled_goes_on_as_its_hint_says(tmp_path: Path, way: str)
     assert_same_outputs(query.output(), oracle([given, batch(values(5), barriers(4))]))
 
 
-def test_a_cut_that_is_logged_is_not_asked_again_whether_it_stalls(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cut_that_is_logged_is_not_asked_again_whether_it_stalls(tmp_path: Path) -> None:
     waiting = dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay())
     query = Query(tmp_path, ValueBarrier, streams(), watermarks=waiting)
-    crash_at(monkeypatch, "after-cut", 0)
+    crash_at(query, "after-cut", 0)
     with pytest.raises(Crash):
         query.feed(0, APART[0])
-    monkeypatch.undo()
     query = Query(tmp_path, ValueBarrier, streams(), watermarks=waiting, max_buffered_rows=1)
     query.feed(0, APART[0])
     assert query.last["buffered"] == {VALUES: 3, BARRIERS: 0}
 
 
-def end(query: Query, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
+def end(query: Query, point: str) -> None:
     """Die in the batch that was to be the last."""
     query.feed(0, batch(values(1, 2, 3), barriers(2, 3)))
-    crash_at(monkeypatch, point, 1)
+    crash_at(query, point, 1)
     with pytest.raises(Crash):
         query.feed(1, batch(values(), barriers()), closed=True)
-    monkeypatch.undo()
     query.start()
 
 
 @pytest.mark.parametrize("point", ["after-intake", "after-cut", "before-state"])
-def test_a_last_batch_of_which_nothing_was_seen_may_be_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
-) -> None:
+def test_a_last_batch_of_which_nothing_was_seen_may_be_another(tmp_path: Path, point: str) -> None:
     query = Query(tmp_path, ValueBarrier, streams(), watermarks=dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay()))
-    end(query, monkeypatch, point)
+    end(query, point)
     more = batch(values(9), barriers(9))
     query.feed(1, more)
     query.start()
@@ -228,11 +222,9 @@ def test_a_last_batch_of_which_nothing_was_seen_may_be_another(
 
 
 @pytest.mark.parametrize("point", ["after-state", "before-sink", "after-sink"])
-def test_a_last_batch_that_may_have_been_seen_stays_the_last(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
-) -> None:
+def test_a_last_batch_that_may_have_been_seen_stays_the_last(tmp_path: Path, point: str) -> None:
     query = Query(tmp_path, ValueBarrier, streams(), watermarks=dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay()))
-    end(query, monkeypatch, point)
+    end(query, point)
     with pytest.raises(fl.CheckpointError, match="DRAINED"):
         query.feed(1, batch(values(9), barriers(9)))
     query.start()
@@ -243,12 +235,10 @@ def test_a_last_batch_that_may_have_been_seen_stays_the_last(
 
 
 @pytest.mark.parametrize("point", [None, "after-cut"])
-def test_nothing_is_finished_that_did_not_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str | None
-) -> None:
+def test_nothing_is_finished_that_did_not_end(tmp_path: Path, point: str | None) -> None:
     query = Query(tmp_path, ValueBarrier, streams(), watermarks=dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay()))
     if point:
-        end(query, monkeypatch, point)
+        end(query, point)
     query.batches.finish(lambda sieves: validated(sieves, batch(values(), barriers())))
     assert not query.progress.recent
 
@@ -288,17 +278,14 @@ def test_late_rows_are_an_error_unless_told_otherwise(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize("where", [0, 3])
-def test_a_crash_anywhere_changes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str, where: int
-) -> None:
+def test_a_crash_anywhere_changes_nothing(tmp_path: Path, point: str, where: int) -> None:
     rules: dict[str, Any] = {"watermarks": dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay())}
     query = Query(tmp_path, ValueBarrier, streams(), **rules)
-    crash_at(monkeypatch, point, where)
+    crash_at(query, point, where)
     for number in range(where):
         query.feed(number, APART[number])
     with pytest.raises(Crash):
         query.feed(where, APART[where])
-    monkeypatch.undo()
     query.start()
     for number in range(where, len(APART)):  # the batch in which it happened is tried again
         query.feed(number, APART[number])
@@ -322,7 +309,7 @@ def test_a_crash_anywhere_loses_no_dead_letter(
     rules: dict[str, Any] = {"watermarks": dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay())}
     query = Query(tmp_path, ValueBarrier, streams(), **rules, late="dead-letter", bad_rows="dead-letter")
     if point in POINTS:
-        crash_at(monkeypatch, point, where)
+        crash_at(query, point, where)
     for number, given in enumerate(SPOILT):
         if number == where:
             if point not in POINTS:
@@ -344,15 +331,12 @@ def crash() -> None:
     raise Crash
 
 
-def test_a_batch_that_is_tried_again_under_another_policy_keeps_its_cut(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_that_is_tried_again_under_another_policy_keeps_its_cut(tmp_path: Path) -> None:
     query = Query(tmp_path, ValueBarrier, streams(), watermarks=dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay(20)))
     rows = batch(values(1, 2, 30), barriers(10, 30))
-    crash_at(monkeypatch, "after-cut", 0)
+    crash_at(query, "after-cut", 0)
     with pytest.raises(Crash):
         query.feed(0, rows)
-    monkeypatch.undo()
     query.rules = replace(query.rules, policies=dict.fromkeys((VALUES, BARRIERS), fl.InOrder()))
     query.start()
     query.feed(0, rows)
@@ -411,14 +395,13 @@ def test_a_state_in_shares_is_gone_on_with_under_any_plan(
     assert_same_outputs(query.output(), fl.spec(PageViews, whole).output)
 
 
-def test_a_driver_that_was_replaced_writes_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_that_was_replaced_writes_no_more(tmp_path: Path) -> None:
     old = Query(tmp_path, ValueBarrier, streams())
     old.feed(0, IN_ORDER[0])
     new = Query(tmp_path, ValueBarrier, streams())
-    crash_at(monkeypatch, "after-cut", 1)
+    crash_at(new, "after-cut", 1)
     with pytest.raises(Crash):
         new.feed(1, IN_ORDER[1])
-    monkeypatch.undo()
     with pytest.raises(fl.CheckpointError, match="CHECKPOINT_IN_USE"):
         old.feed(1, IN_ORDER[1])
     new.start()
@@ -510,12 +493,11 @@ def test_outputs_of_a_batch_that_is_not_tried_again_are_missing(tmp_path: Path) 
         query.feed(1, IN_ORDER[1])
 
 
-def test_a_batch_that_holds_other_rows_than_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_that_holds_other_rows_than_before(tmp_path: Path) -> None:
     query = Query(tmp_path, ValueBarrier, streams())
-    crash_at(monkeypatch, "after-cut", 0)
+    crash_at(query, "after-cut", 0)
     with pytest.raises(Crash):
         query.feed(0, IN_ORDER[0])
-    monkeypatch.undo()
     query.start()
     with pytest.raises(fl.CheckpointError, match="NOT_REPLAYED"):
         query.feed(0, IN_ORDER[1])

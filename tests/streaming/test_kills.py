@@ -8,8 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from flumina.engine.failpoints import POINTS, VARIABLE
+from flumina.engine.hooks import BATCH_STEPS as POINTS
 from flumina.testing import assert_same_outputs
+from tests.streaming.failpoints import VARIABLE
 from tests.streaming.support import everything
 from tests.streaming.test_batches import APART, oracle
 

@@ -93,13 +93,12 @@ def test_dead_letters_of_another_batch_are_noticed(tmp_path: Path) -> None:
         query.feed(1, batch(values(3, 6), barriers(8)))
 
 
-def test_dead_letters_are_replayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dead_letters_are_replayed(tmp_path: Path) -> None:
     query = Query(tmp_path, ValueBarrier, streams(), late="dead-letter")
     query.feed(0, LATE[0])
-    crash_at(monkeypatch, "after-sink", 1)
+    crash_at(query, "after-sink", 1)
     with pytest.raises(Crash):
         query.feed(1, LATE[1])
-    monkeypatch.undo()
     query.start()
     query.feed(1, LATE[1])
     assert len(query.dead()) == 2
@@ -153,19 +152,16 @@ Doubling.__name__ = "ValueBarrier"
 
 
 @pytest.mark.parametrize("restores", [False, True], ids=["killed", "restored"])
-def test_rows_of_other_code_are_never_kept_silently(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, restores: bool
-) -> None:
+def test_rows_of_other_code_are_never_kept_silently(tmp_path: Path, *, restores: bool) -> None:
     """The same rows, cut alike, with as many outputs: only the code tells them apart."""
     if restores:
         query = restored(tmp_path, IN_ORDER[0], OTHER)
     else:
         query = Query(tmp_path, ValueBarrier, streams())
         query.feed(0, IN_ORDER[0])
-        crash_at(monkeypatch, "after-sink", 1)
+        crash_at(query, "after-sink", 1)
         with pytest.raises(Crash):
             query.feed(1, OTHER)
-        monkeypatch.undo()
     before = query.output()
     query.program, query.changed = Doubling, True
     query.start()
@@ -241,14 +237,13 @@ def test_readers_pass_over_what_we_remember(tmp_path: Path) -> None:
     assert ds.dataset(tmp_path / "out", format="parquet", partitioning="hive").count_rows() == 1
 
 
-def test_a_query_goes_on_in_the_folder_where_it_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_goes_on_in_the_folder_where_it_began(tmp_path: Path) -> None:
     query = Query(tmp_path, ValueBarrier, streams())
     query.out = tmp_path / "first"
     query.start()  # nothing was written yet, so that another folder is as good
-    crash_at(monkeypatch, "after-sink", 0)
+    crash_at(query, "after-sink", 0)
     with pytest.raises(Crash):
         query.feed(0, IN_ORDER[0])
-    monkeypatch.undo()
     query.out = tmp_path / "second"
     with pytest.raises(fl.CheckpointError, match=r"CHECKPOINT_OUT.*/first, not to .*/second"):
         query.start()
@@ -274,14 +269,13 @@ def test_a_folder_is_no_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         query.batches.prepare() if first == "folder" else query.start()
 
 
-def test_dead_letters_go_on_in_the_folder_where_they_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dead_letters_go_on_in_the_folder_where_they_began(tmp_path: Path) -> None:
     """Else those of a batch that is tried again would be in both."""
     rules = {"watermarks": dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay()), "bad_rows": "dead-letter"}
     query = Query(tmp_path, ValueBarrier, streams(), late="dead-letter", **rules)
-    crash_at(monkeypatch, "after-sink", 0)
+    crash_at(query, "after-sink", 0)
     with pytest.raises(Crash):
         query.feed(0, SPOILT[0])
-    monkeypatch.undo()
     query.dead_letters = tmp_path / "elsewhere"
     with pytest.raises(fl.CheckpointError, match=r"CHECKPOINT_OUT.*dead letters.*/dead, not to .*/elsewhere"):
         query.start()
@@ -321,7 +315,7 @@ def test_a_batch_with_another_number_of_outputs_is_another_one(tmp_path: Path, m
     given = [fl.Stream(VALUES, Repeating.value, None), fl.Stream(BARRIERS, Repeating.barrier, None)]
     query = Query(tmp_path, Repeating, given)
     query.feed(0, IN_ORDER[0])
-    crash_at(monkeypatch, "after-sink", 1)
+    crash_at(query, "after-sink", 1)
     with pytest.raises(Crash):
         query.feed(1, OTHER)
     monkeypatch.undo()

@@ -2,14 +2,19 @@
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 import flumina as fl
 from flumina.apps import PageViews
 from flumina.streaming import batches
+from tests.streaming.failpoints import from_environment
 from tests.system.cluster import session
 from tests.system.endless import ENDLESS, SHORTLY, options, stopped_after
-from tests.system.streaming import Files, Pages, start
+from tests.system.streaming import Files, Pages
+from tests.system.streaming import start as start_query
+
+start = partial(start_query, settings=fl.Settings(hooks=from_environment()))
 
 LAST = 4
 """The batch after which somebody stops what does not end of itself."""

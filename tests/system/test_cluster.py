@@ -19,11 +19,11 @@ import pytest
 import flumina as fl
 from flumina.apps.fraud import Fraud
 from flumina.checkpoint import Checkpoints
-from flumina.engine.failpoints import POINTS
+from flumina.engine.hooks import BATCH_STEPS as POINTS
 from flumina.engine.options import EngineOptions
 from flumina.errors import GangError
-from flumina.streaming import batches as batches_module
 from flumina.testing import assert_same_outputs
+from tests.streaming.failpoints import At
 from tests.system.cluster import Cluster, kill, session
 from tests.system.processes import children
 from tests.system.streaming import Files, Watcher, assert_exactly_once
@@ -221,7 +221,7 @@ def test_fifty_killed_processes_change_nothing(
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 5))])
 def test_a_query_loses_an_executor_at_every_failpoint_and_others_at_any_time(
-    cluster: Cluster, spark_on_cluster: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+    cluster: Cluster, spark_on_cluster: SparkSession, tmp_path: Path, seed: int
 ) -> None:
     rng = random.Random(seed)
     files = Files.make(tmp_path / "in", batches=4, rows=rng.choice([48, 120, 300]), seed=seed)
@@ -246,8 +246,8 @@ def test_a_query_loses_an_executor_at_every_failpoint_and_others_at_any_time(
             return True
         return False
 
-    monkeypatch.setattr(batches_module, "reach", reach)
-    query = start_query(spark_on_cluster, files.streams(spark_on_cluster), tmp_path)
+    settings = fl.Settings(hooks=At(reach))
+    query = start_query(spark_on_cluster, files.streams(spark_on_cluster), tmp_path, settings=settings)
     with Watcher(harm, 3):
         query.awaitTermination()
     assert not waiting

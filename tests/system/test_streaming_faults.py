@@ -20,13 +20,15 @@ import flumina as fl
 from flumina.apps import PageViews
 from flumina.checkpoint import Checkpoints
 from flumina.checkpoint.state_partitions import PartitionedState
-from flumina.engine.failpoints import POINTS, VARIABLE
+from flumina.engine.hooks import BATCH_STEPS as POINTS
+from flumina.engine.hooks import Hooks
 from flumina.engine.message_codec import Codec
 from flumina.plan.forest import Forest
 from flumina.program.base import define
 from flumina.state.compare import same
 from flumina.streaming import batches as batches_module
 from flumina.testing import assert_same_outputs
+from tests.streaming.failpoints import VARIABLE, At
 from tests.system.cluster import kill
 from tests.system.endless import ENDLESS, expected, options, stopped_after
 from tests.system.processes import children
@@ -106,49 +108,48 @@ def test_the_newest_commit_is_deleted(spark: SparkSession, files: Files, tmp_pat
     assert_exactly_once(tmp_path / "out", files.expected())
 
 
-@pytest.fixture
-def crashes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+class Crashes(Hooks):
     """Where a batch goes no further, one after the other: as a killed driver, but for the JVM, which goes on."""
-    waiting = [(point, number // 2) for number, point in enumerate(POINTS)]
 
-    def reach(point: str, batch: int) -> None:
-        if waiting and (point, batch) == waiting[0]:
-            waiting.pop(0)
-            raise Crash(point)
+    def __init__(self) -> None:
+        self.waiting = [(point, number // 2) for number, point in enumerate(POINTS)]
 
-    monkeypatch.setattr(batches_module, "reach", reach)
-    return waiting
+    def reached(self, step: str, batch: int) -> None:
+        if self.waiting and (step, batch) == self.waiting[0]:
+            self.waiting.pop(0)
+            raise Crash(step)
 
 
-def test_a_batch_fails_at_every_point_and_is_tried_again(
-    spark: SparkSession, files: Files, tmp_path: Path, crashes: list[tuple[str, int]]
-) -> None:
+def test_a_batch_fails_at_every_point_and_is_tried_again(spark: SparkSession, files: Files, tmp_path: Path) -> None:
     """The last of them in the batch behind the files, which closes the streams."""
+    crashes = Crashes()
+    settings = fl.Settings(hooks=crashes)
     for _ in POINTS:
         with pytest.raises(Crash):
-            start(spark, files.streams(spark), tmp_path).awaitTermination()
-    start(spark, files.streams(spark), tmp_path).awaitTermination()
-    assert not crashes
+            start(spark, files.streams(spark), tmp_path, settings=settings).awaitTermination()
+    start(spark, files.streams(spark), tmp_path, settings=settings).awaitTermination()
+    assert not crashes.waiting
     assert_exactly_once(tmp_path / "out", files.expected())
 
 
 def test_a_state_in_shares_is_gone_on_with_after_crashes_by_other_numbers_of_workers(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, crashes: list[tuple[str, int]]
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each task writes and reads its own share, however small it is."""
     monkeypatch.setattr(batches_module, "INLINE_STATE", 0)
     files = Pages.make(tmp_path / "in")
-    crashes[:] = [("after-state", 0), ("before-sink", 1), ("after-sink", 2), ("before-state", 3)]
+    crashes = Crashes()
+    crashes.waiting = [("after-state", 0), ("before-sink", 1), ("after-sink", 2), ("before-state", 3)]
     trees = []
     for workers in (2, 4, 1, 3, 4):
         more: dict[str, Any] = {"program": PageViews, "watermarks": fl.BoundedDelay(20), "workers": workers}
-        query = start(spark, files.streams(spark), tmp_path, **more)
+        query = start(spark, files.streams(spark), tmp_path, **more, engine_options=fl.EngineOptions(hooks=crashes))
         with suppress(Crash):
             query.awaitTermination()
         assert query.plan is not None
         assert len(query.plan.leaves) == workers
         trees.append(len(Forest.of(query.plan.root).trees))
-    assert not crashes
+    assert not crashes.waiting
     assert len(set(trees)) > 2, trees
     assert_exactly_once(tmp_path / "out", files.expected())
     latest = Checkpoints(tmp_path / "checkpoint" / "state").latest()
@@ -203,7 +204,7 @@ def python_workers(driver: int) -> list[int]:
     return [pid for daemon in daemons for pid in children(daemon)]
 
 
-def test_python_workers_are_killed(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_workers_are_killed(spark: SparkSession, tmp_path: Path) -> None:
     """All of them at another failpoint of every batch from the third on; and some of them while they work.
 
     Each time costs Spark five seconds: it waits for the tasks that it gives up.
@@ -225,9 +226,8 @@ def test_python_workers_are_killed(spark: SparkSession, tmp_path: Path, monkeypa
         kill(random.Random(len(working)).choice(working))
         return True
 
-    monkeypatch.setattr(batches_module, "reach", reach)
     watcher = Watcher(harm, 1)
-    query = start(spark, files.streams(spark), tmp_path)
+    query = start(spark, files.streams(spark), tmp_path, settings=fl.Settings(hooks=At(reach)))
     with watcher:
         query.awaitTermination()
     assert watcher.left == 0, "somebody was killed"

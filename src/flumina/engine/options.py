@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypedDict, TypeVar, get_args
 
 from flumina.checkpoint.policy import Checkpoint
+from flumina.engine.hooks import NO_HOOKS, Hooks
 from flumina.engine.liveness import INTERVAL, SPARK_TIMEOUT, WARN_AFTER, Liveness, check_timeout
 from flumina.errors import UsageError
 from flumina.input.dead_letters import BadRows
@@ -51,6 +52,8 @@ class EngineOptions:
 
     ``liveness_interval``  seconds between two signs of life that a task gives the driver
     ``warn_after``         seconds without one after which the driver warns of the task
+
+    ``hooks``       for tests: called in the driver at every step of a streaming query's batch
     """
 
     chunk_rows: int = 131_072
@@ -60,6 +63,7 @@ class EngineOptions:
     protocol: ProtocolOptions = field(default_factory=ProtocolOptions)
     liveness_interval: float = INTERVAL
     warn_after: float = WARN_AFTER
+    hooks: Hooks = field(default=NO_HOOKS, repr=False, compare=False)
 
 
 class CommonArguments(TypedDict, total=False):

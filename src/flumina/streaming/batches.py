@@ -23,7 +23,7 @@ from flumina.checkpoint import BatchProgress, Checkpoints, Claim, Snapshot, chec
 from flumina.checkpoint.state_partitions import FinalStatePolicy, PartitionedState
 from flumina.checkpoint.store.manifest import BufferedRows
 from flumina.checkpoint.store.snapshot import read_state
-from flumina.engine.failpoints import reach
+from flumina.engine.hooks import BATCH_STEPS, NO_HOOKS, Hooks
 from flumina.errors import CheckpointError, FluminaError, InputError, UsageError
 from flumina.input.stream import Stream
 from flumina.input.watermarks import EVERYTHING, NOTHING, ClosedBatches, Seen
@@ -66,6 +66,7 @@ class Batches:
         sink: Sink,
         letters: DeadLetters,
         progress: ProgressLog,
+        hooks: Hooks = NO_HOOKS,
     ) -> None:
         self.log = Log(folder.below("log"))
         self.store = Checkpoints(folder.at("state"), folder.filesystem)
@@ -74,6 +75,7 @@ class Batches:
         """What may differ with ``allow_code_change``, and makes other rows."""
         self.streams, self.ts_type, self.rules, self.planner = tuple(streams), ts_type, rules, planner
         self.engine, self.sink, self.letters, self.progress = engine, sink, letters, progress
+        self.hooks = hooks
         self._claim: Claim | None = None
         self._last: tuple[int, BatchState] | None = None
         """What the last batch has left, so that it need not be read."""
@@ -164,7 +166,7 @@ class Batches:
                 {s.name: RowValidator(s, self.rules.policies[s.name], self._done(s, left)) for s in self.streams}
             )
             self._refuse(validated)
-        reach("after-intake", batch)
+        self._reached("after-intake", batch)
         with watch.phase("cut"):
             seen = {name: left.seen[name].and_then(validated[name].seen) for name in validated}
             rows = {
@@ -180,7 +182,7 @@ class Batches:
             cut = self.log.decide(cut)
             ready = {name: split(table, cut.ts) for name, table in rows.items()}
             buffered = {name: behind for name, (_, behind) in ready.items()}
-        reach("after-cut", batch)
+        self._reached("after-cut", batch)
         change, ran = self._run(batch, {name: now for name, (now, _) in ready.items()}, left, watch)
         after = self._after(batch, cut, left, validated, seen, buffered, ran)
         with watch.phase("deadLetters"):
@@ -212,6 +214,10 @@ class Batches:
         cut = self.log.cut(batch)
         if cut is not None and cut.closed and not self.log.committed(batch) and _was_written(batch, newest):
             self.process(batch, nothing, closed=True)
+
+    def _reached(self, step: str, batch: int) -> None:
+        assert step in BATCH_STEPS, f"{step} is no step of a batch"
+        self.hooks.reached(step, batch)
 
     # -- before ---------------------------------------------------------------------------------------------------
 
@@ -401,21 +407,21 @@ class Batches:
         """Write snapshot, outputs and commit."""
         results = {} if ran is None else ran.results
         with watch.phase("state"):
-            reach("before-state", batch)
+            self._reached("before-state", batch)
             after.state = self._write(batch, after, {} if ran is None else ran.rows)
-            reach("after-state", batch)
+            self._reached("after-state", batch)
         with watch.phase("sink"):
-            reach("before-sink", batch)
+            self._reached("before-sink", batch)
             assert self._claim is not None, "claimed before the first batch"
             self._claim.check()
             if self._letters_place is not None:
                 self.letters.publish(batch, letters, after.lineage, before.letters_shown)
             self.sink.publish(batch, results, after.lineage, before.shown)
-            reach("after-sink", batch)
+            self._reached("after-sink", batch)
         with watch.phase("commit"):
-            reach("before-commit", batch)
+            self._reached("before-commit", batch)
             self.log.commit(batch)
-            reach("after-commit", batch)
+            self._reached("after-commit", batch)
             self.log.prune(batch)
 
 

@@ -55,7 +55,7 @@ class SparkEngine:
             out=out,
             ordered=self.ordered,
             return_state=True,
-            engine_options=self.options.engine_options,
+            engine_options=replace(self.options.engine_options, hooks=NO_HOOKS),
             task_timeout=self.options.task_timeout,
         )
         job = make_job(self.program, streams, plan, self.ts_type, options, start=Start(state))

@@ -92,7 +92,17 @@ def start(
     letters = DeadLetters(folder.at(DEAD_LETTERS) if chosen.dead_letters is None else chosen.dead_letters)
     _check_apart(folder, target, letters)
     batches = Batches(
-        folder, program, planner.streams, ts_type, rules, planner, engine, target, letters, ProgressLog(shown)
+        folder,
+        program,
+        planner.streams,
+        ts_type,
+        rules,
+        planner,
+        engine,
+        target,
+        letters,
+        ProgressLog(shown),
+        chosen.engine_options.hooks,
     )
     query = StreamingQuery(batches, wide, engine, drain=chosen.drain)
     writer = wide.frame.writeStream.foreachBatch(query.batch).queryName(shown).outputMode("append")
