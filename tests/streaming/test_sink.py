@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 
 import flumina as fl
@@ -14,8 +17,11 @@ from flumina.apps import ValueBarrier
 from flumina.checkpoint import Checkpoints
 from flumina.checkpoint.store.batches import MARKER
 from flumina.cli.main import main
+from flumina.output.commit import CommittedOutput
+from flumina.storage.owner import OWNER, OwnerName, OwnerToken
 from flumina.streaming.sink import ParquetSink
 from flumina.testing import assert_same_outputs
+from tests.storage.crashing import PowerFailure, Steps, counted_calls, disk, power_of
 from tests.streaming.support import Crash, Given, Query, crash_at, everything
 from tests.streaming.test_batches import (
     BARRIERS,
@@ -359,3 +365,52 @@ def test_an_output_called_letters_is_not_taken_for_the_dead_letters(
         assert main(["checkpoint", "verify", str(tmp_path / "checkpoint"), "--sink"]) == 1
         assert str(gone) in capsys.readouterr().out
         aside.rename(gone)
+
+
+ROWS = pa.table({"total": [1, 2, 3]})
+
+
+def put_out(sink: ParquetSink, owner: OwnerToken) -> None:
+    """One driver: it takes the sink over, and publishes the only batch unless that is there."""
+    sink.prepare(owner.run, {})
+    sink.begin(owner)
+    if sink.holds(0, {"output": len(ROWS)}, "lineage"):
+        return
+    staged = Path(sink.staging(0))
+    staged.mkdir()
+    pq.write_table(ROWS, staged / "part-00000.parquet")
+    sink.publish(0, {"output": CommittedOutput(len(ROWS), ROWS.schema, str(staged))}, "lineage", {})
+
+
+def test_a_sink_is_killed_at_every_file_operation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The batch is there whole or not at all; the next driver publishes it once, and leaves nothing else."""
+    under_test: list[Steps] = []
+    was_there = []
+    for steps in range(200):
+        out = tmp_path / str(steps)
+        filesystem, killed = disk(steps), False
+        sink = ParquetSink(out)
+        sink.folder = replace(sink.folder, filesystem=filesystem)
+        sink.staged.directory = replace(sink.staged.directory, filesystem=filesystem)
+        with counted_calls(monkeypatch, under_test, str(out)), power_of(filesystem, under_test):
+            try:
+                put_out(sink, OwnerToken("run", OwnerName(1, "0" * 16)))
+            except PowerFailure:
+                killed = True
+        batch = out / "batch=0"
+        was_there.append(batch.exists())
+        if batch.exists():
+            assert pq.read_table(batch / "part-00000.parquet").equals(ROWS)
+            assert (batch / MARKER).exists()
+        second = OwnerToken("run", OwnerName(2, "1" * 16))
+        put_out(ParquetSink(out), second)
+        assert sorted(path.name for path in batch.iterdir()) == [MARKER, "part-00000.parquet"], steps
+        assert everything(out).equals(ROWS)
+        assert sorted(path.name for path in out.iterdir()) == ["_flumina", OWNER, "batch=0"], steps
+        assert [path.name for path in (out / "_flumina").rglob("*")] == [str(second.name)], steps
+        if not killed:
+            break
+    else:
+        pytest.fail("it never came to its end")
+    assert was_there == sorted(was_there)
+    assert len(was_there) > 20

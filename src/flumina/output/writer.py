@@ -172,14 +172,14 @@ class _Writer(threading.Thread):
             if not self._stopped.is_set():
                 for file in self._files.values():
                     file.close()
-                self._settle()
+                self._sync()
                 return
         except BaseException as error:  # noqa: BLE001 -- told to the task's loop, at its next call
             self._error = error
         for file in self._files.values():
             file.abandon()
 
-    def _settle(self) -> None:
+    def _sync(self) -> None:
         with storage_errors("write", self._folder):
             self._location.sync(*(file.path for file in self._files.values()))
 
