@@ -14,7 +14,7 @@ from tests.system.endless import ENDLESS, SHORTLY, options, stopped_after
 from tests.system.streaming import Files, Pages
 from tests.system.streaming import start as start_query
 
-start = partial(start_query, settings=fl.Settings(hooks=from_environment()))
+start = partial(start_query, engine_options=fl.EngineOptions(hooks=from_environment()))
 
 LAST = 4
 """The batch after which somebody stops what does not end of itself."""

@@ -123,11 +123,11 @@ class Crashes(Hooks):
 def test_a_batch_fails_at_every_point_and_is_tried_again(spark: SparkSession, files: Files, tmp_path: Path) -> None:
     """The last of them in the batch behind the files, which closes the streams."""
     crashes = Crashes()
-    settings = fl.Settings(hooks=crashes)
+    settings = fl.EngineOptions(hooks=crashes)
     for _ in POINTS:
         with pytest.raises(Crash):
-            start(spark, files.streams(spark), tmp_path, settings=settings).awaitTermination()
-    start(spark, files.streams(spark), tmp_path, settings=settings).awaitTermination()
+            start(spark, files.streams(spark), tmp_path, engine_options=settings).awaitTermination()
+    start(spark, files.streams(spark), tmp_path, engine_options=settings).awaitTermination()
     assert not crashes.waiting
     assert_exactly_once(tmp_path / "out", files.expected())
 
@@ -227,7 +227,7 @@ def test_python_workers_are_killed(spark: SparkSession, tmp_path: Path) -> None:
         return True
 
     watcher = Watcher(harm, 1)
-    query = start(spark, files.streams(spark), tmp_path, settings=fl.Settings(hooks=At(reach)))
+    query = start(spark, files.streams(spark), tmp_path, engine_options=fl.EngineOptions(hooks=At(reach)))
     with watcher:
         query.awaitTermination()
     assert watcher.left == 0, "somebody was killed"

@@ -12,7 +12,7 @@ from pyarrow import fs
 from flumina.errors import CheckpointError
 from flumina.storage.filesystem import storage_errors
 
-OLDER_HINT = "ask for an older snapshot (older=True), or restore the file from a copy"
+OLDER_HINT = "ask for an older snapshot (allow_older=True), or restore the file from a copy"
 
 _PIECE = 1 << 22
 _AT_ONCE = 8
@@ -54,7 +54,7 @@ def missing(path: str) -> CheckpointError:
         "CHECKPOINT_MISSING_FILE",
         f"{path} is not there, though other files of the checkpoint say that it was written",
         file=path,
-        hint="ask for an older snapshot (older=True), or restore it from a copy; all tasks must reach this folder",
+        hint="ask for an older snapshot (allow_older=True), or restore it from a copy; all tasks must reach this folder",
     )
 
 

@@ -12,6 +12,7 @@ from flumina.checkpoint.committer import Committer
 from flumina.checkpoint.start import Start
 from flumina.checkpoint.state_partitions import FinalStatePolicy, PartitionedState
 from flumina.engine.driver import make_job, run_job, shares
+from flumina.engine.hooks import NO_HOOKS
 from flumina.engine.job import TaskReport
 from flumina.engine.options import RunOptions
 from flumina.engine.progress import ProgressLine
