@@ -54,7 +54,7 @@ def missing(path: str) -> CheckpointError:
         "CHECKPOINT_MISSING_FILE",
         f"{path} is not there, though other files of the checkpoint say that it was written",
         file=path,
-        hint="ask for an older snapshot (allow_older=True), or restore it from a copy; all tasks must reach this folder",
+        hint="ask for an older snapshot (allow_older=True), or restore it from a copy; all tasks must reach it",
     )
 
 
