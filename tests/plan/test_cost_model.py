@@ -145,26 +145,37 @@ def divided(sources: list[StreamRates]) -> Plan:
     return plan
 
 
-def test_an_unkeyed_tag_has_every_join_move_and_merge_all_keys() -> None:
-    prices = CostModel(event=0, join=0, fork=0, message=0, hop=0, send=0, receive=0, look_key=0)
-    keys, turns = 10_000, 1e-3 + 1e-5
+def test_only_joins_of_an_unkeyed_tag_move_and_merge_all_keys() -> None:
+    prices = CostModel(event=0, join=0, fork=0, message=0, hop=0, send=0, receive=0, look_key=0, event_bytes=0)
+    keys, reports = 10_000, 1e-5
     cost = evaluate(divided(shop(keys)), bind(Shop, shop(keys)), prices)
-    contributed = 0.5 / turns  # leaves that only add hand over what is new: at most a key an event
+    merged = keys * (prices.join_key + prices.fork_key)
+    carried = (keys - 1) * prices.move_key + (keys * 200 - 200) * prices.move_byte
+    assert cost.load == pytest.approx(reports * (merged + carried))
+    assert cost.bytes == pytest.approx(reports * 2 * keys * 200 + 1e-3 * 2 * 200), "a price moves the state of one item"
+
+
+def test_leaves_that_hand_over_send_what_came_since_the_last_join_of_an_unkeyed_tag() -> None:
+    prices = CostModel(event=0, join=0, fork=0, message=0, hop=0, send=0, receive=0, look_key=0, event_bytes=0)
+    keys, reports = 10_000, 1e-3
+    cost = evaluate(divided(shop(keys, reports)), bind(Shop, shop(keys, reports)), prices)
+    contributed = 0.5 / reports  # at most a key an event
     merged = keys * (prices.join_key + prices.fork_key)
     carried = (contributed - 1) * prices.move_key + (contributed * 200 - 200) * prices.move_byte
-    assert cost.load == pytest.approx(turns * (merged + carried))
-    assert cost.bytes == pytest.approx(turns * 2 * contributed * 200 + 0.0)
+    assert cost.load == pytest.approx(reports * (merged + carried))
+    assert cost.bytes == pytest.approx(reports * 2 * contributed * 200 + 1e-3 * 2 * 200)
 
 
-def test_the_default_plan_of_many_keys_with_a_report_is_no_worse_than_one_worker() -> None:
-    many = make_plan(Shop, shop(20_000), workers=2)
-    assert len(many) == 1
-    inputs = bind(Shop, shop(20_000))
-    alone = evaluate(many, inputs).load
-    assert evaluate(divided(shop(20_000)), inputs).load > 10 * alone  # measured: 25 to 160 times
+def test_the_default_plan_of_many_keys_depends_on_how_often_all_of_them_are_joined() -> None:
+    often = make_plan(Shop, shop(20_000, reports=1e-4), workers=2)
+    assert len(often) == 1
+    inputs = bind(Shop, shop(20_000, reports=1e-4))
+    assert evaluate(divided(shop(20_000, reports=1e-4)), inputs).load > 5 * evaluate(often, inputs).load
+    seldom = make_plan(Shop, shop(20_000, reports=1e-7), workers=2)
+    assert len(seldom.leaves) == 2, "prices move one item's state, however many items there are"
     few = make_plan(Shop, shop(20), workers=2)
     assert len(few.leaves) == 2
-    assert many == make_plan(Shop, shop(20_000), workers=2)
+    assert often == make_plan(Shop, shop(20_000, reports=1e-4), workers=2)
 
 
 def test_sampled_sizes_come_before_counted_keys() -> None:

@@ -54,6 +54,28 @@ class Chain(fl.Program):
             state.zs = 0
 
 
+class Till(fl.KeyedProgram):
+    """Sales of an item are counted until its price changes; a report sees all prices, and no sales."""
+
+    price = fl.Tag("amount long NOT NULL", key="item long")
+    sale = fl.Tag(key="item long")
+    report = fl.Tag()
+    depends = fl.depends((price, price), (price, sale), (report, report), (report, price))
+    output = "item long, sold long"
+    amount = fl.Replicated("long", 0, read_by=[report], set_by=[price])
+    sold = fl.Count(added_by=[sale], read_by=[price], set_by=[price])
+
+    def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+        if event.tag is self.sale:
+            state.sold += 1
+        else:
+            emit(event.item, state.sold)
+            state.amount, state.sold = event.amount, 0
+
+    def update_all(self, states: Any, event: fl.Event, emit: fl.Emit) -> None:
+        emit(-1, sum(state.amount for state in states.values()))
+
+
 def leaf(name: str, definition: Definition, *itags: Itag) -> PlanWorker:
     return PlanWorker(name, definition.initial, itags)
 

@@ -211,7 +211,7 @@ def test_an_answer_for_another_point_is_refused() -> None:
 
 def test_a_state_is_not_given_twice() -> None:
     made = middle()
-    with pytest.raises(AssertionError, match="while it has one"):
+    with pytest.raises(AssertionError, match="while it has it"):
         made.handle("root", ForkState(DEFINITION.init(), START))
 
 

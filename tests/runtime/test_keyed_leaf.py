@@ -116,7 +116,7 @@ def test_a_leaf_that_only_adds_goes_on_from_nothing() -> None:
     made.handle("root", Request((Item(END, EVERYTHING),), END, END))
     effects = made.handle(("inc", 0), Data(("inc", 0), Run(), END))
     (whole,) = [message for _, message in effects.sends if isinstance(message, Response)]
-    assert (whole.point, whole.key, whole.clear) == (END, None, {EVERYTHING: END})
+    assert (whole.point, whole.key, whole.clear[EVERYTHING]) == (END, None, END)
     assert (made.stats.blocked, made.stats.handed) == (0, 3)
     assert made.holdings() == [counter.init()], "it goes on from nothing"
 
@@ -198,7 +198,7 @@ def test_what_a_leaf_waits_for_is_named() -> None:
 
 def test_a_state_that_is_here_is_not_given_again() -> None:
     made = started()
-    with pytest.raises(AssertionError, match="l0 was given all states while it has them"):
+    with pytest.raises(AssertionError, match="l0 was given its state while it has it"):
         made.handle("root", ForkState(PAGES.init(), START))
     made.handle("root", Request((change(5, "a"),), Point(9, 0, 0), END))
     with pytest.raises(AssertionError, match="l0 was given the state of 'a' while it has it"):

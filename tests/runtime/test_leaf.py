@@ -109,7 +109,7 @@ def test_settled_requests_are_dropped() -> None:
 
 def test_a_state_is_not_given_twice() -> None:
     made = started("x")
-    with pytest.raises(AssertionError, match="while it has one"):
+    with pytest.raises(AssertionError, match="while it has it"):
         made.handle("root", ForkState(DEFINITION.init(), START))
 
 

@@ -10,7 +10,8 @@ from flumina.plan.tree import PlanWorker as Place
 from flumina.program.definition import Definition, Join
 from flumina.runtime import topology
 from flumina.runtime import tree_root as coordinator_module
-from flumina.runtime.inner import _NOTHING, Child, Inner
+from flumina.runtime.busy import NOTHING
+from flumina.runtime.inner import Child, Inner
 from flumina.runtime.mailbox import before
 from flumina.runtime.messages import EVERYTHING, Cause, Data, ForkState, PartId, Request
 from flumina.runtime.topology import ProtocolOptions
@@ -187,7 +188,7 @@ def keeps_nothing_for_the_child(self: Inner) -> None:
     HAND_BACK(self)
     for child, kept in zip(self.children, started, strict=True):
         if kept:
-            child.state = _NOTHING
+            child.state = NOTHING
 
 
 @mutant((Inner, "clear"), seed=33)

@@ -7,6 +7,7 @@ from heapq import merge
 
 from flumina.model.order import END, Point
 from flumina.runtime import leaf
+from flumina.runtime.busy import NOTHING
 from flumina.runtime.leaf import Leaf
 from flumina.runtime.mailbox import Component, Queue, before
 from flumina.runtime.messages import Cause, ForkState, Item, PartId, Response
@@ -106,7 +107,7 @@ def hands_over_and_keeps(self: Leaf, item: Item) -> None:
     if self.shape.hands_over:
         self.state = copied(state)
     else:
-        self.state = leaf._NOTHING
+        self.state = NOTHING
     self.send(self.shape.parent, Response(item.point, state, self.clear()))
 
 

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from flumina.model.order import END, Point
 from flumina.model.tag_set import Key
 from flumina.runtime import worker as worker_module
-from flumina.runtime.busy import Busy
+from flumina.runtime.busy import NOTHING, Busy
+from flumina.runtime.inner import Inner
 from flumina.runtime.keyed_inner import KeyedInner
 from flumina.runtime.keyed_leaf import HotKey, KeyedLeaf
-from flumina.runtime.mailbox import before
-from flumina.runtime.messages import EVERYTHING, ForkState, KeyStates, Message, Request
+from flumina.runtime.leaf import Leaf
+from flumina.runtime.mailbox import Component, before
+from flumina.runtime.messages import Data, ForkState, Item, KeyStates, Message
 from flumina.runtime.run import Run
 from flumina.runtime.topology import ProtocolOptions
 from flumina.runtime.worker import Address
+from flumina.state.keyed_map import KeyedMap
 from tests.sim.mutant import mutant
 
-HALVES, NOTE, TOGETHER = KeyedInner.halves, KeyedInner.note, worker_module.together
+HALVES, NOTE, GATHER, TOGETHER = KeyedInner.halves, KeyedInner.note, KeyedInner.gather, worker_module.together
+DIVIDED, ANNOUNCE = KeyedInner.divided, KeyedInner.announce
 ONE_AT_A_TIME = ProtocolOptions(pipeline=False, hand_over=False)
 
 
@@ -37,36 +42,28 @@ def hot_key_goes_on(self: Run, keys: Collection[Key]) -> tuple[Run, dict[Key, Ru
     return self, {}
 
 
-@mutant((HotKey, "first"), seed=594, is_property=True)
+@mutant((HotKey, "first"), seed=584, is_property=True)
 def line_forgotten(self: HotKey) -> Point | None:
     """What waits in the line of a key counts for nothing: not for ``clear``, nor for a snapshot."""
     return None
 
 
-@mutant((KeyedLeaf, "quiet_up_to"), seed=363)
+@mutant((KeyedLeaf, "caught_up"), seed=363)
 def everything_while_a_key_is_away(self: KeyedLeaf, point: Point) -> bool:
     """All states are given away though that of one key is somewhere else."""
-    return self.parent_frontier >= point and all(component.clear >= point for component in self.components)
-
-
-@mutant((KeyedLeaf, "quiet_up_to"), options=ONE_AT_A_TIME, seed=363)
-def everything_before_the_parent_is_known(self: KeyedLeaf, point: Point) -> bool:
-    """All states are given away while a request for one key may be on its way."""
-    return all(component.clear >= point for component in self.components) and not any(
-        hot.away or hot.requests or hot.first is not None for hot in self.hot.values()
-    )
+    return all(component.clear >= point for component in self.components)
 
 
 @mutant((KeyedLeaf, "on_fork_state"), seed=726)
 def keyed_leaf_without_served(self: KeyedLeaf, message: ForkState) -> None:
     """A leaf keeps requests for a key that were settled without it, and answers them."""
     if message.key is None:
-        self.away, self.states = False, message.state
+        self.state = message.state
     else:
         self.hot[message.key].away = False
         self.gone.pop(message.key)
         self.touched[message.key] = None
-        self.states[message.key] = message.state
+        self.state[message.key] = message.state
 
 
 @mutant((KeyedLeaf, "note"), seed=363)
@@ -79,28 +76,29 @@ def due_keys_are_not_woken(self: KeyedLeaf, key: Key, hot: HotKey) -> None:
 # -- inner workers -----------------------------------------------------------------------------------------------------
 
 
-@mutant((KeyedInner, "may_coalesce"), seed=363)
+@mutant((KeyedInner, "may_coalesce_key"), seed=363)
 def coalesces_a_key_always(self: KeyedInner, busy: Busy) -> bool:
     """The next event of a key is served while its children may have events before it."""
     return True
 
 
-@mutant((KeyedInner, "may_coalesce"), seed=208)
+@mutant((KeyedInner, "may_coalesce_key"), seed=324)
 def ties_of_a_key_apart(self: KeyedInner, busy: Busy) -> bool:
     """Events of a key at one point are served one by one, though the children settle all of that point together."""
     return not busy.sides
 
 
-@mutant((KeyedInner, "clear_of"), seed=3664)
+@mutant((KeyedInner, "clear_of"), seed=324)
 def clear_of_the_children(self: KeyedInner, busy: Busy) -> Point:
     """An inner worker speaks for its children only."""
     return min((busy.clear[side] for side in busy.sides), default=END)
 
 
-@mutant((KeyedInner, "clear_of"), seed=336)
+@mutant((KeyedInner, "clear_of"), seed=2509)
 def clear_of_the_inner_worker(self: KeyedInner, busy: Busy) -> Point:
     """An inner worker speaks for itself only."""
-    own = [before(item.point) for item, event, _ in (*busy.entries, *self.sequence) if event is not None]
+    own = [before(item.point) for item, event, _ in busy.entries if event is not None]
+    own += [before(point) for _, point in self.origins]
     own += [before(queue.first) for queue in self.queues.values() if queue.first is not None]
     return min([self.known, *own])
 
@@ -114,28 +112,38 @@ def wrong_halves_of_a_key(self: KeyedInner, key: Key, sides: tuple[int, ...], st
 @mutant((KeyedInner, "_sides_of"), seed=726)
 def one_side_of_a_key(self: KeyedInner, key: Key) -> tuple[int, ...]:
     """Of two children that have events of a key one is forgotten."""
-    return tuple(side for side, child in enumerate(self.shape.children) if child.tags.has_key(key))[:1]
+    return tuple(side for side, child in enumerate(self.shape.children) if child.tags.sees_key(key))[:1]
 
 
-@mutant((KeyedInner, "on_request"), options=ONE_AT_A_TIME, seed=207)
-def requests_as_they_come(self: KeyedInner, message: Request) -> None:
+@mutant((KeyedInner, "put_requests"), options=ONE_AT_A_TIME, seed=196)
+def requests_as_they_come(self: KeyedInner, items: Iterable[Item]) -> None:
     """Requests of different keys, which may come in another order than O, are taken in the order in which they come."""
-    self.hidden.extend(item.point for item in message.items if item.cause == EVERYTHING)
-    for item in message.items:
-        latest = max((entry[0] for entry in self.requests), default=item.point)
-        self.requests.append((max(latest, item.point), item.cause == EVERYTHING, len(self.requests), item))
+    for item in items:
+        latest = max((entry[0] for entry in self.pending), default=item.point)
+        self.pending.append((max(latest, item.point), len(self.pending), item))
 
 
-@mutant((KeyedInner, "settled"), options=ProtocolOptions(), seed=217)
-def everything_before_the_keys(self: KeyedInner) -> bool:
-    """A request for everything is answered while single keys have something before it."""
-    return len(self.gathered) == len(self.shape.children)
+@mutant((KeyedInner, "settled_up_to"), options=ProtocolOptions(), seed=217)
+def everything_before_the_keys(self: KeyedInner, point: Point) -> bool:
+    """All states are joined while single keys have something before that."""
+    return True
 
 
-@mutant((KeyedInner, "settled"), seed=64)
+@mutant((KeyedInner, "gather"), seed=64)
 def everything_before_the_children(self: KeyedInner) -> bool:
-    """A request for everything is answered without a child's states."""
-    return bool(self.gathered) and not any(busy.entries or busy.away for busy in self.busy.values())
+    """All states are joined without those of a child that has not answered."""
+    for child in self.children:
+        if child.state is NOTHING and not child.responses:
+            child.state = self.lifted.init()
+    return GATHER(self)
+
+
+@mutant((KeyedInner, "announce"), options=ONE_AT_A_TIME, seed=70)
+def everything_before_the_parent_is_known(self: KeyedInner) -> None:
+    """Children are asked for all states while requests for single keys before that are held back."""
+    options, self.options = self.options, replace(self.options, pipeline=True)
+    ANNOUNCE(self)
+    self.options = options
 
 
 @mutant((KeyedInner, "note"), options=ONE_AT_A_TIME, seed=207)
@@ -158,3 +166,112 @@ def first_of_a_key_is_not_renewed(self: KeyedInner, key: Key, busy: Busy) -> Non
 def one_of_several_states_is_lost(sends: Sequence[tuple[Address, Message]]) -> list[tuple[Address, Message]]:
     """Of the states of several keys in one message the last is left out."""
     return [(to, KeyStates(m.each[:-1]) if isinstance(m, KeyStates) else m) for to, m in TOGETHER(sends)]
+
+
+# -- keys and all keys at once -----------------------------------------------------------------------------------------
+
+
+@mutant((KeyedLeaf, "quiet_before"), seed=342)
+def unkeyed_event_before_the_keys(self: KeyedLeaf, point: Point) -> bool:
+    """A leaf processes an event that sees all keys while one is away, or has something before it."""
+    return True
+
+
+@mutant((KeyedLeaf, "quiet_before"), seed=343)
+def unkeyed_event_while_a_key_is_away(self: KeyedLeaf, point: Point) -> bool:
+    """A leaf processes an event that sees all keys while one is away."""
+    return all(first is None or first >= point for first in (self.first_lined.first, self.first_asked.first))
+
+
+@mutant((KeyedLeaf, "quiet_before"), seed=344)
+def unkeyed_event_before_a_request(self: KeyedLeaf, point: Point) -> bool:
+    """A leaf processes an event that sees all keys before it has answered for a key that is wanted earlier."""
+    return not self.gone and (self.first_lined.first is None or self.first_lined.first >= point)
+
+
+@mutant((KeyedLeaf, "up_to_unkeyed"), seed=584)
+def unkeyed_event_with_what_lies_before_it(self: KeyedLeaf, component: Component, point: Point) -> Point:
+    """A leaf processes an event that sees all keys in one go with those before it, of which hot keys' go to lines."""
+    return point if self.quiet_before(point) else before(point)
+
+
+@mutant((KeyedLeaf, "up_to_unkeyed"), seed=204)
+def unkeyed_event_never(self: KeyedLeaf, component: Component, point: Point) -> Point:
+    """A leaf never processes an event that sees all keys while one is hot."""
+    return before(point)
+
+
+@mutant((KeyedLeaf, "on_data"), seed=344)
+def unkeyed_events_unnoticed(self: KeyedLeaf, message: Data) -> None:
+    """A leaf takes an event that sees all keys for one that concerns no hot key."""
+    Leaf.on_data(self, message)
+
+
+@mutant((KeyedLeaf, "components_of"), seed=4185)
+def key_without_what_sees_all_keys(self: KeyedLeaf, key: Key) -> tuple[int, ...]:
+    """A leaf gives a key's state away before events that see all keys have come."""
+    return tuple(n for n, c in enumerate(self.components) if any(tags.has_key(key) for tags in c.tags.values()))
+
+
+@mutant((KeyedLeaf, "barrier"), seed=196, is_property=True)
+def key_before_all_states(self: KeyedLeaf) -> Point:
+    """A leaf answers for a key though all states are wanted before."""
+    return END
+
+
+@mutant((KeyedInner, "barrier"), seed=200, is_property=True)
+def keys_past_the_sequence(self: KeyedInner) -> Point:
+    """Keys are served past an event that sees all keys."""
+    return END
+
+
+@mutant((KeyedInner, "may_coalesce"), seed=200)
+def coalesces_past_the_keys(self: KeyedInner) -> bool:
+    """The next event that sees all keys is served with the states that are here, though keys have events before it."""
+    return Inner.may_coalesce(self)
+
+
+@mutant((KeyedInner, "clear_of"), seed=324)
+def clear_past_own_events_for_all_keys(self: KeyedInner, busy: Busy) -> Point:
+    """Of a key that is given away it is not told that an own event that sees all keys waits."""
+    own = [self.known]
+    own += [before(busy.own[0])] if busy.own else []
+    own += [before(queue.first) for queue in self.queues.values() if queue.first is not None]
+    return min(*own, END, *(busy.clear[side] for side in busy.sides))
+
+
+@mutant((KeyedInner, "_sides_of"), seed=324)
+def sides_without_what_sees_all_keys(self: KeyedInner, key: Key) -> tuple[int, ...]:
+    """A child that has no events of a key, but such that see all keys, is not asked for it."""
+    return tuple(side for side, child in enumerate(self.shape.children) if child.tags.has_key(key))
+
+
+@mutant((KeyedInner, "kept_for"), options=Options(), seed=None)
+def late_contributions_of_all_keys_forgotten(self: KeyedInner, side: int) -> KeyedMap:
+    """What a child that hands over has contributed to a request for all states that was settled above is left out."""
+    child = self.children[side]
+    if child.state is NOTHING:
+        child.state = self.lifted.init()
+    kept: KeyedMap = child.state
+    return kept
+
+
+@mutant((KeyedInner, "note"), seed=200)
+def blocked_keys_are_not_woken(self: KeyedInner, key: Key, busy: Busy) -> None:
+    """A key that waits for the sequence is not looked at again when that has been served."""
+    NOTE(self, key, busy)
+    self.blocked.set(key, None)
+
+
+@mutant((KeyedInner, "divided"), seed=320)
+def keys_of_no_child_are_lost(self: KeyedInner, state: KeyedMap) -> tuple[KeyedMap, KeyedMap]:
+    """States of keys that no child can see are dropped when all states are handed back."""
+    parts = DIVIDED(self, state)
+    self.local = self.lifted.init()
+    return parts
+
+
+@mutant((KeyedInner, "gather"), seed=320)
+def local_keys_are_left_out(self: KeyedInner) -> bool:
+    """States of keys that no child can see are not joined to the others."""
+    return self.settled_up_to(self.sequence[0][0].point) and Inner.gather(self)

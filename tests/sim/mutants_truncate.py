@@ -30,7 +30,7 @@ def requests_survive_the_cut(items: Sequence[Item], bound: Point) -> list[Item]:
 plain_curtailed = truncated
 
 
-@mutant((segments, "truncated"), options=KEPT, cuts=True)
+@mutant((segments, "truncated"), options=KEPT, cuts=True, seed=24)
 def requests_on_their_way_survive_the_cut(message: Message, ts: int) -> tuple[Message, Data | None]:
     """A request from behind the cut that was on its way arrives."""
     return (message, None) if isinstance(message, Request) else plain_curtailed(message, ts)
@@ -68,7 +68,7 @@ def inner_workers_pass_nothing(self: Worker, point: Point) -> None:
 plain_forget = Inner.forget
 
 
-@mutant((Inner, "forget"), options=ProtocolOptions(pipeline=False, hand_over=False), cuts=True)
+@mutant((Inner, "forget"), options=ProtocolOptions(pipeline=False, hand_over=False), cuts=True, seed=24)
 def announced_is_not_adjusted(self: Inner, ts: int) -> list[Data]:
     """An inner worker takes requests for announced of which the children have never heard."""
     before = self.announced

@@ -31,7 +31,7 @@ def some_case(seed: int, program: AnyProgram) -> Case:
 @pytest.mark.parametrize("other_plan", [False, True])
 def test_outputs_before_and_after_crashes_are_the_oracles(program: AnyProgram, other_plan: bool) -> None:  # noqa: FBT001
     early = 0
-    for seed in range(30):
+    for seed in range(40):
         random = Random(seed)
         case = some_case(seed, program)
         times = sorted({point.ts for point, _ in case.in_order})

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
+from flumina.plan.tree import PlanWorker
 from flumina.program.base import define
 from flumina.runtime.topology import ProtocolOptions
 from flumina.sim.case import Case
 from flumina.sim.scheduler import judge
 from flumina.sim.trial import Setting, trial
-from tests.runtime.support import Chain, Scripted, chain_plan, one_event
+from tests.runtime.support import Chain, Scripted, Till, chain_plan, itag, leaf, one_event, plan_of, streams
 from tests.sim.mutants import MUTANTS, Mutant
 
 BUDGET = 5_000
@@ -70,8 +71,38 @@ def independent_event_in_a_subtree_that_could_answer() -> None:
     judge(case, written.run())
 
 
+def contribution_to_a_request_for_all_keys_that_was_coalesced() -> None:
+    """The sale at 5 does not depend on reports, so the report at 7 is served with the states of the report at 3.
+
+    What the leaf then hands over for the report at 7 has the sale, which the price at 9 must see.
+    """
+    definition = define(Till)
+    leaves = tuple(leaf(f"l{n}", definition, itag(definition, "sale", "sale", parts=[n])) for n in (0, 1))
+    own = (itag(definition, "price", "price"), itag(definition, "report", "report"))
+    plan = plan_of(Till, streams(Till, price=1, sale=2, report=1), PlanWorker("root", definition.initial, own, leaves))
+    events = {
+        ("price", 0): [one_event(definition, plan, "price", 9, item=7, amount=1)],
+        ("report", 0): [one_event(definition, plan, "report", ts) for ts in (3, 7)],
+        ("sale", 0): [one_event(definition, plan, "sale", 5, item=7)],
+        ("sale", 1): [],
+    }
+    case = Case(definition, plan, events)
+    written = Scripted(case)
+    written.send(("sale", 1), 0, 60)
+    written.send(("price", 0), 1, 60)
+    written.send(("report", 0), 2, 60)
+    written.send(("sale", 0), 0, 4)
+    assert written.workers["root"].stats.coalesced == 1
+    written.send(("sale", 0), 1, 8)
+    written.finish()
+    judge(case, written.run())
+
+
 RANDOM = [m for m in MUTANTS.values() if m.seed is not None]
-DIRECTED = {"answers_without_everything": independent_event_in_a_subtree_that_could_answer}
+DIRECTED = {
+    "answers_without_everything": independent_event_in_a_subtree_that_could_answer,
+    "late_contributions_of_all_keys_forgotten": contribution_to_a_request_for_all_keys_that_was_coalesced,
+}
 
 
 def test_there_are_enough_of_them() -> None:

@@ -78,3 +78,78 @@ def test_nothing_moves_in_a_run_on_one_task() -> None:
     result = local.run(PageViews, pages(10, 10), optimizer="sequential", progress=False)
     assert result.stats.bytes_between == 0
     assert result.stats.shuffled_bytes == 0
+
+
+class Reported(fl.KeyedProgram):
+    """Views of pages that change, and a report that sees all pages."""
+
+    view = fl.Tag("user long", key="page string")
+    change = fl.Tag("info string", key="page string")
+    report = fl.Tag()
+    depends = fl.depends((change, change), (change, view), (report, report), (report, change))
+    output = "page string, info string"
+    info = fl.Replicated("string", read_by=[view, report], set_by=[change])
+
+    def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+        if event.tag is self.view:
+            emit(event.page, state.info)
+        else:
+            state.info = event.info
+
+    def update_all(self, states: dict[str, fl.State], event: fl.Event, emit: fl.Emit) -> None:
+        emit("all pages", str(len(states)))
+
+
+def reported(cold: int, changes: int, reports: int) -> int:
+    """Bytes between two tasks: the hot page is viewed on both, all others on the second; reports see all of them."""
+    views = [pa.table({"ts": np.arange(300) * 2 + part, "page": ["hot"] * 300, "user": range(300)}) for part in (0, 1)]
+    hot = pa.table(
+        {"ts": 1 + 600 * np.arange(changes) // changes, "page": ["hot"] * changes, "info": ["new"] * changes}
+    )
+    told = pa.table({"ts": [0] * cold, "page": [f"cold{n}" for n in range(cold)], "info": ["x" * 100] * cold})
+    streams = [
+        fl.Stream("changes", Reported.change, hot),
+        fl.Stream("views", Reported.view, views),
+        fl.Stream("cold changes", Reported.change, told),
+        fl.Stream("reports", Reported.report, pa.table({"ts": 300 + np.arange(reports)})),
+    ]
+    definition = define(Reported)
+    kind, key = definition.initial, KeySet.of("hot")
+    others = Reported.change.universe - key
+    shapes = [
+        StreamShape(stream.name, parts, TagSet.all_of([tag]))
+        for stream, parts, tag in zip(
+            streams, (1, 2, 1, 1), (Reported.change, Reported.view, Reported.change, Reported.report), strict=True
+        )
+    ]
+
+    def itag(stream: str, tag: str, keys: KeySet, *parts: int) -> Itag:
+        return Itag(stream, frozenset(parts), TagSet([(tag, keys)]))
+
+    left = PlanWorker("left", kind, (itag("views", "view", key, 0),), place="p0")
+    cold_itags = (
+        itag("changes", "change", others, 0),
+        itag("cold changes", "change", others, 0),
+        itag("views", "view", others, 0, 1),
+    )
+    right = PlanWorker("right", kind, (itag("views", "view", key, 1), *cold_itags), place="p1")
+    own = (
+        itag("changes", "change", key, 0),
+        itag("cold changes", "change", key, 0),
+        Itag("reports", frozenset({0}), TagSet.all_of([Reported.report])),
+    )
+    made = Plan.of(Reported, shapes, PlanWorker("root", kind, own, (left, right), "p0"))
+    result = local.run(Reported, streams, plan=made, progress=False)
+    assert_same_outputs(result.output, fl.spec(Reported, streams).output)
+    return result.stats.bytes_between
+
+
+def test_of_a_keyed_program_with_an_unkeyed_tag_only_the_events_of_that_tag_move_all_states() -> None:
+    cold, size = 20_000, 20_000 * 100
+    none, changed, once, both, twice = (
+        reported(cold, changes, reports) for changes, reports in ((50, 0), (200, 0), (50, 1), (200, 1), (50, 2))
+    )
+    assert changed - none < size / 10, "a change of the hot page moves its state, not those of 20,000 others"
+    assert once - none > 2 * size, "a report moves all states, there and back"
+    assert both - once < size / 10, "a report between them does not alter that"
+    assert twice - once > 2 * size

@@ -218,6 +218,14 @@ class TagSet:
         """Whether events of any tag with this key are in the set."""
         return any(key in keys for _, keys in self.members)
 
+    def sees_key(self, key: Key) -> bool:
+        """Return whether events with this key, or of a tag without keys, are in the set.
+
+        >>> TagSet([("change", KeySet.of("home"))]).sees_key("away"), TagSet([("report", UNKEYED)]).sees_key("away")
+        (False, True)
+        """
+        return any(key in keys or keys == UNKEYED for _, keys in self.members)
+
     def has_any(self, tag: Tag | str) -> bool:
         """Whether events of this tag are in the set for at least one key."""
         return not self[tag if isinstance(tag, str) else tag.name].is_empty()

@@ -14,11 +14,12 @@ For a second of input, with all rates as given::
     load(place)  = sum of work over its workers + the longest wait of its leaves
                    + receive x events that come from another place + send x events that go to another
 
-What a turn moves is what the runtime moves. In a program for one key whose tags are all keyed, that is the state of one
-key. In any other it is all that there is below: keys(c) keys, and the rest of the state. A leaf that hands over sends
-what has come since the last turn, which is at most one key an event, and gets nothing back. Bytes count beyond
-``state_bytes``, with which message, join and fork were measured. An unkeyed event of a program for one key looks at all
-keys: keys(w) x look_key more.
+What a turn moves is what the runtime moves, so there are two kinds of turns, and each term with joins or turns in it is
+the sum of both. A turn for an event of a keyed tag, in a program for one key, moves the state of one key: its merge is
+join + fork. Any other turn moves all that there is below: keys(c) keys, and the rest of the state. A leaf that hands
+over sends what has come since the last such turn, which is at most one key an event, and gets nothing back. Bytes count
+beyond ``state_bytes``, with which message, join and fork were measured. An unkeyed event of a program for one key looks
+at all keys: keys(w) x look_key more.
 
 How many keys there are, and how large their states, is sampled (:mod:`flumina.plan.state_sizes`), or else counted and
 assumed; keys(w) is the share of them that has events at w or below.
@@ -131,12 +132,19 @@ def state_size(inputs: Inputs, model: CostModel) -> StateSize:
     return StateSize(max(1.0, inputs.distinct, float(len(hot))), model.state_bytes)
 
 
+ONE_KEY, WHOLE = 0, 1
+"""The two kinds of turns: what they move."""
+
+_Both = tuple[float, float]
+"""Something for turns of either kind."""
+
+
 @dataclass(slots=True)
 class _Turns:
     """What is known of one site on the way down."""
 
     site: Site
-    requests: float
+    requests: _Both
     waiting: float
 
 
@@ -149,25 +157,28 @@ def evaluate_sites(root: Site, model: CostModel, inputs: Inputs) -> Cost:
     waits: dict[str | None, float] = {}
     latency = moved = 0.0
     count = 0
-    waiting = [_Turns(root, 0.0, 0.0)]
+    waiting = [_Turns(root, (0.0, 0.0), 0.0)]
     while waiting:
         here = waiting.pop()
         site, place = here.site, here.site.place
         count += 1
         work = sum((model.by_tag.get(tag, model.event) + moving.look(site, tag)) * r for tag, r in site.rates.items())
         if site.children:
-            joins = min(site.rate, below[id(site)])
-            turns = joins + here.requests
-            work += turns * moving.merge(site)
+            joins, trip = moving.joins(site), trips[id(site)]
+            turns = joins[ONE_KEY] + here.requests[ONE_KEY], joins[WHOLE] + here.requests[WHOLE]
+            work += sum(turns[kind] * moving.merge(site, kind) for kind in (ONE_KEY, WHOLE))
             for child in site.children:
                 if child.place != place:
-                    size, carry = moving.carried(child, turns)
-                    ends = turns * (_MESSAGES * model.message + carry)
-                    work += ends
-                    loads[child.place] = loads.get(child.place, 0.0) + ends
-                    moved += turns * size
-                waiting.append(_Turns(child, turns, here.waiting + joins * trips[id(site)]))
-            latency += site.rate * trips[id(site)]
+                    for kind in (ONE_KEY, WHOLE):
+                        size, carry = moving.carried(child, turns[kind], kind)
+                        ends = turns[kind] * (_MESSAGES * model.message + carry)
+                        work += ends
+                        loads[child.place] = loads.get(child.place, 0.0) + ends
+                        moved += turns[kind] * size
+                waited = joins[ONE_KEY] * trip[ONE_KEY] + joins[WHOLE] * trip[WHOLE]
+                waiting.append(_Turns(child, turns, here.waiting + waited))
+            rates = moving.rates(site)
+            latency += rates[ONE_KEY] * trip[ONE_KEY] + rates[WHOLE] * trip[WHOLE]
         elif not definition.adding.issuperset(site.rates):
             waits[place] = max(waits.get(place, 0.0), here.waiting)
         loads[place] = loads.get(place, 0.0) + work
@@ -183,31 +194,42 @@ class _Moving:
     def __init__(self, root: Site, model: CostModel, inputs: Inputs) -> None:
         self.model, self.definition = model, inputs.definition
         self.size = state_size(inputs, model)
-        self.whole = not self.definition.moves_one_key
+        self.one_key = {tag for tag in self.definition.tags if self.definition.moves_one_key(tag)}
         sites = list(root.walk())
         self.below: dict[int, float] = {}
         """For each site the rate of all events below it."""
         for site in reversed(sites):
             self.below[id(site)] = sum(child.rate + self.below[id(child)] for child in site.children)
-        self.keys = _keys_below(sites, self.size.keys) if self.whole and self.size.keys else {}
-        """For each site how many keys have events at it or below, where all of them are moved."""
-        self.trips: dict[int, float] = {}
-        """For each site how long it takes to join and fork everything below it."""
+        whole = len(self.one_key) < len(self.definition.tags)
+        self.keys = _keys_below(sites, self.size.keys) if whole and self.size.keys else {}
+        """For each site how many keys have events at it or below, where all of them can be moved."""
+        self.trips: dict[int, _Both] = {}
+        """For each site how long it takes to join and fork what lies below it, one key or everything."""
         for site in reversed(sites):
-            self.trips[id(site)] = self._trip(site) if site.children else 0.0
+            self.trips[id(site)] = (self._trip(site, ONE_KEY), self._trip(site, WHOLE)) if site.children else (0.0, 0.0)
 
-    def merge(self, site: Site) -> float:
+    def rates(self, site: Site) -> _Both:
+        """Return a site's own events a second by what they need."""
+        one_key = sum(rate for tag, rate in site.rates.items() if tag in self.one_key)
+        return one_key, site.rate - one_key if len(self.one_key) < len(self.definition.tags) else 0.0
+
+    def joins(self, site: Site) -> _Both:
+        """Return how often a second a site joins for its own events."""
+        one_key, whole = self.rates(site)
+        return min(one_key, self.below[id(site)]), min(whole, self.below[id(site)])
+
+    def merge(self, site: Site, kind: int) -> float:
         """Seconds for one join and one fork at a site."""
         model = self.model
-        if not self.whole:
+        if kind == ONE_KEY:
             return model.join + model.fork
         each = self.keys.get(id(site), 0.0) * (model.join_key + model.fork_key)
         return model.join + model.fork + each + 2 * self._beyond(self.size.rest_bytes) * model.move_byte
 
-    def carried(self, child: Site, turns: float) -> tuple[float, float]:
+    def carried(self, child: Site, turns: float, kind: int) -> tuple[float, float]:
         """Bytes that an edge moves in one turn of so many a second, and the seconds that takes at either end."""
         size, model = self.size, self.model
-        if not self.whole:
+        if kind == ONE_KEY:
             return 2 * size.key_bytes, 2 * self._beyond(size.key_bytes) * model.move_byte
         keys, ways = self.keys.get(id(child), 0.0), 2
         if not child.children and self.definition.adding.issuperset(child.rates):  # it hands over
@@ -221,19 +243,19 @@ class _Moving:
 
     def look(self, site: Site, tag: str) -> float:
         """What an event of a tag costs in addition because it sees all keys."""
-        lifted = self.definition.lifted is not None and self.definition.tags[tag].key is None
-        return self.keys.get(id(site), 0.0) * self.model.look_key if lifted else 0.0
+        sees_all = self.definition.lifted is not None and tag not in self.one_key
+        return self.keys.get(id(site), 0.0) * self.model.look_key if sees_all else 0.0
 
-    def _trip(self, site: Site) -> float:
+    def _trip(self, site: Site, kind: int) -> float:
         model = self.model
-        turns = min(site.rate, self.below[id(site)])
+        turns = self.joins(site)[kind]
         slowest = 0.0
         for child in site.children:
-            trip = self.trips[id(child)]
+            trip = self.trips[id(child)][kind]
             if child.place != site.place:
-                trip += _MESSAGES * model.hop + 2 * self.carried(child, turns)[1]
+                trip += _MESSAGES * model.hop + 2 * self.carried(child, turns, kind)[1]
             slowest = max(slowest, trip)
-        return slowest + self.merge(site)
+        return slowest + self.merge(site, kind)
 
 
 def _keys_below(sites: Sequence[Site], count: float) -> dict[int, float]:

@@ -124,10 +124,9 @@ class Definition:
         """All events of the program: the predicate ``true``."""
         return TagSet.all_of(self.tags.values())
 
-    @property
-    def moves_one_key(self) -> bool:
-        """Whether a join moves the state of one key: all tags are keyed; an unkeyed one has a join move all keys."""
-        return self.lifted is not None and all(tag.key is not None for tag in self.tags.values())
+    def moves_one_key(self, tag: str) -> bool:
+        """Return whether a join for an event of this tag moves the state of one key, not all of the state."""
+        return self.lifted is not None and self.tags[tag].key is not None
 
     @property
     def synchronizing(self) -> TagSet:

@@ -23,7 +23,7 @@ def workers(
     for name, shape in topology(plan, definition, chosen).items():
         if only is not None and name not in only:
             continue
-        lifted = definition.lifted if chosen.by_key and definition.moves_one_key else None
+        lifted = definition.lifted if chosen.by_key else None
         if lifted is not None and shape.children:
             made[name] = KeyedInner(shape, definition.outputs, chosen, lifted)
         elif lifted is not None:

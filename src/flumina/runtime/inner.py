@@ -7,18 +7,23 @@ Rules 1, 2, 5, 6, 7 and 8 of the design::
     coalesce  while the children's states are here, serve the next of the sequence if the children have nothing
               outstanding that it depends on (own event) or nothing at all (request); otherwise hand back at once
     clear[c]  the least of the children's clear[c], what is outstanding of this worker itself, and its frontiers
+
+All of it is about the whole state. :class:`~flumina.runtime.keyed_inner.KeyedInner` adds what concerns single keys.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice, takewhile
 from typing import Any
 
 from flumina.model.event import Event
 from flumina.model.order import END, START, Point
 from flumina.model.schema import Schema
+from flumina.model.tag_set import Key
+from flumina.program.definition import Join
+from flumina.runtime.busy import NOTHING, Entry
 from flumina.runtime.mailbox import Queue, before
 from flumina.runtime.messages import (
     EVERYTHING,
@@ -38,8 +43,6 @@ from flumina.runtime.topology import ChildShape, ProtocolOptions, WorkerShape
 from flumina.runtime.truncate import behind, kept, truncated_queues
 from flumina.runtime.worker import Address, Worker
 
-_NOTHING = object()
-
 
 class Child:
     """One child, as far as its parent knows it."""
@@ -47,7 +50,7 @@ class Child:
     def __init__(self, shape: ChildShape) -> None:
         self.shape = shape
         self.responses: deque[Response] = deque()
-        self.state: Any = _NOTHING
+        self.state: Any = NOTHING
         """The child's state while it is here; of a child that hands over, what is kept for it."""
         self.answered = START
         """Up to where a child that hands over has contributed."""
@@ -59,19 +62,22 @@ class Child:
         """Take in what the child has sent for this point; whether that is all there is to come for it."""
         join = self.shape.contribution
         if join is None:
-            if self.state is _NOTHING and self.responses:
+            if self.state is NOTHING and self.responses:
                 response = self.responses.popleft()
                 assert response.point == point, f"{self.shape.id} answered {response.point}, not {point}"
                 self.state, self.clear = response.state, response.clear
-            return self.state is not _NOTHING
+            return self.state is not NOTHING
         while self.responses and self.responses[0].point <= point:
-            response = self.responses.popleft()
-            if self.state is _NOTHING:
-                self.state = response.state
-            elif response.state is not None:
-                self.state = join.unite(self.state, response.state)
-            self.answered, self.clear = response.point, response.clear
+            self.contribute(join, self.responses.popleft())
         return self.answered >= point
+
+    def contribute(self, join: Join, response: Response) -> None:
+        """Add what a child that hands over has contributed to what is kept for it."""
+        if self.state is NOTHING:
+            self.state = response.state
+        elif response.state is not None:
+            self.state = join.unite(self.state, response.state)
+        self.answered, self.clear = response.point, response.clear
 
 
 class Inner(Worker):
@@ -93,9 +99,11 @@ class Inner(Worker):
         """Own events that were served, for which the sources have no credit back yet."""
         self.hidden: deque[Point] = deque()
         """Requests for everything of which the children have not been told."""
+        self.asking: tuple[list[Item], ...] = ([], [])
+        """Requests for single keys that have not been sent, by child."""
         self.told = Request((), START, START)
         self.children = [Child(child) for child in shape.children]
-        self.state: Any = _NOTHING
+        self.state: Any = NOTHING
         """The joined state while it is here."""
         self.away = True
         """Whether the parent has the state of the whole subtree."""
@@ -105,16 +113,20 @@ class Inner(Worker):
         self.queues[message.part].put(self.stamped(message.run), message.frontier)
 
     def on_request(self, message: Request) -> None:
-        self.requests.extend(message.items)
+        self.put_requests(message.items)
         if self.watch is not None:
             self.watch.announced(message.items)
         self.hidden.extend(item.point for item in message.items if item.cause == EVERYTHING)
+
+    def put_requests(self, items: Iterable[Item]) -> None:
+        """Add requests to those that are not in the sequence."""
+        self.requests.extend(items)
 
     def on_response(self, child: str, message: Response) -> None:
         next(c for c in self.children if c.shape.id == child).responses.append(message)
 
     def on_fork_state(self, message: ForkState) -> None:
-        assert self.away, f"{self.id} was given a state while it has one"
+        assert self.away, f"{self.id} was given its state while it has it"
         self.away, self.state = False, message.state
         self.served = max(self.served, message.served)
         while self.sequence and self.sequence[0][1] is None and self.sequence[0][0].point <= message.served:
@@ -147,12 +159,17 @@ class Inner(Worker):
         if limit == self.settled:  # whatever is new lies behind it
             return
         self.settled = limit
-        new: list[tuple[Item, Event | None, PartId | None]] = []
+        new: list[Entry] = []
         for part, queue in self.queues.items():
             told = part[0] in self.shape.ties_below
             new += [
-                (
-                    Item(point, (self.id, event.tag.name), None, Origin(part[1], event.key) if told else None),
+                Entry(
+                    Item(
+                        point,
+                        (self.id, event.tag.name),
+                        self.key_of(event),
+                        Origin(part[1], event.key) if told else None,
+                    ),
                     event,
                     part,
                 )
@@ -161,31 +178,59 @@ class Inner(Worker):
             self.taken(queue)
         if self.watch is not None:
             self.watch.released_events(((part, event) for _, event, part in new if event and part), limit)
-        while self.requests and self.requests[0].point <= limit:
-            new.append((self.requests.popleft(), None, None))
+        new += map(Entry, self.requests_up_to(limit))
         new.sort(key=lambda entry: entry[0].point)
+        self.line_up(new)
+
+    def key_of(self, event: Event) -> Key:  # noqa: ARG002 -- KeyedInner looks at it
+        """Return the key whose state an own event needs; None if it needs all of it."""
+        return None
+
+    def requests_up_to(self, limit: Point) -> list[Item]:
+        """Remove and return the requests of the parent up to a point."""
+        found = []
+        while self.requests and self.requests[0].point <= limit:
+            found.append(self.requests.popleft())
+        return found
+
+    def line_up(self, new: Sequence[Entry]) -> None:
+        """Put what is settled behind what is there."""
         self.sequence.extend((item, event) for item, event, _ in new)
         self.origins.extend((part, item.point) for item, _, part in new if part is not None)
+
+    @property
+    def unasked(self) -> Point | None:
+        """The first point at which the state of a key is wanted that the children were not asked for."""
+        return None
 
     def announce(self) -> None:
         """Tell the children which states will be wanted, and how far that is known."""
         upto = self.announced
-        if upto == len(self.sequence) and self.settled == self.told.frontier and self.calm == self.told.calm:
+        known = upto == len(self.sequence) and self.settled == self.told.frontier and self.calm == self.told.calm
+        if known and not (self.asking[0] or self.asking[1]):
             return  # nothing is new
+        unasked = self.unasked
         if self.options.pipeline:
             upto = len(self.sequence)
-        elif self.state is _NOTHING and not self.away:  # one at a time, and not while it may still be coalesced
-            upto = max(upto, len(self.first_group()))
+        elif self.state is NOTHING and not self.away:  # one at a time, and not while it may still be coalesced
+            group = self.first_group()
+            if group and (unasked is None or unasked > group[0][0].point):
+                upto = max(upto, len(group))
         items = tuple(self.sequence[n][0] for n in range(self.announced, upto))
         frontier = before(self.sequence[upto][0].point) if upto < len(self.sequence) else self.settled
+        if unasked is not None:
+            frontier = min(frontier, before(unasked))
         for _ in filter(lambda item: item.cause == EVERYTHING, items):
             self.hidden.popleft()
         calm = min(self.calm, before(self.hidden[0])) if self.hidden else self.calm
         self.announced = upto
-        request = Request(items, frontier, calm)
-        if items or (frontier, calm) != (self.told.frontier, self.told.calm):
-            self.told = request
-            for child in self.children:
+        changed = (frontier, calm) != (self.told.frontier, self.told.calm)
+        self.told = request = Request(items, frontier, calm)
+        for child, of_keys in zip(self.children, self.asking, strict=True):
+            if of_keys:
+                self.send(child.shape.id, Request((*of_keys, *items), frontier, calm))
+                of_keys.clear()
+            elif changed or items:
                 self.send(child.shape.id, request)
 
     def first_group(self) -> list[tuple[Item, Event | None]]:
@@ -216,7 +261,7 @@ class Inner(Worker):
     def work(self) -> None:
         """Serve what can be served of the sequence."""
         while not self.away:
-            if self.state is _NOTHING:
+            if self.state is NOTHING:
                 if not self.sequence or not self.announced or not self.gather():
                     return
                 self.serve()
@@ -237,7 +282,7 @@ class Inner(Worker):
             return False
         left, right = self.children
         self.state = join.unite(left.state, right.state) if self.is_kept(point) else None
-        left.state = right.state = _NOTHING
+        left.state = right.state = NOTHING
         self.counting.joins += 1
         return True
 
@@ -266,16 +311,13 @@ class Inner(Worker):
             self.done[self.origins.popleft()[0]] += 1
             return
         clear = self.clear()
-        state, self.state, self.away = self.state, _NOTHING, True
+        state, self.state, self.away = self.state, NOTHING, True
         self.send(self.shape.parent, Response(item.point, state, clear))
 
     def send_fork_state(self) -> None:
         """Fork the state, and give each child its part."""
-        fork = self.shape.fork
-        assert fork is not None
-        left, right = self.children
-        halves = fork.split(self.state, left.shape.tags, right.shape.tags)
-        self.state = _NOTHING
+        halves = self.divided(self.state)
+        self.state = NOTHING
         self.counting.forks += 1
         for child, half in zip(self.children, halves, strict=True):
             if child.shape.hands_over and child.started:
@@ -284,9 +326,21 @@ class Inner(Worker):
                 child.started = True
                 self.send(child.shape.id, ForkState(half, self.served))
 
+    def divided(self, state: Any) -> tuple[Any, Any]:  # noqa: ANN401
+        """Return each child's part of the state."""
+        fork = self.shape.fork
+        assert fork is not None
+        left, right = self.children
+        return fork.split(state, left.shape.tags, right.shape.tags)
+
     def forget(self, ts: int) -> list[Data]:
-        assert not self.hidden, f"{self.id} was asked for everything"
-        bound = behind(ts)
+        everything = self.hidden or any(item.cause == EVERYTHING for item, _ in self.sequence)
+        assert not everything, f"{self.id} was asked for everything"
+        taken = self.cut_off(behind(ts))
+        return truncated_queues(self.queues.items(), ts, taken)
+
+    def cut_off(self, bound: Point) -> dict[PartId, list[Run]]:
+        """Remove what lies behind a point from the sequence and the requests, and return its own events."""
         events = [(item.point, event) for item, event in self.sequence if event is not None]
         taken: dict[PartId, list[Run]] = {}
         origins, self.origins = self.origins, deque()
@@ -297,8 +351,12 @@ class Inner(Worker):
                 taken.setdefault(part, []).append(Run([point], [event]))
         self.sequence = deque(entry for entry in self.sequence if entry[0].point <= bound)
         self.announced = min(self.announced, len(self.sequence))
+        self.keep_requests(bound)
+        return taken
+
+    def keep_requests(self, bound: Point) -> None:
+        """Remove the requests behind a point."""
         self.requests = deque(kept(self.requests, bound))
-        return truncated_queues(self.queues.items(), ts, taken)
 
     def clear(self) -> dict[Cause, Point]:
         """What the parent may rely on while it has the state."""
@@ -331,4 +389,4 @@ class Inner(Worker):
 
     def holdings(self) -> list[Any]:
         held = [self.state, *(child.state for child in self.children)]
-        return [state for state in held if state is not _NOTHING]
+        return [state for state in held if state is not NOTHING]

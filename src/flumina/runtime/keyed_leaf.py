@@ -1,8 +1,12 @@
 """Leaves of keyed programs: the state of one key can be given away while the other keys go on.
 
-All tags are keyed, so events of different keys never depend on each other. Each key for which the parent has asked is
-*hot* until it is settled: its events wait in a line of their own. A request for everything (a snapshot, the end) is
-answered when all keys have come that far and none is away.
+Events of different keys never depend on each other. Each key for which the parent has asked is *hot* until it is
+settled: its events wait in a line of their own. What concerns all keys is as in :class:`~flumina.runtime.leaf.Leaf`,
+and the two meet in O::
+
+    a request for all states    is answered when all keys have come that far, and none is away
+    a request for one key       is answered up to the first request for all states, and at its very point before it
+    an event of an unkeyed tag  waits until what lies before it is processed or answered, and no key is away
 
 A message concerns few keys, and only those are looked at: the ones it names, the ones of its events, and the ones that
 wait for a point which has been reached now. What is asked of all hot keys (the first event or request that waits, how
@@ -13,21 +17,21 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
-from itertools import islice
-from typing import Any
+from heapq import heapify, heappop, heappush
 
 from flumina.model.order import END, Point
 from flumina.model.schema import Schema
-from flumina.model.tag_set import Key
+from flumina.model.tag_set import UNKEYED, Key, TagSet
 from flumina.program.keyed import Lifted
+from flumina.runtime.busy import NOTHING
+from flumina.runtime.leaf import Leaf
 from flumina.runtime.lowest import Lowest
 from flumina.runtime.mailbox import Component, Queue, before
-from flumina.runtime.messages import EVERYTHING, Data, ForkState, Item, PartId, Request, Response
+from flumina.runtime.messages import EVERYTHING, Data, ForkState, Item, PartId, Response
 from flumina.runtime.run import Run, merged
 from flumina.runtime.topology import WorkerShape
 from flumina.runtime.truncate import behind, kept, truncated_queues
-from flumina.runtime.worker import Worker, states_of
-from flumina.state.keyed_map import KeyedMap
+from flumina.runtime.worker import states_of
 
 
 class HotKey:
@@ -52,14 +56,12 @@ class HotKey:
         return min((line.first for line in self.lines.values() if line.first is not None), default=None)
 
 
-class KeyedLeaf(Worker):
+class KeyedLeaf(Leaf):
     """A worker without children, for many keys."""
 
     def __init__(self, shape: WorkerShape, outputs: Mapping[str, Schema], lifted: Lifted) -> None:
-        super().__init__(shape, outputs)
+        super().__init__(shape, outputs, lifted.init)
         self.lifted = lifted
-        self.components = [Component(component) for component in shape.components]
-        self.states: KeyedMap = lifted.init()
         self.hot: dict[Key, HotKey] = {}
         self.touched: dict[Key, None] = {}
         """Hot keys for which something has happened; a set has no order that can be repeated."""
@@ -71,67 +73,82 @@ class KeyedLeaf(Worker):
         """The first event that waits, and the first request, of each hot key."""
         self.due: dict[tuple[int, ...], Lowest] = {}
         """When hot keys that are here can be answered, for each set of components that some have events in."""
-        self.barriers: deque[Item] = deque()
-        """Requests for everything."""
-        self.away = True
-        """Whether the parent has all states."""
+        self.unkeyed = [
+            {part: tags for part, all_tags in component.tags.items() if (tags := _unkeyed(all_tags)).tags}
+            for component in self.components
+        ]
+        """For each component the tags that see all keys, by part."""
+        self.ahead: list[list[Point]] = [[] for _ in self.components]
+        """For each component the points of such events that were not taken, as a heap."""
 
     def on_data(self, message: Data) -> None:
-        for component in self.components:
-            if message.part in component.queues:
-                component.put(message.part, self.stamped(message.run), message.frontier)
+        super().on_data(message)
+        for unkeyed, ahead in zip(self.unkeyed, self.ahead, strict=True):
+            if message.run and message.part in unkeyed:
+                for point, _ in message.run.only(unkeyed[message.part]):
+                    heappush(ahead, point)
 
-    def on_request(self, message: Request) -> None:
-        for item in message.items:
-            if item.cause == EVERYTHING:
-                self.barriers.append(item)
-            else:
+    def put_requests(self, items: Sequence[Item]) -> None:
+        super().put_requests([item for item in items if item.key is None])
+        for item in items:
+            if item.key is not None:
                 hot = self.hot.get(item.key)
                 if hot is None:
                     hot = self.hot[item.key] = HotKey(self.components_of(item.key))
                 hot.requests.append(item)
                 self.touched[item.key] = None
                 self.first_asked.set(item.key, hot.requests[0].point)
-        for component in self.components:
-            if component.watch is not None:
-                component.watch.announced(message.items)
 
     def on_fork_state(self, message: ForkState) -> None:
         if message.key is None:
-            assert self.away, f"{self.id} was given all states while it has them"
-            self.away, self.states = False, message.state
+            super().on_fork_state(message)
             return
         hot = self.hot[message.key]
         assert hot.away, f"{self.id} was given the state of {message.key!r} while it has it"
         hot.away = False
         del self.gone[message.key]
         self.touched[message.key] = None
-        self.states[message.key] = message.state
+        self.state[message.key] = message.state
         while hot.requests and hot.requests[0].point <= message.served:
             hot.requests.popleft()
 
-    def progress(self) -> None:
-        while not self.away:
-            for number in range(len(self.components)):
-                self.release(number)
+    def release_all(self) -> None:
+        held = moved = True
+        while held and moved:
+            held = moved = False
+            for number, (component, stops) in enumerate(zip(self.components, self.stops, strict=True)):
+                bound = self.bound(component, stops)
+                ahead = self.ahead[number]
+                if self.hot and ahead and ahead[0] <= bound:
+                    held, bound = True, self.up_to_unkeyed(component, ahead[0])
+                moved |= self.release_keyed(number, bound)
             for components, due in self.due.items():
                 if due:
-                    self.touched.update(dict.fromkeys(due.up_to(self.clear_of(components))))
+                    self.touched.update(dict.fromkeys(due.up_to(min(self.clear_of(components), self.barrier))))
             touched, self.touched = self.touched, {}
             for key in touched:
                 self.advance(key)
-            if not (self.barriers and self.quiet_up_to(self.barriers[0].point)):
-                return
-            self.answer_everything(self.barriers.popleft())
+            moved |= bool(touched)
 
-    def release(self, number: int) -> None:
-        """Process what a component may process now; events of hot keys go to their lines."""
+    def up_to_unkeyed(self, component: Component, point: Point) -> Point:
+        """How far a component may go of which the next event that sees all keys is at this point.
+
+        Events before it come first, those of hot keys by their lines.
+        """
+        first = component.first
+        return point if first is not None and first >= point and self.quiet_before(point) else before(point)
+
+    def quiet_before(self, point: Point) -> bool:
+        """Whether all keys are here, and nothing that has come of hot ones lies before a point."""
+        firsts = (self.first_lined.first, self.first_asked.first)
+        return not self.gone and all(first is None or first >= point for first in firsts)
+
+    def release_keyed(self, number: int, bound: Point) -> bool:
+        """Process what a component has up to a point, events of hot keys aside; return whether there was any."""
         component = self.components[number]
-        bound = self.calm if component.shape.free else min(self.calm, self.parent_frontier)
-        if self.barriers:
-            bound = min(bound, self.barriers[0].point)
+        taken = component.take(bound)
         free: list[tuple[PartId, Run]] = []
-        for part, run in component.take(bound).items():
+        for part, run in taken.items():
             rest, diverted = run.divert(self.hot.keys())
             free.append((part, rest))
             for key, of_key in diverted.items():
@@ -139,7 +156,11 @@ class KeyedLeaf(Worker):
                 self.lined += len(of_key)
                 self.touched[key] = None
             self.taken(component.queues[part])
+        ahead, first = self.ahead[number], component.first
+        while ahead and (first is None or ahead[0] < first):
+            heappop(ahead)
         self.process(free)
+        return bool(taken)
 
     def process(self, runs: Sequence[tuple[PartId, Run]], key: Key = None) -> None:
         """Process events whose keys are all here (or are all this one), in O whatever parts they came from."""
@@ -147,9 +168,9 @@ class KeyedLeaf(Worker):
         if run:
             self.pass_by(run.last)
             if key is None:
-                self.states = run.fold(self.shape.kind, self.states, self.emit)
+                self.state = run.fold(self.shape.kind, self.state, self.emit)
             else:  # no need to look for the keys
-                self.states[key] = run.fold(self.lifted.kind, self.states[key], self.emit)
+                self.state[key] = run.fold(self.lifted.kind, self.state[key], self.emit)
             self.processed(run)
             self.counting.runs += 1
             for part, of_part in runs:
@@ -164,12 +185,17 @@ class KeyedLeaf(Worker):
             runs = [(part, line.take(limit)) for (_, part), line in hot.lines.items()]
             self.lined -= sum(len(run) for _, run in runs)
             self.process(runs, key)
-            if not (hot.requests and self.come(key) >= hot.requests[0].point):
+            if not (hot.requests and min(self.come(key), self.barrier) >= hot.requests[0].point):
                 break
-            self.answer(key, hot.requests.popleft())
+            self.answer_key(key, hot.requests.popleft())
         self.note(key, hot)
         if hot.idle:
             del self.hot[key]
+
+    @property
+    def barrier(self) -> Point:
+        """The point of the first request for all states, up to which single keys are answered."""
+        return self.requests[0].point if self.requests else END
 
     def note(self, key: Key, hot: HotKey) -> None:
         """Keep up to date what is known of all hot keys together."""
@@ -179,9 +205,9 @@ class KeyedLeaf(Worker):
         self.due.setdefault(hot.components, Lowest()).set(key, None if hot.away else asked)
 
     def components_of(self, key: Key) -> tuple[int, ...]:
-        """The components that have events of a key, by number."""
+        """The components that have events of a key, or such that see all keys, by number."""
         return tuple(
-            number for number, c in enumerate(self.components) if any(tags.has_key(key) for tags in c.tags.values())
+            number for number, c in enumerate(self.components) if any(tags.sees_key(key) for tags in c.tags.values())
         )
 
     def clear_of(self, components: tuple[int, ...]) -> Point:
@@ -192,12 +218,12 @@ class KeyedLeaf(Worker):
         """All events of a key up to this point have come and are processed or in its line."""
         return self.clear_of(self.hot[key].components)
 
-    def answer(self, key: Key, item: Item) -> None:
+    def answer_key(self, key: Key, item: Item) -> None:
         """Give the state of one key away; wait for it to come back, or go on from the initial one."""
         self.pass_by(item.point)
         hot = self.hot[key]
         clear = self.come(key) if hot.first is None else min(before(hot.first), self.come(key))
-        state = self.states.take_out(key)
+        state = self.state.take_out(key)
         if self.shape.hands_over:
             self.counting.handed += 1
         else:
@@ -206,27 +232,20 @@ class KeyedLeaf(Worker):
             self.gone[key] = None
         self.send(self.shape.parent, Response(item.point, state, {EVERYTHING: clear}, key))
 
-    def quiet_up_to(self, point: Point) -> bool:
-        """Whether everything up to a point is processed, and no key is wanted before it, will be, or is away.
+    def caught_up(self, point: Point) -> bool:
+        """Whether everything up to a point is processed, and no key is wanted before it or away.
 
+        All requests up to there have come: the parent asks for all states only when it has asked for the keys before.
         What has come of a key that is not away has been processed, and requests up to there have been answered.
         """
-        if self.parent_frontier < point or any(component.clear < point for component in self.components):
-            return False
-        return not self.gone
-
-    def answer_everything(self, item: Item) -> None:
-        """Give all states away."""
-        self.pass_by(item.point)
-        states, self.states = self.states, self.lifted.init()
-        self.away = not self.shape.hands_over
-        self.counting.handed += self.shape.hands_over
-        self.counting.blocked += self.away
-        kept = states if self.is_kept(item.point) else None
-        self.send(self.shape.parent, Response(item.point, kept, {EVERYTHING: item.point}))
+        return not self.gone and super().caught_up(point)
 
     def forget(self, ts: int) -> list[Data]:
-        assert not self.barriers, f"{self.id} was asked for everything"
+        assert all(item.cause != EVERYTHING for item in self.requests), f"{self.id} was asked for everything"
+        self.forget_requests(ts)
+        for ahead in self.ahead:
+            ahead[:] = [point for point in ahead if point <= behind(ts)]
+            heapify(ahead)
         lined: dict[PartId, list[Run]] = {}
         for key, hot in list(self.hot.items()):
             hot.requests = deque(kept(hot.requests, behind(ts)))
@@ -240,27 +259,28 @@ class KeyedLeaf(Worker):
                 self.touched.pop(key, None)
             else:
                 self.touched[key] = None
-        return truncated_queues([entry for c in self.components for entry in c.queues.items()], ts, lined)
+        return truncated_queues(self.fed(), ts, lined)
 
     @property
     def waiting(self) -> int:
-        queued = sum(queue.length for component in self.components for queue in component.queues.values())
-        return queued + self.lined
+        return super().waiting + self.lined
 
     @property
     def first_waiting(self) -> Point | None:
-        points = [*(component.first for component in self.components), self.first_lined.first]
+        points = [super().first_waiting, self.first_lined.first]
         return min((point for point in points if point is not None), default=None)
 
     def wanted(self) -> list[Point]:
         first = self.first_asked.first
-        return ([] if first is None else [first]) + [item.point for item in islice(self.barriers, 1)]
+        return ([] if first is None else [first]) + super().wanted()
 
     def absent(self) -> str | None:
-        return "all states" if self.away else states_of(self.gone)
+        return "all states" if self.state is NOTHING else states_of(self.gone)
 
     def fed_by(self) -> list[tuple[PartId, Queue]]:
-        return [entry for component in self.components for entry in component.queues.items()]
+        return self.fed()
 
-    def holdings(self) -> list[Any]:
-        return [] if self.away else [self.states]
+
+def _unkeyed(tags: TagSet) -> TagSet:
+    """Return what of a set has no keys."""
+    return TagSet((name, keys) for name, keys in tags.members if keys == UNKEYED)

@@ -7,25 +7,26 @@ Rules 3, 4, 5, 7 and 8 of the design::
     answer    the requests at p are answered when everything up to p has come and has been processed, that which does
               not depend on it included; then the leaf waits for its state, unless it hands over
     clear[c]  the least bound of the components that depend on c
+
+All of it is about the whole state. :class:`~flumina.runtime.keyed_leaf.KeyedLeaf` adds what concerns single keys.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 from flumina.model.order import END, Point
 from flumina.model.schema import Schema
+from flumina.runtime.busy import NOTHING
 from flumina.runtime.mailbox import Component, Queue
 from flumina.runtime.messages import Cause, Data, ForkState, Item, PartId, Request, Response
 from flumina.runtime.run import merged
 from flumina.runtime.topology import WorkerShape
 from flumina.runtime.truncate import behind, kept, truncated_queues
 from flumina.runtime.worker import Worker
-
-_NOTHING = object()
 
 
 class Leaf(Worker):
@@ -37,7 +38,7 @@ class Leaf(Worker):
         self.requests: deque[Item] = deque()
         self.stops: list[deque[Point]] = [deque() for _ in self.components]
         """For each component the points of the requests that it depends on."""
-        self.state: Any = _NOTHING
+        self.state: Any = NOTHING
         self.identity = identity
 
     def on_data(self, message: Data) -> None:
@@ -46,22 +47,26 @@ class Leaf(Worker):
                 component.put(message.part, self.stamped(message.run), message.frontier)
 
     def on_request(self, message: Request) -> None:
-        self.requests.extend(message.items)
-        for component, stops in zip(self.components, self.stops, strict=True):
-            stops.extend(item.point for item in message.items if item.cause in component.shape.causes)
+        self.put_requests(message.items)
+        for component in self.components:
             if component.watch is not None:
                 component.watch.announced(message.items)
 
+    def put_requests(self, items: Sequence[Item]) -> None:
+        """Add requests for the state behind those that wait."""
+        self.requests.extend(items)
+        for component, stops in zip(self.components, self.stops, strict=True):
+            stops.extend(item.point for item in items if item.cause in component.shape.causes)
+
     def on_fork_state(self, message: ForkState) -> None:
-        assert self.state is _NOTHING, f"{self.id} was given a state while it has one"
+        assert self.state is NOTHING, f"{self.id} was given its state while it has it"
         self.state = message.state
         while self.requests and self.requests[0].point <= message.served:
             self.next_request()
 
     def progress(self) -> None:
-        while self.state is not _NOTHING:
-            for component, stops in zip(self.components, self.stops, strict=True):
-                self.release(component, self.bound(component, stops))
+        while self.state is not NOTHING:
+            self.release_all()
             if not (self.requests and self.caught_up(self.requests[0].point)):
                 return
             item = self.next_request()
@@ -70,6 +75,11 @@ class Leaf(Worker):
             while self.requests and self.requests[0].point == item.point:
                 self.next_request()
             self.answer(item)
+
+    def release_all(self) -> None:
+        """Process what can be processed before the next answer."""
+        for component, stops in zip(self.components, self.stops, strict=True):
+            self.release(component, self.bound(component, stops))
 
     def next_request(self) -> Item:
         """Remove the first request."""
@@ -110,16 +120,24 @@ class Leaf(Worker):
             self.state = self.identity()
         else:
             self.counting.blocked += 1
-            self.state = _NOTHING
+            self.state = NOTHING
         self.send(self.shape.parent, Response(item.point, state, self.clear()))
 
     def forget(self, ts: int) -> list[Data]:
+        self.forget_requests(ts)
+        return truncated_queues(self.fed(), ts)
+
+    def fed(self) -> list[tuple[PartId, Queue]]:
+        """Return the queues of all components."""
+        return [entry for component in self.components for entry in component.queues.items()]
+
+    def forget_requests(self, ts: int) -> None:
+        """Remove the requests behind a timestamp."""
         self.requests = deque(kept(self.requests, behind(ts)))
         self.stops = [
             deque(item.point for item in self.requests if item.cause in component.shape.causes)
             for component in self.components
         ]
-        return truncated_queues([entry for c in self.components for entry in c.queues.items()], ts)
 
     def clear(self) -> dict[Cause, Point]:
         """For every cause the bound up to which nothing that depends on it is outstanding."""
@@ -144,7 +162,7 @@ class Leaf(Worker):
         return [item.point for item in islice(self.requests, 1)]
 
     def absent(self) -> str | None:
-        return "its state" if self.state is _NOTHING else None
+        return "its state" if self.state is NOTHING else None
 
     def fed_by(self) -> list[tuple[PartId, Queue]]:
         first, wanted = self.first_waiting, self.wanted()
@@ -153,4 +171,4 @@ class Leaf(Worker):
         return [entry for component in concerned for entry in component.queues.items()]
 
     def holdings(self) -> list[Any]:
-        return [] if self.state is _NOTHING else [self.state]
+        return [] if self.state is NOTHING else [self.state]

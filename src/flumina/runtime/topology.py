@@ -25,7 +25,7 @@ class ProtocolOptions:
     pipeline: bool = True
     hand_over: bool = True
     by_key: bool = True
-    """In a keyed program, ask for the state of one key at a time, and let the other keys go on."""
+    """In a keyed program, ask for the state of one key for an event of a keyed tag, and let the other keys go on."""
     final: bool = True
     """Whether the state at the end is wanted; else nobody gathers it."""
     sequenced: frozenset[str] | None = field(default=None, kw_only=True)

@@ -20,11 +20,8 @@ from collections.abc import Mapping
 
 from flumina.model.order import START, Point
 from flumina.model.tag_set import Key
-from flumina.runtime import inner as inner_module
-from flumina.runtime import leaf as leaf_module
+from flumina.runtime.busy import NOTHING
 from flumina.runtime.inner import Inner
-from flumina.runtime.keyed_inner import KeyedInner
-from flumina.runtime.keyed_leaf import KeyedLeaf
 from flumina.runtime.leaf import Leaf
 from flumina.runtime.messages import EVERYTHING, ForkState, Message, PartId, Request, Response, Stop, one_by_one
 from flumina.runtime.worker import Address, Worker
@@ -135,25 +132,24 @@ class Invariants:
         """Whether a worker holds what the messages so far say, and its buffers what sources have sent."""
         here = self.place[worker.id] == BELOW
         if isinstance(worker, Leaf):
-            if (worker.state is not leaf_module._NOTHING) != here:
+            if (worker.state is not NOTHING) != here:
                 raise SimulationError(f"{worker.id} holds {worker.holdings()}; its state is {self.place[worker.id]}")
-        elif isinstance(worker, Inner | KeyedLeaf | KeyedInner):
+        elif isinstance(worker, Inner):
             if worker.away == here:
                 raise SimulationError(f"{worker.id} is {'away' if worker.away else 'here'}: {self.place[worker.id]}")
-            if isinstance(worker, Inner):
-                self._check_children(worker)
+            self._check_children(worker)
         if self.unpaid[worker.id] != worker.waiting:
             owed = f"owes credits for {self.unpaid[worker.id]} events"
             raise SimulationError(f"{worker.id} {owed}; {worker.waiting} wait")
 
     def _check_children(self, worker: Inner) -> None:
-        joined = worker.state is not inner_module._NOTHING
+        joined = worker.state is not NOTHING
         if worker.away and joined:
             raise SimulationError(f"{worker.id} gave its state away and holds {worker.state!r}")
         for child in worker.children:
             if child.shape.hands_over:
                 continue
-            held = len(child.responses) + (child.state is not inner_module._NOTHING) + joined + worker.away
+            held = len(child.responses) + (child.state is not NOTHING) + joined + worker.away
             if held != (self.place[child.shape.id] == ABOVE):
                 raise SimulationError(
                     f"{worker.id} holds {held} states of {child.shape.id}, which is {self.place[child.shape.id]}"

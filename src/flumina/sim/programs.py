@@ -2,8 +2,8 @@
 
 A random program has a few tags (keyed or not) and a few declared fields; each tag reads, sets or adds to some of them.
 Its dependence is what those accesses need (:attr:`flumina.state.fields.Field.conflicts`), and now and then more, so it
-keeps all laws by construction. Some are written for one key and lifted; now and then such a program has a tag that
-sees all keys.
+keeps all laws by construction. Some are written for one key and lifted; many of those have a tag or two that see all
+keys.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def random_program(random: Random) -> type[Program]:
 
 
 def random_keyed_program(random: Random) -> type[KeyedProgram]:
-    """A program for one key that keeps all laws; in a sixth of them a tag without a key sees all keys."""
+    """A program for one key that keeps all laws; in two of five of them a tag or two without a key see all keys."""
     tags = {f"t{n}": _tag(keyed=True) for n in range(random.randint(2, 4))}
-    if random.random() < 1 / 6:
-        tags["all"] = _tag(keyed=False)
+    for name in random.choices(((), ("all",), ("all", "every")), (6, 3, 1))[0]:
+        tags[name] = _tag(keyed=False)
     kinds = _kinds(random)
     actions = _actions(random, tags, kinds, one_key=True)
     fields = {name: _field(name, kind, tags, actions, per_key=False) for name, kind in kinds.items()}

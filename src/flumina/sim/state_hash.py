@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from flumina.model.event import Event
-from flumina.runtime import busy, inner, leaf
+from flumina.runtime.busy import NOTHING
 from flumina.runtime.run import Run
 from flumina.runtime.worker import Worker
 from flumina.sim.case import Case
@@ -18,7 +18,6 @@ CONSTANT = ("shape", "options", "emit", "counting", "identity", "lifted", "sides
 _PASSING = frozenset({*CONSTANT, "effects", "now", "waits", "inner", "heap", "pushes"})
 """Not part of what a worker is: the heap of a :class:`~flumina.runtime.lowest.Lowest` holds what has been dropped."""
 
-_SENTINELS = (inner._NOTHING, leaf._NOTHING, busy.NOTHING)
 _PLAIN = (int, str, float, bytes, bool, type(None))
 
 
@@ -44,12 +43,12 @@ def state_hash(value: Any) -> Any:  # noqa: ANN401
         return type(value).__name__, *(state_hash(getattr(value, f.name)) for f in fields(value))
     if hasattr(value, "__dict__"):
         return type(value).__name__, *((n, state_hash(v)) for n, v in vars(value).items() if n not in _PASSING)
-    return "nothing" if any(value is sentinel for sentinel in _SENTINELS) else repr(value)
+    return "nothing" if value is NOTHING else repr(value)
 
 
 def shared_parts(case: Case, workers: Iterable[Worker]) -> dict[int, Any]:
     """A memo for :func:`copy.deepcopy` under which copies of workers share all that never changes."""
-    shared: list[Any] = [*_SENTINELS, *case.definition.tags.values(), *(event for _, event in case.in_order)]
+    shared: list[Any] = [NOTHING, *case.definition.tags.values(), *(event for _, event in case.in_order)]
     for worker in workers:
         shared += [getattr(worker, name) for name in CONSTANT if hasattr(worker, name)]
         shared += [*worker.shape.components, *worker.shape.children]
