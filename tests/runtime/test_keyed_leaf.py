@@ -192,8 +192,9 @@ def test_what_a_leaf_waits_for_is_named() -> None:
     for page, ts in (("a", 5), ("b", 6)):
         made.handle("root", ForkState(Record({"info": page}), Point(ts, 0, 0), page))
     assert "word from root, which is at (9, 0, 0), before what is at (20, 1, 2)" in str(made.stall())
-    made.handle("root", Request((Item(Point(10, 5, 0), EVERYTHING),), Point(9, 0, 0), Point(9, 0, 0)))
-    assert "before what is at (10, 5, 0)" in str(made.stall())
+    made.handle("root", Request((Item(Point(25, 5, 0), EVERYTHING),), Point(25, 5, 0), Point(25, 5, 0)))
+    assert "l0 waits for view[0]" in str(made.stall())
+    assert "before what is at (25, 5, 0)" in str(made.stall())
 
 
 def test_a_state_that_is_here_is_not_given_again() -> None:

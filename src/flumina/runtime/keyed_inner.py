@@ -137,7 +137,8 @@ class KeyedInner(Inner):
         self.first.set(key, first)
         self.first_own.set(key, busy.first_own)
         self.first_unasked.set(key, busy.first_unasked)
-        self.blocked.set(key, first if first is not None and first > self.barrier else None)
+        if self.sequence or self.blocked:
+            self.blocked.set(key, first if first is not None and first > self.barrier else None)
 
     def ask(self, busy: Busy) -> None:
         """Ask the children that can see a key for its state at the next thing to serve."""
@@ -165,7 +166,8 @@ class KeyedInner(Inner):
                 self.serve_keys()
             self.announce()
             self.work()
-            self.touched.update(dict.fromkeys(self.blocked.up_to(self.barrier)))
+            if self.blocked:
+                self.touched.update(dict.fromkeys(self.blocked.up_to(self.barrier)))
             if self.away or not self.touched:
                 break
         self.give_credit(self.done)

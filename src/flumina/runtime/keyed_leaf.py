@@ -83,8 +83,10 @@ class KeyedLeaf(Leaf):
 
     def on_data(self, message: Data) -> None:
         super().on_data(message)
+        if not message.run:
+            return
         for unkeyed, ahead in zip(self.unkeyed, self.ahead, strict=True):
-            if message.run and message.part in unkeyed:
+            if message.part in unkeyed:
                 for point, _ in message.run.only(unkeyed[message.part]):
                     heappush(ahead, point)
 
@@ -156,9 +158,11 @@ class KeyedLeaf(Leaf):
                 self.lined += len(of_key)
                 self.touched[key] = None
             self.taken(component.queues[part])
-        ahead, first = self.ahead[number], component.first
-        while ahead and (first is None or ahead[0] < first):
-            heappop(ahead)
+        ahead = self.ahead[number]
+        if ahead:
+            first = component.first
+            while ahead and (first is None or ahead[0] < first):
+                heappop(ahead)
         self.process(free)
         return bool(taken)
 
