@@ -67,6 +67,7 @@ TESTS_OF_SEVERAL = {
     "runtime/test_savings.py",
     "runtime/test_ties.py",
     "runtime/test_timing.py",
+    "runtime/test_unkeyed_tags.py",
     "sim/test_mutants.py",
     "sim/test_regressions.py",
     "streaming/test_kills.py",

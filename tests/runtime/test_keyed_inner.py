@@ -397,7 +397,7 @@ def test_a_request_for_everything_comes_behind_the_others_of_its_point() -> None
 @pytest.mark.parametrize("pipeline", [True, False])
 def test_what_is_behind_a_request_for_everything_is_asked_for_ahead_but_not_served(pipeline: bool) -> None:  # noqa: FBT001
     inner = three_levels()["inner"]
-    inner.options = Options(pipeline=pipeline, hand_over=False)
+    inner.options = ProtocolOptions(pipeline=pipeline, hand_over=False)
     inner.handle("root", ForkState(PAGES.init(), START))
     inner.handle("root", Request((everything(5), *wanted(8), everything(12), *wanted(14)), Point(20, 0, 0), END))
     effects = inner.handle(("change", 1), own(Point(16, 0, 0), change(6), change(9)))

@@ -16,10 +16,10 @@ from flumina.runtime.keyed_inner import KeyedInner
 from flumina.runtime.keyed_leaf import KeyedLeaf
 from flumina.runtime.messages import EVERYTHING, Data, ForkState, Item, Message, Request, Response, one_by_one
 from flumina.runtime.run import Run
-from flumina.runtime.topology import Options
+from flumina.runtime.topology import ProtocolOptions
 from flumina.runtime.worker import Effects
 from flumina.sim.case import Case
-from flumina.state.compare import Record
+from flumina.state.record import Record
 from tests.runtime.support import Scripted, in_columns, itag, leaf, one_event, plan_of, streams
 
 
@@ -79,7 +79,7 @@ def keys_in(message: Message) -> dict[str, int]:
     return {"all at once": 0 if message.state is None else len(message.state.pruned())}
 
 
-def moved(items: int, prices: int, reports: int, options: Options) -> tuple[Counter[str], Counter[str]]:
+def moved(items: int, prices: int, reports: int, options: ProtocolOptions) -> tuple[Counter[str], Counter[str]]:
     """The keys that are moved with so many items, prices of a hot one and reports; and all that was done."""
     made = plan()
     entries = {
@@ -103,7 +103,7 @@ def moved(items: int, prices: int, reports: int, options: Options) -> tuple[Coun
 @pytest.mark.parametrize("pipeline", [True, False])
 def test_a_keyed_event_moves_one_key_and_an_unkeyed_one_all(pipeline: bool) -> None:  # noqa: FBT001
     """20,000 keys would be moved 2 x 2 x 50 times if each price of the hot item moved all of them."""
-    options = Options(coalesce=False, pipeline=pipeline, final=False)
+    options = ProtocolOptions(coalesce=False, pipeline=pipeline, final=False)
     items = 2_000
     found, done = moved(items, prices=50, reports=1, options=options)
     assert done["joins"] == items + 50 + 1, "a price of an item, and the report"
@@ -121,7 +121,7 @@ def test_a_keyed_event_moves_one_key_and_an_unkeyed_one_all(pipeline: bool) -> N
 # -- leaves ------------------------------------------------------------------------------------------------------------
 
 
-def started(options: Options | None = None) -> KeyedLeaf:
+def started(options: ProtocolOptions | None = None) -> KeyedLeaf:
     made = workers(plan(report_below=True), SHOP, options)["l0"]
     assert isinstance(made, KeyedLeaf)
     states = SHOP.init()
@@ -208,7 +208,7 @@ def test_a_child_with_a_tag_that_sees_all_keys_is_asked_for_every_key() -> None:
 
 
 def test_own_events_that_see_all_keys_are_in_the_sequence_and_hold_up_the_keys_behind_them() -> None:
-    made = workers(plan(), SHOP, Options(hand_over=False))["root"]
+    made = workers(plan(), SHOP, ProtocolOptions(hand_over=False))["root"]
     assert isinstance(made, KeyedInner)
     made.handle("^", ForkState(SHOP.init(), START))
     made.handle("^", Request((), END, END))

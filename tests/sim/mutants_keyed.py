@@ -246,7 +246,7 @@ def sides_without_what_sees_all_keys(self: KeyedInner, key: Key) -> tuple[int, .
     return tuple(side for side, child in enumerate(self.shape.children) if child.tags.has_key(key))
 
 
-@mutant((KeyedInner, "kept_for"), options=Options(), seed=None)
+@mutant((KeyedInner, "kept_for"), options=ProtocolOptions(), seed=None)
 def late_contributions_of_all_keys_forgotten(self: KeyedInner, side: int) -> KeyedMap:
     """What a child that hands over has contributed to a request for all states that was settled above is left out."""
     child = self.children[side]

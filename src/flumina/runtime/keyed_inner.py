@@ -21,9 +21,9 @@ from functools import lru_cache
 from heapq import heappop, heappush
 from typing import Any
 
+from flumina.model.event import Event
 from flumina.model.order import END, Point
 from flumina.model.schema import Schema
-from flumina.model.tag import Event
 from flumina.model.tag_set import Key
 from flumina.program.keyed import Lifted
 from flumina.runtime.busy import NOTHING, Busy, Entry
@@ -41,7 +41,9 @@ from flumina.state.keyed_map import KeyedMap
 class KeyedInner(Inner):
     """A worker with two children, for many keys."""
 
-    def __init__(self, shape: WorkerShape, outputs: Mapping[str, Schema], options: ProtocolOptions, lifted: Lifted) -> None:
+    def __init__(
+        self, shape: WorkerShape, outputs: Mapping[str, Schema], options: ProtocolOptions, lifted: Lifted
+    ) -> None:
         super().__init__(shape, outputs, options)
         self.lifted = lifted
         self.pending: list[tuple[Point, int, Item]] = []
