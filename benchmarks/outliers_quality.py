@@ -69,9 +69,7 @@ def flagged(table: pa.Table, every: int, workers: int) -> tuple[npt.NDArray[np.b
     return found, result.stats.seconds
 
 
-def report(
-    title: str, labels: npt.NDArray[np.object_], found: npt.NDArray[np.bool_], claimed: dict[str, float]
-) -> None:
+def report(title: str, labels: npt.NDArray[np.object_], found: npt.NDArray[np.bool_], owned: dict[str, float]) -> None:
     """Rates for all attacks and for each kind, beside what was claimed."""
     normal = labels == NORMAL
     print(f"\n## {title}: {len(labels):,} connections, {np.count_nonzero(~normal):,} attacks\n")
@@ -82,8 +80,8 @@ def report(
         *((kind.rstrip("."), labels == kind) for kind in sorted(set(labels) - {NORMAL})),
     ]
     for name, which in shown:
-        claim = claimed.get(name.split(" ")[0])
-        beside = "not known here" if claim is None else f"{claim:.1%}"
+        owner = owned.get(name.split(" ")[0])
+        beside = "not known here" if owner is None else f"{owner:.1%}"
         print(f"| {name} | {np.count_nonzero(which):,} | {np.mean(found[which]):.1%} | {beside} |")
     kinds = [kind for kind in set(labels) - {NORMAL} if found[labels == kind].any()]
     print(f"\nkinds of attack of which at least one connection was flagged: {len(kinds)} of {len(set(labels)) - 1}")
@@ -98,7 +96,7 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=100, help="attacks of a kind that are kept in the second run")
     parser.add_argument("--claimed", action="append", default=[], metavar="KIND=RATE", help="all=0.9, normal=0.01, ...")
     given = parser.parse_args()
-    claimed = {kind: float(rate) for kind, _, rate in (text.partition("=") for text in given.claimed)}
+    owned = {kind: float(rate) for kind, _, rate in (text.partition("=") for text in given.owned)}
     table = table_of(given.path)
     labels = np.array(table.column(LABEL).to_pylist(), object)
     assert pc.all(pc.equal(table.column(LINE), pa.array(np.arange(table.num_rows)))).as_py(), "lines are missing"
@@ -107,7 +105,7 @@ def main() -> None:
         (f"at most {given.most} attacks of a kind", thinned(labels, given.most)),
     ):
         found, seconds = flagged(table.take(pa.array(places)), given.every, given.workers)
-        report(title, labels[places], found, claimed)
+        report(title, labels[places], found, owned)
         print(f"{len(places) / seconds:,.0f} connections a second with {given.workers} workers")
 
 

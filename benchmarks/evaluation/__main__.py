@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks.evaluation.documents import renew
 from benchmarks.evaluation.effort import Effort
 from benchmarks.evaluation.figures import drawn
-from benchmarks.evaluation.machine import facts
+from benchmarks.evaluation.machine import fingerprint
 from benchmarks.evaluation.record import SECTIONS, Record, Results, load_all
 from benchmarks.evaluation.report import write
 from benchmarks.evaluation.tables import tables
@@ -53,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _measure(name: str, effort: Effort, data: Path) -> None:
     effort.say(f"{name}, {'quick' if effort.quick else 'in full'}")
     records: Callable[[Effort, Path], Iterator[Record]] = import_module(f"benchmarks.evaluation.{name}").records
-    machine, began = facts(), time.monotonic()
+    machine, began = fingerprint(), time.monotonic()
     found = tuple(records(effort, data))
     Results(name, machine, effort.quick, round(time.monotonic() - began), found).save(data)
     effort.say(f"{name} done")

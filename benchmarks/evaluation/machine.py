@@ -12,7 +12,7 @@ import pyarrow as pa
 from flumina.local.run import cores
 
 
-def facts() -> dict[str, Any]:
+def fingerprint() -> dict[str, Any]:
     """Cores, memory, how busy they were just before, and versions."""
     return {
         "cores": cores(),

@@ -72,16 +72,16 @@ def spec(
         count = merged.count_up_to(until)
         state = fold(definition.kinds[definition.initial], state, merged.slice(0, count), emit)
     rows = emitting.rows(emit.drain())
-    letters = pa.concat_tables([SCHEMA.empty_table(), *(some.letters() for some in refused)])
+    letters = pa.concat_tables([SCHEMA.empty_table(), *(some.dead_letters() for some in refused)])
     return SpecResult(tables(definition, rows, ts_type_of(parts)), rows, state, count, letters)
 
 
-def read(definition: Definition, streams: Sequence[Stream], aside: OnBadRows | None = None) -> list[Part]:
+def read(definition: Definition, streams: Sequence[Stream], on_bad_rows: OnBadRows | None = None) -> list[Part]:
     """All parts of all streams as checked events; what can't be read goes aside, or is an error."""
     check_streams(definition, streams)
     names = [stream.name for stream in streams]
     parts = [
-        decode(stream, rank, number, table, names, aside)
+        decode(stream, rank, number, table, names, on_bad_rows)
         for rank, stream in enumerate(streams)
         for number, table in enumerate(stream.parts())
     ]

@@ -108,7 +108,7 @@ def test_flagging_by_the_local_model_breaks_the_laws() -> None:
     """What the last *global* model is for."""
     report = fl.check(Hasty, examples=60)
     assert not report.ok
-    assert {verdict.law for verdict in report.verdicts if not verdict.ok} & {"C1", "C2", "C3"}
+    assert {verdict.law for verdict in report.results if not verdict.ok} & {"C1", "C2", "C3"}
 
 
 def lines(count: int) -> list[str]:

@@ -16,7 +16,7 @@ def test_a_broken_program_is_rejected_with_the_law_named(program: type[fl.Progra
     named = None if law in ("symmetry", "defined") else [law]
     report = fl.check(program, examples=1000, laws=named)
     assert law in report.broken, str(report)
-    found = next(v.counterexample for v in report.verdicts if v.law == law)
+    found = next(v.counterexample for v in report.results if v.law == law)
     assert found is not None
     assert found.law == law
     shown = str(found)
@@ -35,7 +35,7 @@ def test_there_are_at_least_twenty_broken_programs_and_every_law_has_one() -> No
 def test_a_lawful_program_raises_no_alarm(program: type[fl.Program], seed: int) -> None:
     report = fl.check(program, examples=200, seed=seed)
     assert report.ok, str(report)
-    examples = {verdict.law: verdict.examples for verdict in report.verdicts}
+    examples = {result.law: result.examples for result in report.results}
     for law in ("determinism", "fresh-init", "C1", "C2", "C3", "aliasing"):
         assert examples[law] == 200, f"{law} was tried {examples[law]} times"
 
@@ -44,7 +44,7 @@ def test_c1_as_printed_would_miss_the_counter_that_is_copied_on_fork() -> None:
     """Why C1 has a mirror image: with e on the left half only, this program passes."""
     report = fl.check(CounterCopiedOnFork, examples=300)
     assert report.broken == ("C1",), "everything but the mirror image of C1 holds"
-    (found,) = [v.counterexample for v in report.verdicts if v.law == "C1"]
+    (found,) = [v.counterexample for v in report.results if v.law == "C1"]
     assert found is not None
     assert "update(s2, e)" in found.equation
 
@@ -58,6 +58,6 @@ def test_a_float_sum_is_told_how_to_give_a_tolerance() -> None:
 
 def test_counterexamples_are_small() -> None:
     report = fl.check(CounterCopiedOnFork, laws=["C1"])
-    (verdict,) = report.verdicts
-    assert verdict.counterexample is not None
-    assert len(verdict.counterexample.trace) == 1, "no step but init is needed to show it"
+    (result,) = report.results
+    assert result.counterexample is not None
+    assert len(result.counterexample.trace) == 1, "no step but init is needed to show it"

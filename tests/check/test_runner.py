@@ -26,7 +26,7 @@ def test_the_same_seed_finds_the_same_counterexample() -> None:
 
 def test_only_the_named_laws_are_tried() -> None:
     report = fl.check(KeyCounter, examples=5, laws=["C2", "symmetry"])
-    assert [verdict.law for verdict in report.verdicts] == ["symmetry", "C2"]
+    assert [result.law for result in report.results] == ["symmetry", "C2"]
 
 
 def test_an_unknown_law_is_refused_with_those_there_are() -> None:
@@ -42,7 +42,7 @@ def test_no_examples_is_no_check(examples: int) -> None:
 
 def test_laws_about_forks_say_so_where_nothing_can_run_in_parallel() -> None:
     report = fl.check(Chain, examples=20)
-    notes = {verdict.law: verdict.note for verdict in report.verdicts}
+    notes = {result.law: result.note for result in report.results}
     assert report.ok
     assert notes["C1"] == notes["C2"] == notes["C3"] == notes["aliasing"] == "no two events can run in parallel"
     assert notes["batch"] == "no update_batch"

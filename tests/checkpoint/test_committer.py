@@ -29,22 +29,22 @@ class Gang:
         location = OutputDirectory.of(folder / "out", "r", durable=True)
         self.outputs = Outputs(define(PageViews).outputs, pa.int64(), ("views",), "r", location, checked=True)
         self.outputs.prepare()
-        self.claim = self.store.claim(resumes=None, run="r")
-        self.recorder = Committer(self.claim, self.outputs, PLAN, 2, Start(after=-1), CommittedProgress())
+        self.owner = self.store.take_over(resumes=None, run="r")
+        self.committer = Committer(self.owner, self.outputs, PLAN, 2, Start(after=-1), CommittedProgress())
 
-    def saved(self, task: int, segment: int, attempt: str, events: int) -> TaskCheckpoint:
+    def saved(self, task: int, epoch: int, attempt: str, events: int) -> TaskCheckpoint:
         assert self.outputs.location is not None
         trees = {tree: STATES[tree] for tree in TREES[task]}
         sizes = [(tree, len(state)) for tree, state in trees.items()]
-        number = self.recorder._gang_began.number + segment
-        states = self.store.write_state(self.claim.place(number), b"".join(trees.values()), sizes)
-        path = f"{self.outputs.location.staging}/{task}-{attempt}-{segment}/output.parquet"
+        number = self.committer._gang_began.number + epoch
+        states = self.store.write_state(self.owner.snapshot_id(number), b"".join(trees.values()), sizes)
+        path = f"{self.outputs.location.staging}/{task}-{attempt}-{epoch}/output.parquet"
         file = StagedFile(path, rows=1, size=10, crc=1)
-        manifest = Manifest("r", task, f"{attempt}-{segment}", {"output": 1}, {"output": file}, {})
-        return TaskCheckpoint(segment, 100 * number, manifest, events, states)
+        manifest = Manifest("r", task, f"{attempt}-{epoch}", {"output": 1}, {"output": file}, {})
+        return TaskCheckpoint(epoch, 100 * number, manifest, events, states)
 
-    def hand_in(self, task: int, segment: int, attempt: str = "1", events: int = 5) -> None:
-        self.recorder.hand_in(task, self.saved(task, segment, attempt, events))
+    def hand_in(self, task: int, epoch: int, attempt: str = "1", events: int = 5) -> None:
+        self.committer.hand_in(task, self.saved(task, epoch, attempt, events))
 
     def taken(self) -> list[tuple[int, int | None, int, set[str]]]:
         """Number, timestamp, events, and by which attempts the outputs were written."""
@@ -60,7 +60,7 @@ def gang(tmp_path: Path) -> Gang:
 
 
 def test_a_snapshot_is_taken_when_all_tasks_have_handed_in(gang: Gang) -> None:
-    assert gang.recorder.begin() == Start(after=-1), "where the job begins"
+    assert gang.committer.begin() == Start(after=-1), "where the job begins"
     gang.hand_in(1, 0)
     assert gang.taken() == []
     gang.hand_in(1, 1, events=9)  # one task may be ahead
@@ -68,17 +68,17 @@ def test_a_snapshot_is_taken_when_all_tasks_have_handed_in(gang: Gang) -> None:
     assert gang.taken() == [(1, 100, 10, {"1"})]
     gang.hand_in(0, 1, events=8)
     assert gang.taken()[-1] == (2, 200, 17, {"1"}), "tasks count from their beginning"
-    assert gang.recorder.snapshots == 2
+    assert gang.committer.snapshots == 2
     latest = gang.store.latest()
     assert latest is not None
-    assert [[tree for tree, _ in file.shares] for file in latest.manifest.states] == [["one", "three"], ["two"]]
+    assert [[tree for tree, _ in file.tree_sizes] for file in latest.manifest.states] == [["one", "three"], ["two"]]
     assert latest.manifest.rows == {"output": 4}
 
 
 def test_what_a_gang_that_was_lost_has_handed_in_is_no_part_of_a_snapshot(gang: Gang) -> None:
-    gang.recorder.begin()
+    gang.committer.begin()
     gang.hand_in(0, 0, "1")
-    gang.recorder.begin()
+    gang.committer.begin()
     gang.hand_in(1, 0, "2")
     assert gang.taken() == [], "one task of each gang"
     gang.hand_in(0, 0, "2", events=7)
@@ -86,11 +86,11 @@ def test_what_a_gang_that_was_lost_has_handed_in_is_no_part_of_a_snapshot(gang: 
 
 
 def test_a_gang_goes_on_from_the_last_snapshot(gang: Gang) -> None:
-    gang.recorder.begin()
+    gang.committer.begin()
     for task in (0, 1):
         gang.hand_in(task, 0, "1")
     gang.hand_in(0, 1, "1")
-    start = gang.recorder.begin()
+    start = gang.committer.begin()
     assert (start.after, start.number) == (100, 2)
     assert start.state is not None
     assert start.state.size == sum(map(len, STATES.values()))

@@ -13,12 +13,12 @@ from flumina.checkpoint.coordinator import (
 from flumina.checkpoint.policy import Policy
 
 
-def leader(tasks: int = 2, **policy: float) -> CheckpointCoordinator:
+def coordinator(tasks: int = 2, **policy: float) -> CheckpointCoordinator:
     return CheckpointCoordinator(tasks, Policy(**policy), 0.0)  # type: ignore[arg-type]
 
 
 def test_a_segment_from_its_beginning_to_the_next() -> None:
-    made = leader(events=10)
+    made = coordinator(events=10)
     assert made.hear(0, Tally(4, 0), 1.0) is None
     assert made.hear(1, Tally(6, 0), 1.0) == Pause()
     assert made.hear(0, Paused(70), 1.1) is None
@@ -31,13 +31,13 @@ def test_a_segment_from_its_beginning_to_the_next() -> None:
 
 
 def test_it_is_over_when_nobody_has_anything_left() -> None:
-    made = leader(events=10)
+    made = coordinator(events=10)
     assert made.hear(0, EpochEnded(over=True), 1.0) is None
     assert made.hear(1, EpochEnded(over=True), 1.0) == FinishRun()
 
 
 def test_one_pause_at_a_time() -> None:
-    made = leader(seconds=5)
+    made = coordinator(seconds=5)
     made.hear(0, Tally(1, 0), 0.1)
     assert made.look(4.9) is None
     assert made.look(5.0) == Pause()
@@ -48,7 +48,7 @@ def test_one_pause_at_a_time() -> None:
 
 
 def test_no_pause_once_the_state_at_the_end_was_asked_for() -> None:
-    made = leader(seconds=5)
+    made = coordinator(seconds=5)
     made.hear(0, Tally(1, 0), 0.1)
     assert made.hear(1, Drained(), 1.0) is None
     assert made.hear(0, Drained(), 1.0) == EndEpoch()
@@ -60,14 +60,14 @@ def test_no_pause_once_the_state_at_the_end_was_asked_for() -> None:
 
 
 def test_no_snapshot_without_events() -> None:
-    made = leader(seconds=1)
+    made = coordinator(seconds=1)
     assert made.look(100.0) is None
     made.hear(0, Tally(1, 0), 0.1)
     assert made.look(100.0) == Pause()
 
 
 def test_a_cut_that_nothing_was_sent_for() -> None:
-    made = leader(1, seconds=1)
+    made = coordinator(1, seconds=1)
     made.hear(0, Tally(1, 0), 0.1)
     assert made.look(2.0) == Pause()
     assert made.hear(0, Paused(None), 2.0) == Truncate(None)
@@ -76,7 +76,7 @@ def test_a_cut_that_nothing_was_sent_for() -> None:
 
 
 def test_some_parts_have_sent_nothing() -> None:
-    made = leader(events=1)
+    made = coordinator(events=1)
     assert made.hear(0, Tally(1, 0), 0.1) == Pause()
     made.hear(0, Paused(None), 0.1)
     assert made.hear(1, Paused(-5), 0.1) == Truncate(-5)

@@ -62,7 +62,7 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
     """The facts of the program above with some text replaced, and of streams for it."""
     made = 0
 
-    def facts(old: str = "", new: str = "", **stream: Any) -> dict[str, Any]:
+    def fingerprint(old: str = "", new: str = "", **stream: Any) -> dict[str, Any]:
         nonlocal made
         made += 1
         text = SOURCE.replace(old, new) if old else SOURCE
@@ -77,28 +77,28 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
             program, [fl.Stream("txs", program.tx, {}, **stream), fl.Stream("rules", program.rule, {})]
         )
 
-    return facts
+    return fingerprint
 
 
 @pytest.mark.parametrize("program", [KeyCounter, PageViews, ValueBarrier, Fraud])
 def test_facts_are_json_and_the_same_every_time(program: type[fl.Program]) -> None:
-    facts = program_fingerprint(program)
-    assert json.loads(json.dumps(facts)) == facts == program_fingerprint(program())
-    assert differences(json.loads(json.dumps(facts)), program_fingerprint(program)) == []
-    assert facts["name"] == program.__name__
-    assert all(facts["code"].values())
-    assert "update" in facts["code"]
-    assert not [name for name in facts["code"] if name.startswith("_define")]  # that is ours
+    fingerprint = program_fingerprint(program)
+    assert json.loads(json.dumps(fingerprint)) == fingerprint == program_fingerprint(program())
+    assert differences(json.loads(json.dumps(fingerprint)), program_fingerprint(program)) == []
+    assert fingerprint["name"] == program.__name__
+    assert all(fingerprint["code"].values())
+    assert "update" in fingerprint["code"]
+    assert not [name for name in fingerprint["code"] if name.startswith("_define")]  # that is ours
 
 
 def test_what_the_facts_are(make: Callable[..., dict[str, Any]]) -> None:
-    facts = make()
-    assert facts["tags"]["tx"] == {"columns": {"v": "long", "who": "string"}, "key": {"card": "int"}}
-    assert facts["depends"] == {"rule, rule": "always", "rule, tx": "always", "tx, tx": "same key"}
-    assert facts["state"]["fields"] == {"total": "Sum(long)", "model": "Replicated(long, initially 7)"}
-    assert facts["outputs"]["flagged"] == {"v": "long", "r": "long"}
-    assert facts["streams"]["rules"]["rank"] == 1
-    assert facts["parameters"] == {"limit": "10"}
+    fingerprint = make()
+    assert fingerprint["tags"]["tx"] == {"columns": {"v": "long", "who": "string"}, "key": {"card": "int"}}
+    assert fingerprint["depends"] == {"rule, rule": "always", "rule, tx": "always", "tx, tx": "same key"}
+    assert fingerprint["state"]["fields"] == {"total": "Sum(long)", "model": "Replicated(long, initially 7)"}
+    assert fingerprint["outputs"]["flagged"] == {"v": "long", "r": "long"}
+    assert fingerprint["streams"]["rules"]["rank"] == 1
+    assert fingerprint["parameters"] == {"limit": "10"}
     assert program_fingerprint(PageViews)["keyed"] is True
 
 
@@ -316,18 +316,18 @@ def test_programs_of_several_state_types_and_functions() -> None:
             return state + 1
 
         @fl.fork(whole, into=(half, half))
-        def cut(self, state: int, left: fl.TagSet, right: fl.TagSet) -> tuple[int, int]:
+        def truncation(self, state: int, left: fl.TagSet, right: fl.TagSet) -> tuple[int, int]:
             return state, 0
 
         @fl.join((half, half), into=whole)
         def unite(self, left: int, right: int) -> int:
             return left + right
 
-    facts = program_fingerprint(Typed)
-    assert facts["depends"] == {"a[1], a[1]": "always"}
-    assert facts["state"] == {"types": {"whole": ["a"], "half": ["a"]}}
-    assert set(facts["code"]) >= {"init", "step", "cut", "unite"}
-    assert facts["tags"]["a"]["keys"] == ["1", "2"]
+    fingerprint = program_fingerprint(Typed)
+    assert fingerprint["depends"] == {"a[1], a[1]": "always"}
+    assert fingerprint["state"] == {"types": {"whole": ["a"], "half": ["a"]}}
+    assert set(fingerprint["code"]) >= {"init", "step", "cut", "unite"}
+    assert fingerprint["tags"]["a"]["keys"] == ["1", "2"]
 
 
 def test_input_is_told_apart_as_far_as_that_costs_nothing(tmp_path: Path) -> None:
@@ -360,38 +360,43 @@ def test_input_is_told_apart_as_far_as_that_costs_nothing(tmp_path: Path) -> Non
 
 def test_other_input_is_refused(tmp_path: Path) -> None:
     """Also if the program may be another one: rows before the snapshot would be missing without a word."""
-    store, facts = Checkpoints(tmp_path), program_fingerprint(ValueBarrier)
-    snapshot = store.claim(resumes=None, facts={**facts, "input": {"values": {"rows": 2}}}).commit(state=b"")
-    other = {**facts, "input": {"values": {"rows": 3}}}
+    store, fingerprint = Checkpoints(tmp_path), program_fingerprint(ValueBarrier)
+    snapshot = store.take_over(resumes=None, fingerprint={**fingerprint, "input": {"values": {"rows": 2}}}).commit(
+        state=b""
+    )
+    other = {**fingerprint, "input": {"values": {"rows": 3}}}
     for changed in (False, True):
         with pytest.raises(CheckpointError, match=r"or from other input:\n  - input 'values': rows 2 -> 3") as caught:
-            store.claim(resumes=snapshot, facts=other, allow_code_change=changed)
+            store.take_over(resumes=snapshot, fingerprint=other, allow_code_change=changed)
         assert "allow_code_change=True" not in str(caught.value)
         assert "would be missing" in str(caught.value)
 
 
 @pytest.mark.parametrize("rows", [[], [{"ts": 1}], [{"ts": 1}, {"ts": 2}]])
 def test_snapshots_that_say_nothing_of_an_input_are_accepted(rows: list[dict[str, int]]) -> None:
-    facts = program_fingerprint(ValueBarrier)
-    new = {**facts, "input": input_fingerprint([fl.Stream("barriers", ValueBarrier.barrier, rows)])}
+    fingerprint = program_fingerprint(ValueBarrier)
+    new = {**fingerprint, "input": input_fingerprint([fl.Stream("barriers", ValueBarrier.barrier, rows)])}
     assert new["input"]["barriers"]["rows"] == len(rows)
-    check_program({**facts, "input": {"barriers": {}}}, new, allow_code_change=False, where="here")
-    assert differences({**facts, "input": {}}, new) == ["input 'barriers' is new"]
-    assert differences(new, {**facts, "input": {"barriers": {}}}) != []
+    check_program({**fingerprint, "input": {"barriers": {}}}, new, allow_code_change=False, where="here")
+    assert differences({**fingerprint, "input": {}}, new) == ["input 'barriers' is new"]
+    assert differences(new, {**fingerprint, "input": {"barriers": {}}}) != []
 
 
 def test_another_program_can_not_claim(tmp_path: Any) -> None:
     store = Checkpoints(tmp_path)
-    claim = store.claim(resumes=None, facts=program_fingerprint(Fraud))
-    snapshot = claim.commit(state=b"")
+    owner = store.take_over(resumes=None, fingerprint=program_fingerprint(Fraud))
+    snapshot = owner.commit(state=b"")
     with pytest.raises(CheckpointError, match=r"CHECKPOINT_PROGRAM(.|\n)*tag 'transaction' is gone"):
-        store.claim(resumes=snapshot, facts=program_fingerprint(PageViews), allow_code_change=True)
+        store.take_over(resumes=snapshot, fingerprint=program_fingerprint(PageViews), allow_code_change=True)
     changed = program_fingerprint(Fraud)
     changed["code"]["update"] = "other"
     with pytest.raises(CheckpointError, match="allow_code_change=True"):
-        store.claim(resumes=snapshot, facts=changed)
-    assert {found.term for found in store.folder.listing().claims} == {1}
-    assert store.claim(resumes=snapshot, facts=changed, allow_code_change=True).commit().manifest.facts == changed
+        store.take_over(resumes=snapshot, fingerprint=changed)
+    assert {found.term for found in store.folder.listing().owners} == {1}
+    assert (
+        store.take_over(resumes=snapshot, fingerprint=changed, allow_code_change=True).commit().manifest.fingerprint
+        == changed
+    )
 
 
 WORDS_SOURCE = """

@@ -19,7 +19,7 @@ from flumina.checkpoint.coordinator import (
     Truncate,
 )
 from flumina.checkpoint.participant import CheckpointParticipant, TaskCheckpoint
-from flumina.engine.message_codec import Codec, Letter
+from flumina.engine.message_codec import Codec, EncodedMessage
 from flumina.model.batch import Batch
 from flumina.model.order import Point
 from flumina.output.outputs import Manifest
@@ -54,7 +54,7 @@ class FakeTask:
         self.steps.append("pause")
         return None
 
-    def truncate(self, ts: int | None) -> list[Letter]:
+    def truncate(self, ts: int | None) -> list[EncodedMessage]:
         self.steps.append(("truncate", ts))
         return []
 
@@ -68,13 +68,13 @@ class FakeTask:
     def packed(self) -> dict[str, bytes]:
         return {}
 
-    def restart(self, segment: int) -> None:
-        self.steps.append(("restart", segment))
+    def restart(self, epoch: int) -> None:
+        self.steps.append(("restart", epoch))
 
-    def requeue(self, messages: Iterable[Letter]) -> None:
+    def requeue(self, messages: Iterable[EncodedMessage]) -> None:
         self.steps.append(("requeue", list(messages)))
 
-    def decode(self, frame: Any) -> Iterable[Letter]:
+    def decode(self, frame: Any) -> Iterable[EncodedMessage]:
         return CODEC.decode(frame)
 
     def control(self, peer: int, message: object) -> None:
@@ -88,16 +88,16 @@ class FakeTask:
 OUTPUTS = Manifest("run", 1, "a", {}, {}, {})
 
 
-def participant(task: FakeTask, *peers: int) -> CheckpointParticipant:
+def participant_of(task: FakeTask, *peers: int) -> CheckpointParticipant:
     """Of task 1; the leader is in task 0."""
     snapshots = cast("Any", SimpleNamespace(policy=SimpleNamespace(pace=1)))
     return CheckpointParticipant(task, snapshots, number=1, home=0, tasks=3, peers=peers, first=1)
 
 
-def follower() -> CheckpointParticipant:
+def participant() -> CheckpointParticipant:
     """Of task 1, which has entered segment 1, where segment 0 was cut off at 10; task 2 may still be in that."""
-    made = participant(FakeTask(), 0, 2)
-    made.segment, made.last_cut = 1, CUT
+    made = participant_of(FakeTask(), 0, 2)
+    made.epoch, made.last_truncation = 1, CUT
     made.of_peer = {0: 1, 2: 0}
     return made
 
@@ -112,13 +112,13 @@ def frame(*messages: Message) -> list[bytes]:
     return [bytes(buffer) for buffer in CODEC.encode([("w2", "w1", message) for message in messages])]
 
 
-def told(letters: Sequence[Letter]) -> list[tuple[object, list[int]]]:
+def told(letters: Sequence[EncodedMessage]) -> list[tuple[object, list[int]]]:
     data = [(to, message.run.batch) for to, _, message in letters if isinstance(message, Data)]
     return [(to, batch.ts.tolist()) for to, batch in data if batch is not None]
 
 
 def test_what_was_on_its_way_when_a_segment_was_cut_off_belongs_to_the_next() -> None:
-    here = follower()
+    here = participant()
     request = Request((Item(Point(9, 0, 0), EVERYTHING),), Point(9, 0, 0), Point(9, 0, 0))
     found = list(here.sort(2, frame(values(11, 12, 14), request, Credit(PART, 3))))
     assert told(found) == [("w2", [11, 12, 14])]
@@ -127,11 +127,11 @@ def test_what_was_on_its_way_when_a_segment_was_cut_off_belongs_to_the_next() ->
 
 
 def test_what_lies_before_the_cut_has_been_processed() -> None:
-    assert told(list(follower().sort(2, frame(values(9, 10, 11))))) == [("w2", [11])]
+    assert told(list(participant().sort(2, frame(values(9, 10, 11))))) == [("w2", [11])]
 
 
 def test_what_comes_from_the_next_segment_waits_for_it() -> None:
-    here = follower()
+    here = participant()
     here.of_peer[2] = 2
     early = frame(values(30))
     assert list(here.sort(2, early)) == []
@@ -139,14 +139,14 @@ def test_what_comes_from_the_next_segment_waits_for_it() -> None:
 
 
 def test_what_is_of_this_segment_passes_whole() -> None:
-    here = follower()
+    here = participant()
     assert told(list(here.sort(0, frame(values(3, 11))))) == [("w2", [3, 11])]
 
 
 def reading(highest: int) -> tuple[CheckpointParticipant, FakeTask]:
     """Of task 1, which has read a part up to a timestamp and has no workers."""
     task = FakeTask(highest)
-    made = participant(task, 0)
+    made = participant_of(task, 0)
     made.look(0.0)
     task.told.clear()
     return made, task

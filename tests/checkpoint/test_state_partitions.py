@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from flumina.apps import PageViews
-from flumina.checkpoint import Checkpoints, Claim
+from flumina.checkpoint import CheckpointOwner, Checkpoints
 from flumina.checkpoint.state_partitions import (
     FinalStatePolicy,
     InMemoryPartition,
@@ -69,12 +69,14 @@ def at_hand() -> PartitionedState:
     )
 
 
-def in_files(store: Checkpoints, claim: Claim, number: int = 1) -> PartitionedState:
+def in_files(store: Checkpoints, owner: CheckpointOwner, number: int = 1) -> PartitionedState:
     """As two tasks have written them, one of which has two trees."""
-    ending = FinalStatePolicy(store, claim.place(number), most=0)
-    bundles = [ending.keep({name: STATES[name] for name in names}) for names in (("one", "three"), ("two",))]
-    assert all(isinstance(bundle, StoredPartition) for bundle in bundles)
-    return PartitionedState(CROWN, tuple(bundles))
+    final_state_policy = FinalStatePolicy(store, owner.snapshot_id(number), most=0)
+    partitions = [
+        final_state_policy.keep({name: STATES[name] for name in names}) for names in (("one", "three"), ("two",))
+    ]
+    assert all(isinstance(partition, StoredPartition) for partition in partitions)
+    return PartitionedState(CROWN, tuple(partitions))
 
 
 @pytest.fixture
@@ -83,36 +85,36 @@ def store(tmp_path: Path) -> Checkpoints:
 
 
 @pytest.fixture
-def claim(store: Checkpoints) -> Claim:
-    return store.claim(resumes=None)
+def owner(store: Checkpoints) -> CheckpointOwner:
+    return store.take_over(resumes=None)
 
 
-def test_the_whole_of_it(store: Checkpoints, claim: Claim) -> None:
-    sent = pickle.loads(pickle.dumps(in_files(store, claim)))  # noqa: S301 -- as it comes to the tasks
-    for shares in (at_hand(), in_files(store, claim), sent):
-        assert infos(shares.whole(PAGES, CODEC)) == {page: f"info of {page}" for page in "abcd"}
-        assert shares.size == sum(map(len, STATES.values()))
+def test_the_whole_of_it(store: Checkpoints, owner: CheckpointOwner) -> None:
+    sent = pickle.loads(pickle.dumps(in_files(store, owner)))  # noqa: S301 -- as it comes to the tasks
+    for tree_sizes in (at_hand(), in_files(store, owner), sent):
+        assert infos(tree_sizes.whole(PAGES, CODEC)) == {page: f"info of {page}" for page in "abcd"}
+        assert tree_sizes.size == sum(map(len, STATES.values()))
 
 
-def test_the_same_trees_read_their_own_file_only(store: Checkpoints, claim: Claim) -> None:
-    shares = in_files(store, claim)
+def test_the_same_trees_read_their_own_file_only(store: Checkpoints, owner: CheckpointOwner) -> None:
+    tree_sizes = in_files(store, owner)
     renamed = Forest.of(forest(leaf("x", "a", "b"), leaf("y", "c"), leaf("z", "d")).root)
-    other = store.folder.at(shares.bundles[1].file.name)  # type: ignore[union-attr]
+    other = store.folder.at(tree_sizes.partitions[1].file.name)  # type: ignore[union-attr]
     Path(other).unlink()
-    assert {name: infos(state) for name, state in shares.under(renamed, ["x", "z"], PAGES, CODEC).items()} == {
+    assert {name: infos(state) for name, state in tree_sizes.under(renamed, ["x", "z"], PAGES, CODEC).items()} == {
         "x": {"a": "info of a", "b": "info of b"},
         "z": {"d": "info of d"},
     }
     with pytest.raises(CheckpointError, match="CHECKPOINT_MISSING_FILE"):
-        shares.under(renamed, ["y"], PAGES, CODEC)
+        tree_sizes.under(renamed, ["y"], PAGES, CODEC)
 
 
 def test_shares_that_other_code_has_left_are_divided_anew(store: Checkpoints) -> None:
     """Of the same trees, too: who observes what may be another matter now."""
-    claim = store.claim(resumes=None, facts={"code": {"update": "as it was"}})
-    files, _ = in_files(store, claim).keep(store, claim.place(1))
-    snapshot = claim.commit(number=1, state_files=files, plan=to_json(PLAN))
-    assert PartitionedState.of(snapshot, claim.facts).is_divided_by(CROWN)
+    owner = store.take_over(resumes=None, fingerprint={"code": {"update": "as it was"}})
+    files, _ = in_files(store, owner).keep(store, owner.snapshot_id(1))
+    snapshot = owner.commit(number=1, state_files=files, plan=to_json(PLAN))
+    assert PartitionedState.of(snapshot, owner.fingerprint).is_divided_by(CROWN)
     foreign = PartitionedState.of(snapshot, {"code": {"update": "another one"}})
     assert not foreign.is_divided_by(CROWN)
     Path(store.folder.at(files[1].name)).unlink()
@@ -149,22 +151,22 @@ def test_what_tasks_might_divide_otherwise_is_divided_once() -> None:
     assert settled(at_hand(), forest(leaf("x", "a"), leaf("y", "b")), PAGES, CODEC) == at_hand(), "derived"
 
 
-def test_other_trees_are_given_what_they_need(store: Checkpoints, claim: Claim) -> None:
-    shares = in_files(store, claim)
+def test_other_trees_are_given_what_they_need(store: Checkpoints, owner: CheckpointOwner) -> None:
+    tree_sizes = in_files(store, owner)
     new = Forest.of(forest(leaf("x", "a", "c"), leaf("y", "b", "d")).root)
-    found = {name: infos(shares.under(new, [name], PAGES, CODEC)[name]) for name in ("x", "y")}
+    found = {name: infos(tree_sizes.under(new, [name], PAGES, CODEC)[name]) for name in ("x", "y")}
     assert found == {"x": {"a": "info of a", "c": "info of c"}, "y": {"b": "info of b", "d": "info of d"}}
     alone = Forest.of(leaf("alone", *"abcd"))
-    assert len(shares.under(alone, ["alone"], PAGES, CODEC)["alone"]) == 4
+    assert len(tree_sizes.under(alone, ["alone"], PAGES, CODEC)["alone"]) == 4
 
 
-def test_a_snapshot_with_shares_is_read_again(store: Checkpoints, claim: Claim) -> None:
-    files, after = in_files(store, claim).keep(store, claim.place(1))
-    assert after.bundles == in_order(after, files)
-    claim.commit(number=1, state_files=files, plan=to_json(PLAN))
+def test_a_snapshot_with_shares_is_read_again(store: Checkpoints, owner: CheckpointOwner) -> None:
+    files, after = in_files(store, owner).keep(store, owner.snapshot_id(1))
+    assert after.partitions == in_order(after, files)
+    owner.commit(number=1, state_files=files, plan=to_json(PLAN))
     latest = store.latest()
     assert latest is not None
-    assert [file.shares for file in latest.manifest.states] == [
+    assert [file.tree_sizes for file in latest.manifest.states] == [
         (("one", len(STATES["one"])), ("three", len(STATES["three"]))),
         (("two", len(STATES["two"])),),
     ]
@@ -174,52 +176,52 @@ def test_a_snapshot_with_shares_is_read_again(store: Checkpoints, claim: Claim) 
     assert not store.verify()
 
 
-def in_order(shares: PartitionedState, files: list[Any]) -> tuple[StoredPartition, ...]:
-    folder = shares.bundles[0].folder  # type: ignore[union-attr]
+def in_order(tree_sizes: PartitionedState, files: list[Any]) -> tuple[StoredPartition, ...]:
+    folder = tree_sizes.partitions[0].folder  # type: ignore[union-attr]
     return tuple(StoredPartition(folder, file) for file in files)
 
 
-def test_what_is_at_hand_is_written_to_one_file_and_stays_at_hand(store: Checkpoints, claim: Claim) -> None:
-    files, after = at_hand().keep(store, claim.place(1))
-    assert [[tree for tree, _ in file.shares] for file in files] == [["one", "three", "two"]]
+def test_what_is_at_hand_is_written_to_one_file_and_stays_at_hand(store: Checkpoints, owner: CheckpointOwner) -> None:
+    files, after = at_hand().keep(store, owner.snapshot_id(1))
+    assert [[tree for tree, _ in file.tree_sizes] for file in files] == [["one", "three", "two"]]
     assert after == at_hand()
-    claim.commit(number=1, state_files=files, plan=to_json(PLAN))
+    owner.commit(number=1, state_files=files, plan=to_json(PLAN))
     latest = store.latest()
     assert latest is not None
     assert len(PartitionedState.of(latest).whole(PAGES, CODEC)) == 4
 
 
-def test_files_of_another_snapshot_are_copied(store: Checkpoints, claim: Claim) -> None:
-    before = in_files(store, claim)
-    files, after = before.keep(store, claim.place(2))
-    assert all(file.is_of(claim.place(2)) for file in files)
-    assert [file.shares for file in files] == [bundle.shares for bundle in before.bundles]
-    claim.commit(number=2, state_files=files, plan=to_json(PLAN))
+def test_files_of_another_snapshot_are_copied(store: Checkpoints, owner: CheckpointOwner) -> None:
+    before = in_files(store, owner)
+    files, after = before.keep(store, owner.snapshot_id(2))
+    assert all(file.is_of(owner.snapshot_id(2)) for file in files)
+    assert [file.tree_sizes for file in files] == [partition.tree_sizes for partition in before.partitions]
+    owner.commit(number=2, state_files=files, plan=to_json(PLAN))
     assert len(after.whole(PAGES, CODEC)) == 4
 
 
-def test_small_states_are_handed_over(store: Checkpoints, claim: Claim) -> None:
+def test_small_states_are_handed_over(store: Checkpoints, owner: CheckpointOwner) -> None:
     size = sum(map(len, STATES.values()))
     assert FinalStatePolicy().keep(STATES) == InMemoryPartition.of(STATES)
-    assert FinalStatePolicy(store, claim.place(1), most=size).keep(STATES) == InMemoryPartition.of(STATES)
-    kept = FinalStatePolicy(store, claim.place(1), most=size - 1).keep(STATES)
+    assert FinalStatePolicy(store, owner.snapshot_id(1), most=size).keep(STATES) == InMemoryPartition.of(STATES)
+    kept = FinalStatePolicy(store, owner.snapshot_id(1), most=size - 1).keep(STATES)
     assert isinstance(kept, StoredPartition)
     assert kept.read() == InMemoryPartition.of(STATES).data
-    assert kept.file.is_of(claim.place(1))
+    assert kept.file.is_of(owner.snapshot_id(1))
 
 
-def test_a_share_that_was_changed_is_noticed(store: Checkpoints, claim: Claim) -> None:
-    shares = in_files(store, claim)
-    file = Path(store.folder.at(shares.bundles[0].file.name))  # type: ignore[union-attr]
+def test_a_share_that_was_changed_is_noticed(store: Checkpoints, owner: CheckpointOwner) -> None:
+    tree_sizes = in_files(store, owner)
+    file = Path(store.folder.at(tree_sizes.partitions[0].file.name))  # type: ignore[union-attr]
     file.write_bytes(file.read_bytes()[:-1] + b"?")
     with pytest.raises(CheckpointError, match="CHECKPOINT_DAMAGED"):
-        shares.under(CROWN, ["one"], PAGES, CODEC)
+        tree_sizes.under(CROWN, ["one"], PAGES, CODEC)
 
 
-def test_sizes_that_do_not_make_up_the_file(store: Checkpoints, claim: Claim) -> None:
+def test_sizes_that_do_not_make_up_the_file(store: Checkpoints, owner: CheckpointOwner) -> None:
     data = b"".join(STATES.values())
     wrong = [(tree, len(state) - 1) for tree, state in STATES.items()]
-    claim.commit(number=1, state_files=[store.write_state(claim.place(1), data, wrong)], plan=to_json(PLAN))
+    owner.commit(number=1, state_files=[store.write_state(owner.snapshot_id(1), data, wrong)], plan=to_json(PLAN))
     latest = store.latest()
     assert latest is not None
     with pytest.raises(CheckpointError, match=r"CHECKPOINT_DAMAGED.*do not make it up"):
@@ -227,15 +229,15 @@ def test_sizes_that_do_not_make_up_the_file(store: Checkpoints, claim: Claim) ->
     assert [finding.damaged for finding in store.verify()] == [True]
 
 
-def test_what_a_lost_task_wrote_is_deleted_with_the_commit_or_told(store: Checkpoints, claim: Claim) -> None:
-    place = claim.place(1)
-    in_files(store, claim)
-    files, _ = in_files(store, claim).keep(store, place)
-    claim.commit(number=1, state_files=files, plan=to_json(PLAN))
+def test_what_a_lost_task_wrote_is_deleted_with_the_commit_or_told(store: Checkpoints, owner: CheckpointOwner) -> None:
+    snapshot_id = owner.snapshot_id(1)
+    in_files(store, owner)
+    files, _ = in_files(store, owner).keep(store, snapshot_id)
+    owner.commit(number=1, state_files=files, plan=to_json(PLAN))
     assert not store.verify()
     left = {name for _, name in store.folder.listing().states}
     assert left == {file.name for file in files}
-    late = store.write_state(place, b"late", [("one", 4)])
+    late = store.write_state(snapshot_id, b"late", [("one", 4)])
     (finding,) = store.verify()
     assert (finding.damaged, late.name in finding.file) == (False, True)
 
@@ -246,10 +248,10 @@ def test_what_a_lost_task_wrote_is_deleted_with_the_commit_or_told(store: Checkp
     ids=["one is lacking", "one is there twice", "nobody knows the plan", "none"],
 )
 def test_a_manifest_whose_states_do_not_fit_its_plan(
-    store: Checkpoints, claim: Claim, trees: list[str], plan: Plan | None
+    store: Checkpoints, owner: CheckpointOwner, trees: list[str], plan: Plan | None
 ) -> None:
-    files = [store.write_state(claim.place(1), STATES[tree], [(tree, len(STATES[tree]))]) for tree in trees]
-    snapshot = claim.commit(number=1, state_files=files, plan=None if plan is None else to_json(plan))
+    files = [store.write_state(owner.snapshot_id(1), STATES[tree], [(tree, len(STATES[tree]))]) for tree in trees]
+    snapshot = owner.commit(number=1, state_files=files, plan=None if plan is None else to_json(plan))
     with pytest.raises(CheckpointError, match="CHECKPOINT_DAMAGED"):
         PartitionedState.of(snapshot)
     assert bool(trees) == any(finding.damaged for finding in store.verify())

@@ -23,12 +23,12 @@ def path(tmp_path: Path) -> Path:
     store = Checkpoints(place)
     sources = [StreamRates("values", {"value": 1e6}, 2), StreamRates("barriers", {"barrier": 1})]
     plan = make_plan(ValueBarrier, sources, workers=2)
-    facts = program_fingerprint(ValueBarrier)
-    claim = store.claim(resumes=None, facts=facts, run="first")
-    claim.commit(after=100, state=b"x" * 2048, events=1000, plan=to_json(plan))
-    claim = store.claim(resumes=store.latest(), facts=facts, run="second")
+    fingerprint = program_fingerprint(ValueBarrier)
+    owner = store.take_over(resumes=None, fingerprint=fingerprint, run="first")
+    owner.commit(after=100, state=b"x" * 2048, events=1000, plan=to_json(plan))
+    owner = store.take_over(resumes=store.latest(), fingerprint=fingerprint, run="second")
     file = OutputFile("output", "0/output.parquet", 10, 5, 7)
-    claim.commit(
+    owner.commit(
         after=200,
         state=b"y",
         events=2000,
@@ -66,7 +66,7 @@ def test_ls_as_json(path: Path, capsys: Output) -> None:
     assert first["created"] < second.pop("created")
     assert second == {
         "number": 2,
-        "epoch": 2,
+        "term": 2,
         "latest": True,
         "after": 200,
         "events": 2000,
@@ -131,7 +131,7 @@ def test_verify(path: Path, capsys: Output) -> None:
 )
 def test_outputs_that_can_not_be_checked_are_told(tmp_path: Path, capsys: Output, *, finished: bool, why: str) -> None:
     outputs = (OutputFile("counts", "part-0.parquet", size=10, rows=1, crc32=1),)
-    Checkpoints(tmp_path / "c").claim(resumes=None).commit(
+    Checkpoints(tmp_path / "c").take_over(resumes=None).commit(
         folder=str(tmp_path / "parts"), outputs=outputs, finished=finished
     )
     code, out, _ = run(capsys, "verify", tmp_path / "c")
@@ -155,7 +155,7 @@ def test_damage_is_shown_and_exits_with_1(path: Path, capsys: Output) -> None:
 
 
 def test_a_plan_that_can_not_be_read_hides_nothing(tmp_path: Path, capsys: Output) -> None:
-    Checkpoints(tmp_path).claim(resumes=None).commit(plan="{}", finished=True)
+    Checkpoints(tmp_path).take_over(resumes=None).commit(plan="{}", finished=True)
     code, out, _ = run(capsys, "show", tmp_path)
     assert code == 0
     assert "finished      yes" in out
@@ -199,7 +199,7 @@ def test_calls_that_can_not_be_meant_exit_with_2(tmp_path: Path, capsys: Output)
 
 
 def test_a_claim_without_snapshots(tmp_path: Path, capsys: Output) -> None:
-    Checkpoints(tmp_path).claim(resumes=None)
+    Checkpoints(tmp_path).take_over(resumes=None)
     assert run(capsys, "ls", tmp_path)[:2] == (0, "no snapshot was committed yet\n")
     assert of_json(capsys, "ls", tmp_path)[:2] == (0, [])
     assert run(capsys, "show", tmp_path)[0] == 2

@@ -51,8 +51,8 @@ def test_named_outputs_have_their_names() -> None:
     streams = find_app("fraud").generate(events=2_000, ratio=100).streams()
     result = local.run(find_app("fraud").program, streams, workers=1, progress=False)
     text = shown_outputs(result, 1)
-    assert len(result.published) > 1
-    for name, one in result.published.items():
+    assert len(result.committed) > 1
+    for name, one in result.committed.items():
         assert f"outputs {name}: {one.rows:,} row" in text
 
 

@@ -114,8 +114,8 @@ def test_checks_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(capsys.readouterr().out)
     assert not found["ok"]
     assert found["broken"]
-    broken = [verdict for verdict in found["verdicts"] if verdict["counterexample"]]
-    assert [verdict["law"] for verdict in broken] == found["broken"]
+    broken = [verification for verification in found["verdicts"] if verification["counterexample"]]
+    assert [verification["law"] for verification in broken] == found["broken"]
     assert main(["check", "flumina.apps:ValueBarrier", "--examples", "5", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["ok"]
 

@@ -13,7 +13,7 @@ import pytest
 import flumina as fl
 from flumina.apps.fraud import Fraud
 from flumina.apps.page_views import PageViews
-from flumina.engine.message_codec import APART, Codec, Letter
+from flumina.engine.message_codec import APART, Codec, EncodedMessage
 from flumina.model.batch import Batch
 from flumina.model.order import END, START, Point
 from flumina.program.base import define
@@ -223,7 +223,7 @@ def test_classes_of_a_script_are_the_same_class_at_the_other_end() -> None:
 def test_letters_keep_their_order_and_the_size_of_states_is_told() -> None:
     codec = Codec(fl.define(Fraud), NAMES)
     large = np.arange(APART)
-    letters: list[Letter] = [
+    letters: list[EncodedMessage] = [
         ("w1", "w2", Response(P, {"sums": large}, {EVERYTHING: P})),
         ("w1", "w3", Response(P, {"sums": large[:3]}, {})),
         (("views", 1), "w2", Credit(("views", 1), 5)),

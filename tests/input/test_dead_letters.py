@@ -17,7 +17,7 @@ def data_of(rows: pa.Table) -> list[dict[str, Any]]:
 
     count = len(rows)
     fault = Fault("NULL_KEY", "k", "the key is null")
-    made = RejectedRows("s", rows, [fault] * count, [None] * count, [0] * count, range(count)).letters()
+    made = RejectedRows("s", rows, [fault] * count, [None] * count, [0] * count, range(count)).dead_letters()
     return [json.loads(text, parse_constant=refuse) for text in made.column("data").to_pylist()]
 
 
@@ -25,7 +25,7 @@ def test_a_letter_says_what_is_wrong_and_where() -> None:
     faults = [Fault("NULL_KEY", "k", "the key is null"), Fault("COLUMN_TYPE", "v", "not a long")]
     refused = RejectedRows("s", pa.table({"k": [None, "a"], "v": [1, 2]}), faults, ["f.parquet", None], [3, 4], [17, 0])
     assert len(refused) == 2
-    made = refused.letters()
+    made = refused.dead_letters()
     assert made.schema == SCHEMA
     assert made.to_pylist() == [
         {

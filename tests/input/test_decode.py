@@ -220,13 +220,13 @@ def test_what_is_null_inside_is_named() -> None:
         decode(STRUCTS, 1, 3, table, NAMES)
 
 
-def aside(stream: Stream, pieces: Sequence[pa.RecordBatch]) -> tuple[list[Any], list[dict[str, Any]]]:
+def on_bad_rows(stream: Stream, pieces: Sequence[pa.RecordBatch]) -> tuple[list[Any], list[dict[str, Any]]]:
     """The events of a part in pieces, and its dead letters."""
     dead: list[RejectedRows] = []
     decoder = Decoder(stream, 1, 3, NAMES, dead.append)
     events = [event for batch in decoder.batches(pieces, 1000) for event in batch]
     assert decoder.rows == sum(piece.num_rows for piece in pieces)
-    return events, [letter for refused in dead for letter in refused.letters().to_pylist()]
+    return events, [letter for refused in dead for letter in refused.dead_letters().to_pylist()]
 
 
 class TestAside:
@@ -251,7 +251,7 @@ class TestAside:
         table = self.ROWS.combine_chunks()
         ends = [0, *sorted(cuts), len(table)]
         pieces = [piece for a, b in pairwise(ends) for piece in table.slice(a, b - a).to_batches() if b > a]
-        events, dead = aside(stream, pieces)
+        events, dead = on_bad_rows(stream, pieces)
         assert [(event.ts, event.seq, event.page) for event in events] == [(1, 0, "a"), (2, 2, "c")]
         assert {letter["row"]: letter["reason"] for letter in dead} == self.REASONS
         assert len(dead) == len(self.REASONS), "each once"
@@ -267,7 +267,7 @@ class TestAside:
     def test_that_rows_are_not_in_order_is_an_error_of_the_row_as_it_is_numbered(self, size: int) -> None:
         table = pa.table({"ts": [5, None, 7, None, 6, 1], "page": list("abcdef"), "user": [1, 2, 3, 4, 5, 6]})
         with pytest.raises(InputError, match=r"DECREASING_TIMESTAMP.* 6 comes after 7") as caught:
-            aside(VIEWS, table.to_batches(size))
+            on_bad_rows(VIEWS, table.to_batches(size))
         assert caught.value.row == 4
 
     @pytest.mark.parametrize("size", [2, 10])
@@ -275,17 +275,17 @@ class TestAside:
         stream = Stream("clicks", Tags.view, None, seq="n")
         columns = {"ts": [5, 5, None, 4], "n": [3, 2, 1, 1], "page": list("abcd"), "user": [1, 2, 3, 4]}
         with pytest.raises(InputError, match="DECREASING_SEQ") as caught:
-            aside(stream, pa.table(columns).to_batches(size))
+            on_bad_rows(stream, pa.table(columns).to_batches(size))
         assert caught.value.row == 1
 
     def test_columns_of_another_type_are_no_matter_of_rows(self) -> None:
         table = pa.table({"ts": [1], "page": ["a"], "user": ["text"]})
         with pytest.raises(InputError, match="COLUMN_TYPE"):
-            aside(VIEWS, table.to_batches())
+            on_bad_rows(VIEWS, table.to_batches())
 
     def test_nothing_but_bad_rows(self) -> None:
         table = pa.table({"ts": pa.nulls(3, pa.int64()), "page": list("abc"), "user": [1, 2, 3]})
-        events, dead = aside(VIEWS, table.to_batches(2))
+        events, dead = on_bad_rows(VIEWS, table.to_batches(2))
         assert events == []
         assert [letter["row"] for letter in dead] == [0, 1, 2]
 
@@ -300,7 +300,7 @@ def test_a_bad_value_in_a_list_is_not_blamed_on_its_neighbors(size: int) -> None
     lists[700], maps[30] = [2**40], [("k", 2**40)]
     kind = pa.map_(pa.string(), pa.int64())
     table = pa.table({"ts": range(1000), "xs": lists, "m": pa.array(maps, kind)})
-    events, dead = aside(LISTS, table.to_batches(size))
+    events, dead = on_bad_rows(LISTS, table.to_batches(size))
     assert len(events) == 998
     assert sorted(letter["row"] for letter in dead) == [30, 700]
     with pytest.raises(InputError, match="COLUMN_TYPE") as caught:
@@ -348,7 +348,7 @@ def test_columns_that_arrow_can_not_take_rows_of() -> None:
             }
         )
     )
-    events, dead = aside(MIXED, table.to_batches())
+    events, dead = on_bad_rows(MIXED, table.to_batches())
     assert [event.page for event in events] == ["a", "c"]
     assert [letter["reason"] for letter in dead] == ["UNKNOWN_TAG"]
 
@@ -359,6 +359,6 @@ def test_of_nothing_but_nulls_the_kind_of_timestamps_is_that_of_other_rows() -> 
         pa.record_batch({"ts": ts, "page": pa.array(["a"] * len(ts)), "user": pa.array([1] * len(ts))})
         for ts in (pa.nulls(2), moments, pa.nulls(1))
     ]
-    events, dead = aside(VIEWS, pieces)
+    events, dead = on_bad_rows(VIEWS, pieces)
     assert [event.seq for event in events] == [2]
     assert [letter["row"] for letter in dead] == [0, 1, 3]

@@ -92,7 +92,7 @@ def test_one_mode_raises_the_first_fault_and_the_other_puts_all_aside(
     expected = [refused(stream, one) for one in rows]
     dead: list[RejectedRows] = []
     events = list(Decoder(stream, 0, 0, ["all"], dead.append).decode(batch_of(rows)))
-    letters = [letter for some in dead for letter in some.letters().to_pylist()]
+    letters = [letter for some in dead for letter in some.dead_letters().to_pylist()]
     assert [(letter["row"], (letter["reason"], letter["column"])) for letter in letters] == [
         (number, fault) for number, fault in enumerate(expected) if fault is not None
     ]
@@ -171,7 +171,7 @@ def test_columns_of_every_type(ddl: str, not_null: bool, data: st.DataObject) ->
     decoder = Decoder(stream, 0, 0, ["s"], dead.append)
     start = data.draw(st.integers(0, len(values)))
     batches = [decoder.decode(chunk.slice(0, start)), decoder.decode(chunk.slice(start))]
-    letters = [letter for some in dead for letter in some.letters().to_pylist()]
+    letters = [letter for some in dead for letter in some.dead_letters().to_pylist()]
     assert {letter["row"]: letter["reason"] for letter in letters} == {
         row: reason for row, reason in enumerate(expected) if reason is not None
     }

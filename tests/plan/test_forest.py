@@ -46,7 +46,7 @@ def shared_out(definition: Definition, states: dict[str, Any], before: Forest, f
     """Each tree by itself, as in tasks of their own."""
     found: dict[str, Any] = {}
     for tree in forest.trees:
-        found |= forest.share_out(definition, before, copied(states).items(), [tree.id])
+        found |= forest.distribute(definition, before, copied(states).items(), [tree.id])
     return found
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from flumina.errors import UsageError
 from flumina.model.tag import Tag, user_line
-from flumina.program.decorators import StateType, fork, join, marks, members_of, state_types, update, update_batch
+from flumina.program.decorators import StateType, decorations, fork, join, members_of, state_types, update, update_batch
 
 
 class Types:
@@ -47,7 +47,7 @@ def test_what_a_decorator_notes() -> None:
 
         def plain(self) -> None: ...
 
-    noted = [(name, mark.role, [t.name for t in mark.types]) for name, mark in marks(dict(vars(P)))]
+    noted = [(name, mark.role, [t.name for t in mark.types]) for name, mark in decorations(dict(vars(P)))]
     assert noted == [
         ("step", "update_batch", ["Whole"]),
         ("step", "update", ["Whole", "Half"]),

@@ -56,7 +56,7 @@ class Checked(HTMLParser):
 
 
 def test_the_page_tells_what_the_run_did(result: RunResult) -> None:
-    sample = result.published["output"].dataset().head(3)
+    sample = result.committed["output"].dataset().head(3)
     settings = {"workers": 2, "set": "events=4000"}
     html = RunReport(
         result, "this machine", "flumina run page-views", settings, {"output": sample}, verified=True
@@ -66,7 +66,7 @@ def test_the_page_tells_what_the_run_did(result: RunResult) -> None:
     assert "the same outputs as the sequential program" in text
     assert f"{result.stats.events:,} events" in text
     assert f"{result.stats.joins:,} joins" in text
-    assert f"{sum(one.rows for one in result.published.values()):,} rows of output" in text
+    assert f"{sum(one.rows for one in result.committed.values()):,} rows of output" in text
     assert "flumina run page-views" in text
     assert "events=4000" in text
     assert str(sample.column("user")[0]) in text

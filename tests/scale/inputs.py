@@ -86,21 +86,21 @@ class Input:
         pq.write_table(table, self.folder / "log.parquet", row_group_size=_GROUP_ROWS, compression="none")
         stream = self._stream_of(table)
         rng = np.random.default_rng([case.seed, 2])
-        for number, layout in enumerate(self.streams):
+        for number, placement in enumerate(self.streams):
             mine = np.flatnonzero(stream == number)
             if case.batches:
                 mine = _jittered(mine, rng)
             elif not case.sorted:
                 mine = rng.permutation(mine)
-            (self.folder / layout.name).mkdir()
-            parts = case.batches or (_PARTS[case.shape] if 0 in layout.kinds else 1)
+            (self.folder / placement.name).mkdir()
+            parts = case.batches or (_PARTS[case.shape] if 0 in placement.kinds else 1)
             for part, rows in enumerate(np.array_split(mine, parts)):
-                self._write(table, layout, rows, self.folder / layout.name / f"{part:05d}.parquet", part)
+                self._write(table, placement, rows, self.folder / placement.name / f"{part:05d}.parquet", part)
 
-    def _write(self, table: pa.Table, layout: Layout, rows: npt.NDArray[np.int64], path: Path, part: int) -> None:
+    def _write(self, table: pa.Table, placement: Layout, rows: npt.NDArray[np.int64], path: Path, part: int) -> None:
         model = self.model
-        fields = dict.fromkeys(field for kind in layout.kinds for field in model.fields[model.kinds[kind]])
-        names = ["ts", *(["seq"] if self.case.seq else []), *(["kind"] if len(layout.kinds) > 1 else []), *fields]
+        fields = dict.fromkeys(field for kind in placement.kinds for field in model.fields[model.kinds[kind]])
+        names = ["ts", *(["seq"] if self.case.seq else []), *(["kind"] if len(placement.kinds) > 1 else []), *fields]
         chosen = table.select(names)
         whole = len(rows) == table.num_rows and self.case.sorted and not self.case.batches
         mine = chosen if whole else chosen.take(pa.array(rows))
@@ -112,27 +112,29 @@ class Input:
         kind = table["kind"].to_numpy()
         found = np.empty(len(kind), np.int8)
         half = np.arange(len(kind)) // 7 % 2
-        for number, layout in enumerate(self.streams):
-            mine = np.isin(kind, layout.kinds)
-            found[mine if layout.half is None else mine & (half == layout.half)] = number
+        for number, placement in enumerate(self.streams):
+            mine = np.isin(kind, placement.kinds)
+            found[mine if placement.half is None else mine & (half == placement.half)] = number
         return found
 
     def expected(self) -> dict[str, pa.Table]:
         """Compute what the program must emit."""
         table = pq.read_table(self.folder / "log.parquet")
-        return expected(self.model, table, self._stream_of(table), [layout.name for layout in self.streams])
+        return expected(self.model, table, self._stream_of(table), [placement.name for placement in self.streams])
 
-    def paths(self, layout: Layout) -> list[Path]:
+    def paths(self, placement: Layout) -> list[Path]:
         """List the files of a stream."""
-        return sorted((self.folder / layout.name).iterdir())
+        return sorted((self.folder / placement.name).iterdir())
 
     def tables(self) -> list[fl.Stream]:
         """Return the streams in memory, as :data:`MEMORY` has them and for the oracle."""
-        return [self._stream(layout, [pq.read_table(p) for p in self.paths(layout)]) for layout in self.streams]
+        return [
+            self._stream(placement, [pq.read_table(p) for p in self.paths(placement)]) for placement in self.streams
+        ]
 
     def files(self) -> list[fl.Stream]:
         """Return the streams as files that tasks read."""
-        return [self._stream(layout, fl.Parquet(self.paths(layout))) for layout in self.streams]
+        return [self._stream(placement, fl.Parquet(self.paths(placement))) for placement in self.streams]
 
     def frames(self, spark: SparkSession, settings: ExitStack) -> list[fl.Stream]:
         """Return the streams as DataFrames; what that needs in the session is set back when the stack is closed."""
@@ -141,35 +143,35 @@ class Input:
             before = spark.conf.get(least, None)
             spark.conf.set(least, _PARTS[PARTITIONS])
             settings.callback(lambda: spark.conf.unset(least) if before is None else spark.conf.set(least, before))
-        return [self._stream(layout, self._frame(spark, layout)) for layout in self.streams]
+        return [self._stream(placement, self._frame(spark, placement)) for placement in self.streams]
 
     def batches(self, spark: SparkSession) -> list[fl.Stream]:
         """Return the streams as streaming DataFrames that take a file a batch."""
         return [
             self._stream(
-                layout,
-                spark.readStream.schema(spark.read.parquet(str(self.paths(layout)[0])).schema)
+                placement,
+                spark.readStream.schema(spark.read.parquet(str(self.paths(placement)[0])).schema)
                 .option("maxFilesPerTrigger", 1)
-                .parquet(str(self.folder / layout.name)),
+                .parquet(str(self.folder / placement.name)),
             )
-            for layout in self.streams
+            for placement in self.streams
         ]
 
-    def _frame(self, spark: SparkSession, layout: Layout) -> DataFrame:
-        whole = spark.read.parquet(str(self.folder / layout.name))
+    def _frame(self, spark: SparkSession, placement: Layout) -> DataFrame:
+        whole = spark.read.parquet(str(self.folder / placement.name))
         if self.case.shape != UNION:
             return whole
-        union = whole.filter(f"kind = {layout.kinds[0]}")
-        for kind in layout.kinds[1:]:
+        union = whole.filter(f"kind = {placement.kinds[0]}")
+        for kind in placement.kinds[1:]:
             union = union.unionByName(whole.filter(f"kind = {kind}"))
         return union
 
-    def _stream(self, layout: Layout, data: Any) -> fl.Stream:
-        tags = {number: getattr(PROGRAMS[self.case.program], self.model.kinds[number]) for number in layout.kinds}
+    def _stream(self, placement: Layout, data: Any) -> fl.Stream:
+        tags = {number: getattr(PROGRAMS[self.case.program], self.model.kinds[number]) for number in placement.kinds}
         seq = "seq" if self.case.seq else None
         if len(tags) > 1:
-            return fl.Stream(layout.name, tags, data, seq=seq, tag_column="kind", sorted=self.case.sorted)
-        return fl.Stream(layout.name, tags[layout.kinds[0]], data, seq=seq, sorted=self.case.sorted)
+            return fl.Stream(placement.name, tags, data, seq=seq, tag_column="kind", sorted=self.case.sorted)
+        return fl.Stream(placement.name, tags[placement.kinds[0]], data, seq=seq, sorted=self.case.sorted)
 
 
 LATE = 100

@@ -17,7 +17,7 @@ SHOWN = 5
 Rows = Mapping[str, Iterable[pa.RecordBatch]]
 
 
-def published(folder: Path, outputs: Sequence[str]) -> dict[str, Iterator[pa.RecordBatch]]:
+def committed(folder: Path, outputs: Sequence[str]) -> dict[str, Iterator[pa.RecordBatch]]:
     """Read the outputs that a run has written, file after file in the order of their names."""
     return {name: _batches(folder if len(outputs) == 1 else folder / name) for name in outputs}
 

@@ -19,7 +19,7 @@ from flumina import local
 from flumina.engine.options import EngineOptions
 from tests.scale.cases import FILE, FILES, LOCAL, MEMORY, Case
 from tests.scale.inputs import LATE, PROGRAMS, Input
-from tests.scale.judge import complaints, published
+from tests.scale.judge import committed, complaints
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,8 +61,8 @@ def run(
         figures["driver"] = peak_memory()
     phases.enter("judge")
     expected = given.expected()
-    ranks = [layout.name for layout in given.streams] if case.ordered else None
-    wrong += complaints(published(out, list(expected)), expected, ranks)
+    ranks = [placement.name for placement in given.streams] if case.ordered else None
+    wrong += complaints(committed(out, list(expected)), expected, ranks)
     figures["outputs"] = sum(table.num_rows for table in expected.values())
     return figures | {"wrong": wrong}
 

@@ -151,7 +151,7 @@ def test_every_run_ends(tasks: list[list[tuple[int, int]]], spark: int, piece: i
     st.lists(st.tuples(st.integers(0, 9), st.integers(0, 1)), min_size=1, max_size=40).map(sorted), st.integers(1, 9)
 )
 def test_frontiers_are_true_and_cover_all_that_was_read(rows: list[tuple[int, int]], piece: int) -> None:
-    shared = frames.Shared(frames.regrouped(batches(rows, 10), piece), COLUMNS, NAMES)
+    shared = frames.SharedFrameReader(frames.regrouped(batches(rows, 10), piece), COLUMNS, NAMES)
     reading = {name: shared.of(name) for name in NAMES}
     for end in range(piece, len(rows) + piece, piece):
         read, to_come = rows[:end], rows[end:]
@@ -169,7 +169,7 @@ def test_an_error_of_the_input_reaches_every_stream() -> None:
         yield from batches([(1, 0), (1, 1)], 2)
         raise OSError("the socket is gone")
 
-    shared = frames.Shared(broken(), COLUMNS, NAMES)
+    shared = frames.SharedFrameReader(broken(), COLUMNS, NAMES)
     for name in NAMES:
         with pytest.raises(OSError, match="the socket is gone"):
             list(shared.of(name))
@@ -177,7 +177,7 @@ def test_an_error_of_the_input_reaches_every_stream() -> None:
 
 def test_a_stream_that_leaves_keeps_no_other_waiting() -> None:
     """Because its reader has failed, or was told to stop."""
-    shared = frames.Shared(batches([(n // 2, n % 2) for n in range(100)], 2), COLUMNS, NAMES)
+    shared = frames.SharedFrameReader(batches([(n // 2, n % 2) for n in range(100)], 2), COLUMNS, NAMES)
     leaving, staying = shared.of("barriers"), shared.of("values")
     next(leaving)
     found: list[int] = []

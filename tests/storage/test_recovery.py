@@ -65,7 +65,7 @@ def publish(location: OutputDirectory) -> None:
     location.commit(files)
 
 
-def published(out: Path) -> str | None:
+def committed(out: Path) -> str | None:
     """The run whose results are at the path, whole and alone; None if they are not whole."""
     found = {
         path.relative_to(out).as_posix(): path.read_bytes()
@@ -110,14 +110,14 @@ def test_overwriting_is_killed_at_every_step(tmp_path: Path, how: str, monkeypat
         publish(place(out, OLD, fs.LocalFileSystem(), moves=moves))
         killed = killed_after(steps, out, moves=moves)
         if how == "exchange":
-            assert published(out) in (OLD, NEW), steps
+            assert committed(out) in (OLD, NEW), steps
         recover(place(out, NEXT, fs.LocalFileSystem(), moves=moves))
-        now = published(out)
+        now = committed(out)
         assert now in (OLD, NEW), (steps, visible(folder))
         found.add(now)
         assert [path for path in visible(folder) if "flumina-" in path] == [], steps
         publish(place(out, NEXT, fs.LocalFileSystem(), moves=moves))
-        assert published(out) == NEXT
+        assert committed(out) == NEXT
         if not killed:
             break
         steps += 1
@@ -135,7 +135,7 @@ def test_the_repair_is_killed_at_every_step_too(tmp_path: Path, how: str, monkey
         publish(place(out, OLD, fs.LocalFileSystem(), moves=moves))
         if not killed_after(steps, out, moves=moves):
             break
-        if published(out) is not None:
+        if committed(out) is not None:
             continue
         repaired += 1
         for again in range(100):
@@ -149,7 +149,7 @@ def test_the_repair_is_killed_at_every_step_too(tmp_path: Path, how: str, monkey
                 break
             finally:
                 UNDER_TEST.clear()
-        assert published(out) == NEW
+        assert committed(out) == NEW
         assert [path for path in visible(out.parent) if "flumina-" in path] == [], steps
     else:
         pytest.fail("a run never came to its end")
@@ -186,11 +186,11 @@ def test_a_run_with_snapshots_goes_on_after_every_step(
         die()
         if between:
             recover(place(out, NEXT, fs.LocalFileSystem(), moves=moves))
-            assert published(out) in (OLD, NEW), steps
+            assert committed(out) in (OLD, NEW), steps
         if not own.is_committed:
             own.commit(staged)
         own.discard()
-        assert published(out) == NEW
+        assert committed(out) == NEW
         assert [path for path in visible(out.parent) if "flumina-" in path] == [], steps
         if not killed:
             return
@@ -219,7 +219,7 @@ def test_a_first_commit_goes_on_after_every_step(tmp_path: Path, *, moves: bool)
             own.commit(staged)
         own.discard()
         die()
-        assert published(out) == NEW, steps
+        assert committed(out) == NEW, steps
         assert [path for path in visible(out.parent) if "flumina-" in path] == [], steps
         if not killed:
             return
@@ -230,7 +230,7 @@ def test_a_reader_never_sees_half(tmp_path: Path) -> None:
     out = tmp_path / "out"
     publish(place(out, OLD, fs.LocalFileSystem(), moves=False))
     seen: list[str | None] = []
-    assert not killed_after(1000, out, lambda: seen.append(published(out)), moves=False)
+    assert not killed_after(1000, out, lambda: seen.append(committed(out)), moves=False)
     assert set(seen) == {OLD, NEW}
     assert OLD not in seen[seen.index(NEW) :], "new ones stay"
 
@@ -279,7 +279,7 @@ def test_results_that_a_version_without_locks_has_left_are_repaired(tmp_path: Pa
     staging.mkdir()
     out.rename(staging / "replaced")
     recover(OutputDirectory.of(out, NEXT))
-    assert published(out) == OLD, "new ones are not there"
+    assert committed(out) == OLD, "new ones are not there"
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
@@ -301,4 +301,4 @@ def test_what_is_needed_for_the_repair_is_not_discarded(tmp_path: Path, monkeypa
     assert not out.exists()
     location.discard()  # as the driver does after a failure
     recover(place(out, NEXT, fs.LocalFileSystem(), moves=False))
-    assert published(out) == NEW
+    assert committed(out) == NEW

@@ -36,7 +36,7 @@ def once(query: Query, point: str, do: Callable[[], object]) -> None:
     query.batches.hooks = At(reached)
 
 
-@pytest.mark.parametrize("point", ["after-intake", "before-state", "before-sink"])
+@pytest.mark.parametrize("point", ["after-ingest", "before-state", "before-sink"])
 def test_a_start_leaves_the_driver_at_work_alone(tmp_path: Path, point: str) -> None:
     old = Query(tmp_path, ValueBarrier, streams())
     old.feed(0, IN_ORDER[0])
@@ -73,16 +73,16 @@ def test_who_is_replaced_while_it_publishes_is_told_so(tmp_path: Path, monkeypat
     """Its files are gone, which is not what it has to tell."""
     old = Query(tmp_path, ValueBarrier, streams())
     old.feed(0, IN_ORDER[0])
-    publish = old.batches.sink.publish
+    publish = old.batches.sink.commit
 
     def late(*given: Any) -> None:
         new = Query(tmp_path, ValueBarrier, streams())
-        once(new, "after-intake", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
+        once(new, "after-ingest", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             new.feed(1, NEXT)
         publish(*given)
 
-    monkeypatch.setattr(old.batches.sink, "publish", late)
+    monkeypatch.setattr(old.batches.sink, "commit", late)
     with pytest.raises(fl.CheckpointError, match="CHECKPOINT_IN_USE"):
         old.feed(1, NEXT)
     assert not (tmp_path / "out" / "batch=1").exists()

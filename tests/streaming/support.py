@@ -62,7 +62,7 @@ class Folding:
         streams: Sequence[fl.Stream],
         plan: Plan,
         state: PartitionedState | None,
-        ending: FinalStatePolicy,
+        final_state_policy: FinalStatePolicy,
         out: str,
     ) -> BatchRun:
         self.plans.append(plan)
@@ -93,7 +93,7 @@ class Folding:
             results[name] = CommittedOutput(len(table), table.schema, str(place))
         stats = RunStats({"w": replace(WorkerStats(), events=len(merged))}, {})
         parts_of = forest.divide(self.definition, end)
-        bundles = [ending.keep({tree: codec.pack(share)}) for tree, share in parts_of.items()]
+        bundles = [final_state_policy.keep({tree: codec.pack(share)}) for tree, share in parts_of.items()]
         return BatchRun(PartitionedState(forest, tuple(bundles)), results, stats)
 
 
@@ -146,7 +146,7 @@ class Query:
         self.batches.prepare(allow_code_change=self.changed)
 
     def feed(self, number: int, given: Given, *, closed: bool = False) -> None:
-        self.batches.process(number, lambda sieves: validated(sieves, given), closed=closed)
+        self.batches.process(number, lambda validators: validated(validators, given), closed=closed)
 
     def output(self, name: str = ONLY_OUTPUT) -> pa.Table:
         return everything(self.out if name == ONLY_OUTPUT else self.out / name)
@@ -166,9 +166,9 @@ def everything(folder: Path) -> pa.Table:
     return pa.concat_tables(found) if found else pa.table({})
 
 
-def validated(sieves: Mapping[str, RowValidator], given: Given) -> dict[str, ValidatedRows]:
+def validated(validators: Mapping[str, RowValidator], given: Given) -> dict[str, ValidatedRows]:
     found = {}
-    for name, row_validator in sieves.items():
+    for name, row_validator in validators.items():
         partitions = [
             table.append_column(PLACE, pa.array([number] * len(table), pa.int64())).append_column(
                 ROW, pa.array(np.arange(len(table)))
@@ -178,7 +178,7 @@ def validated(sieves: Mapping[str, RowValidator], given: Given) -> dict[str, Val
         whole = pa.concat_tables(partitions, promote_options="permissive")
         texts = [column.cast(pa.string()).to_pylist() for column in whole.drop_columns([PLACE, ROW]).columns]
         digest = zlib.crc32(repr(sorted(map(repr, zip(*texts, strict=True)))).encode())
-        found[name] = replace(row_validator.sift(whole), digest=digest)
+        found[name] = replace(row_validator.validate(whole), digest=digest)
     return found
 
 

@@ -88,7 +88,7 @@ def test_what_cannot_be_ordered_yet_is_buffered(tmp_path: Path) -> None:
     query = Query(tmp_path, ValueBarrier, streams(), watermarks=dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay()))
     for number, given in enumerate(APART):
         query.feed(number, given)
-        done = query.last["cut"]
+        done = query.last["batchWatermark"]
         rows = sum(len(table) for g in APART[: number + 1] for tables in g.values() for table in tables)
         assert query.last["totals"]["processed"] + sum(query.last["buffered"].values()) == rows
         assert done is None or query.last["totals"]["processed"] == sum(
@@ -134,7 +134,7 @@ def test_heartbeats_say_how_far_a_stream_is(tmp_path: Path) -> None:
     )
     query = Query(tmp_path, ValueBarrier, stream, watermarks={"all": fl.Heartbeats("kind", "beat")})
     query.feed(0, {"all": [rows]})
-    assert (query.last["cut"], query.last["processed"], query.last["buffered"]) == (2, 2, {"all": 3})
+    assert (query.last["batchWatermark"], query.last["processed"], query.last["buffered"]) == (2, 2, {"all": 3})
     assert query.last["heartbeats"] == {"all": 1}
     assert query.last["heldUpBy"] == ["all"]
     beat = pa.table({"ts": [6], "n": pa.nulls(1, pa.int64()), "kind": ["beat"], "v": pa.nulls(1, pa.int64())})
@@ -192,7 +192,7 @@ def test_a_query_that_stalled_goes_on_as_its_hint_says(tmp_path: Path, way: str)
 def test_a_cut_that_is_logged_is_not_asked_again_whether_it_stalls(tmp_path: Path) -> None:
     waiting = dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay())
     query = Query(tmp_path, ValueBarrier, streams(), watermarks=waiting)
-    crash_at(query, "after-cut", 0)
+    crash_at(query, "after-watermark", 0)
     with pytest.raises(Crash):
         query.feed(0, APART[0])
     query = Query(tmp_path, ValueBarrier, streams(), watermarks=waiting, max_buffered_rows=1)
@@ -209,7 +209,7 @@ def end(query: Query, point: str) -> None:
     query.start()
 
 
-@pytest.mark.parametrize("point", ["after-intake", "after-cut", "before-state"])
+@pytest.mark.parametrize("point", ["after-ingest", "after-watermark", "before-state"])
 def test_a_last_batch_of_which_nothing_was_seen_may_be_another(tmp_path: Path, point: str) -> None:
     query = Query(tmp_path, ValueBarrier, streams(), watermarks=dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay()))
     end(query, point)
@@ -228,18 +228,18 @@ def test_a_last_batch_that_may_have_been_seen_stays_the_last(tmp_path: Path, poi
     with pytest.raises(fl.CheckpointError, match="DRAINED"):
         query.feed(1, batch(values(9), barriers(9)))
     query.start()
-    query.batches.finish(lambda sieves: validated(sieves, batch(values(), barriers())))
+    query.batches.finish(lambda validators: validated(validators, batch(values(), barriers())))
     with pytest.raises(fl.CheckpointError, match=r"DRAINED(.|\n)*new checkpoint"):
         query.feed(1, batch(values(9), barriers(9)))
     assert_same_outputs(query.output(), oracle([batch(values(1, 2, 3), barriers(2, 3))]))
 
 
-@pytest.mark.parametrize("point", [None, "after-cut"])
+@pytest.mark.parametrize("point", [None, "after-watermark"])
 def test_nothing_is_finished_that_did_not_end(tmp_path: Path, point: str | None) -> None:
     query = Query(tmp_path, ValueBarrier, streams(), watermarks=dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay()))
     if point:
         end(query, point)
-    query.batches.finish(lambda sieves: validated(sieves, batch(values(), barriers())))
+    query.batches.finish(lambda validators: validated(validators, batch(values(), barriers())))
     assert not query.progress.recent
 
 
@@ -263,8 +263,8 @@ def test_late_rows(tmp_path: Path, late: str) -> None:
     assert query.last["deadLettered"] == (2 if late == "dead-letter" else 0)
     in_time = [LATE[0], batch(values(6, 7), barriers(8))]
     assert_same_outputs(query.output(), oracle(in_time))
-    letters = [(row["reason"], row["stream"], row["partition"], row["row"]) for row in query.dead()]
-    assert letters == ([("LATE", VALUES, 0, 0), ("LATE", VALUES, 1, 1)] if late == "dead-letter" else [])
+    dead_letters = [(row["reason"], row["stream"], row["partition"], row["row"]) for row in query.dead()]
+    assert dead_letters == ([("LATE", VALUES, 0, 0), ("LATE", VALUES, 1, 1)] if late == "dead-letter" else [])
 
 
 def test_late_rows_are_an_error_unless_told_otherwise(tmp_path: Path) -> None:
@@ -319,9 +319,11 @@ def test_a_crash_anywhere_loses_no_dead_letter(
             monkeypatch.undo()
             query.start()
         query.feed(number, given)
-    letters = [(row["reason"], row["partition"], row["row"], json.loads(row["data"])["ts"]) for row in query.dead()]
+    dead_letters = [
+        (row["reason"], row["partition"], row["row"], json.loads(row["data"])["ts"]) for row in query.dead()
+    ]
     null = ("NULL_VALUE", 1, 0, 77)
-    assert letters == [null, ("LATE", 0, 1, 1), null, ("LATE", 0, 0, 2), ("LATE", 0, 0, 1)]
+    assert dead_letters == [null, ("LATE", 0, 1, 1), null, ("LATE", 0, 0, 2), ("LATE", 0, 0, 1)]
     good = batch(values(1, 2, 30, 31, 33), barriers(2, 31, 40))
     query.feed(len(SPOILT), batch(values(), barriers()), closed=True)
     assert_same_outputs(query.output(), oracle([good]))
@@ -334,15 +336,17 @@ def crash() -> None:
 def test_a_batch_that_is_tried_again_under_another_policy_keeps_its_cut(tmp_path: Path) -> None:
     query = Query(tmp_path, ValueBarrier, streams(), watermarks=dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay(20)))
     rows = batch(values(1, 2, 30), barriers(10, 30))
-    crash_at(query, "after-cut", 0)
+    crash_at(query, "after-watermark", 0)
     with pytest.raises(Crash):
         query.feed(0, rows)
     query.rules = replace(query.rules, policies=dict.fromkeys((VALUES, BARRIERS), fl.InOrder()))
     query.start()
     query.feed(0, rows)
-    assert (query.last["cut"], sum(query.last["buffered"].values())) == (9, 3), "InOrder would have taken all of them"
+    assert (query.last["batchWatermark"], sum(query.last["buffered"].values())) == (9, 3), (
+        "InOrder would have taken all of them"
+    )
     query.feed(1, batch(values(31), barriers(31)))
-    assert (query.last["cut"], sum(query.last["buffered"].values())) == (31, 0)
+    assert (query.last["batchWatermark"], sum(query.last["buffered"].values())) == (31, 0)
     assert_same_outputs(query.output(), oracle([rows, batch(values(31), barriers(31))]))
 
 
@@ -385,7 +389,7 @@ def test_a_state_in_shares_is_gone_on_with_under_any_plan(
         query.feed(number, batches[-1])
         latest = query.batches.store.latest()
         assert latest is not None
-        files = [[tree for tree, _ in file.shares] for file in latest.manifest.states]
+        files = [[tree for tree, _ in file.tree_sizes] for file in latest.manifest.states]
         divided = len(Forest.of(from_json(str(latest.manifest.plan)).root).trees)
         assert sum(map(len, files)) == divided
         assert len(files) == (1 if inline else divided), "small ones are written together"
@@ -399,7 +403,7 @@ def test_a_driver_that_was_replaced_writes_no_more(tmp_path: Path) -> None:
     old = Query(tmp_path, ValueBarrier, streams())
     old.feed(0, IN_ORDER[0])
     new = Query(tmp_path, ValueBarrier, streams())
-    crash_at(new, "after-cut", 1)
+    crash_at(new, "after-watermark", 1)
     with pytest.raises(Crash):
         new.feed(1, IN_ORDER[1])
     with pytest.raises(fl.CheckpointError, match="CHECKPOINT_IN_USE"):
@@ -421,8 +425,8 @@ def test_code_that_was_changed_is_told_and_may_go_on_if_asked_for(
 ) -> None:
     query = Query(tmp_path, ValueBarrier, streams())
     query.feed(0, IN_ORDER[0])
-    facts = query.batches.facts
-    changed = {**facts, "code": {**facts["code"], "update": "another"}}
+    fingerprint = query.batches.fingerprint
+    changed = {**fingerprint, "code": {**fingerprint["code"], "update": "another"}}
     monkeypatch.setattr(batches_module, "program_fingerprint", lambda *_: changed)
     with pytest.raises(fl.CheckpointError, match=r"CHECKPOINT_PROGRAM[\s\S]*update") as caught:
         query.start()
@@ -440,7 +444,7 @@ def test_a_state_that_other_code_has_divided_is_remembered_as_such(
     """Until a batch has been run with it, through batches without rows and further starts."""
     query = Query(tmp_path, ValueBarrier, streams())
     query.feed(0, IN_ORDER[0])
-    changed = {**query.batches.facts, "code": {"update": "another"}}
+    changed = {**query.batches.fingerprint, "code": {"update": "another"}}
     monkeypatch.setattr(batches_module, "program_fingerprint", lambda *_: changed)
     query.changed = True
     foreign = []
@@ -495,7 +499,7 @@ def test_outputs_of_a_batch_that_is_not_tried_again_are_missing(tmp_path: Path) 
 
 def test_a_batch_that_holds_other_rows_than_before(tmp_path: Path) -> None:
     query = Query(tmp_path, ValueBarrier, streams())
-    crash_at(query, "after-cut", 0)
+    crash_at(query, "after-watermark", 0)
     with pytest.raises(Crash):
         query.feed(0, IN_ORDER[0])
     query.start()

@@ -20,10 +20,10 @@ def folder(tmp_path: Path) -> Directory:
 def test_a_checkpoint_belongs_to_one_query(folder: Directory) -> None:
     log = Log(folder)
     log.create()
-    log.claim_query("q")
-    log.claim_query("q")
+    log.register_query("q")
+    log.register_query("q")
     with pytest.raises(fl.CheckpointError, match="of Spark's query q, not of r"):
-        log.claim_query("r")
+        log.register_query("r")
 
 
 def test_the_first_cut_of_a_batch_counts(folder: Directory) -> None:
@@ -41,13 +41,13 @@ def test_the_first_cut_of_a_batch_counts(folder: Directory) -> None:
             log.decide(BatchWatermark(2, 10, {"a": 10}, {"a": rows}, {"a": good}, {"a": digest}))
 
 
-@pytest.mark.parametrize("kind", ["cut", "commit"])
+@pytest.mark.parametrize("kind", ["watermark", "commit"])
 def test_every_byte_of_an_entry_counts(folder: Directory, kind: str) -> None:
     log = Log(folder)
     log.create()
     log.decide(BatchWatermark(2, 10, {"a": 10}, {"a": 3}, {"a": 2}, {"a": 77}))
     log.commit(2)
-    entries, read = {"cut": (log.cuts, log.cut), "commit": (log.commits, log.committed)}[kind]
+    entries, read = {"watermark": (log.watermarks, log.watermark), "commit": (log.commits, log.committed)}[kind]
     path = Path(entries.at("000000000002.json"))
     whole = path.read_bytes()
     for at in range(len(whole)):

@@ -231,7 +231,7 @@ def test_verify_looks_for_the_files_of_the_sink(tmp_path: Path, capsys: pytest.C
 
 
 def test_verify_of_a_sink_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Checkpoints(tmp_path / "c").claim(resumes=None).commit(state=b"x")
+    Checkpoints(tmp_path / "c").take_over(resumes=None).commit(state=b"x")
     assert main(["checkpoint", "verify", str(tmp_path / "c"), "--sink"]) == 2
     assert "NO_SINK" in capsys.readouterr().err
 
@@ -344,7 +344,7 @@ class Named(fl.Program):
         if event.tag is self.value:
             state.total += event.v
         else:
-            emit.letters(state.total)
+            emit.dead_letters(state.total)
             state.total = 0
 
 
@@ -379,7 +379,7 @@ def put_out(sink: ParquetSink, owner: OwnerToken) -> None:
     staged = Path(sink.staging(0))
     staged.mkdir()
     pq.write_table(ROWS, staged / "part-00000.parquet")
-    sink.publish(0, {"output": CommittedOutput(len(ROWS), ROWS.schema, str(staged))}, "lineage", {})
+    sink.commit(0, {"output": CommittedOutput(len(ROWS), ROWS.schema, str(staged))}, "lineage", {})
 
 
 def test_a_sink_is_killed_at_every_file_operation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

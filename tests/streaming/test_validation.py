@@ -16,7 +16,7 @@ import flumina as fl
 from flumina.input.decode import Decoder
 from flumina.input.event_table import TS, EventReader
 from flumina.input.watermarks import NOTHING, Seen
-from flumina.streaming.dead_letters import first_error, letters
+from flumina.streaming.dead_letters import dead_letters, first_error
 from flumina.streaming.validation import PLACE, ROW, RowValidator, ValidatedRows
 
 
@@ -93,7 +93,7 @@ def judged(one: dict[str, Any], done: int) -> str:
 
 @given(st.lists(row, max_size=12), st.sampled_from([NOTHING, 1, 5]))
 def test_the_sieve_agrees_with_the_decoder(rows: list[dict[str, Any]], done: int) -> None:
-    found = RowValidator(STREAM, fl.Heartbeats("k", "beat"), done).sift(table_of(rows))
+    found = RowValidator(STREAM, fl.Heartbeats("k", "beat"), done).validate(table_of(rows))
     kinds = [judged(one, done) for one in rows]
     assert found.rows == len(rows)
     passed = [one for one, kind in zip(rows, kinds, strict=True) if kind == "good"]
@@ -108,7 +108,7 @@ def test_the_sieve_agrees_with_the_decoder(rows: list[dict[str, Any]], done: int
     good = [one["ts"] for one, kind in zip(rows, kinds, strict=True) if kind == "good"]
     beats = [one["ts"] for one, kind in zip(rows, kinds, strict=True) if kind == "beat"]
     assert found.seen == Seen(max(good, default=NOTHING), max(beats, default=NOTHING))
-    dead = letters("all", found, late=True, bad=True)
+    dead = dead_letters("all", found, late=True, bad=True)
     places = [3 * r["partition"] + r["row"] for r in dead.to_pylist()]
     assert places == [number for number, kind in enumerate(kinds) if kind in ("bad", "late")]
 
@@ -133,8 +133,8 @@ GOOD: dict[str, Any] = {"ts": 3, "n": 1, "k": "s", "shop": "a", "value": 1, "pri
 )
 def test_reasons(wrong: dict[str, Any], reason: str, column: str) -> None:
     bad = {**GOOD, **wrong}
-    found = RowValidator(STREAM, fl.InOrder(), 1).sift(table_of([GOOD, bad, {**GOOD, "k": "c", "value": None}]))
-    (letter,) = letters("all", found, late=True, bad=True).to_pylist()
+    found = RowValidator(STREAM, fl.InOrder(), 1).validate(table_of([GOOD, bad, {**GOOD, "k": "c", "value": None}]))
+    (letter,) = dead_letters("all", found, late=True, bad=True).to_pylist()
     assert (letter["reason"], letter["column"], letter["stream"]) == (reason, column, "all")
     assert (letter["partition"], letter["row"]) == (0, 1)
     told = json.loads(letter["data"])
@@ -144,8 +144,8 @@ def test_reasons(wrong: dict[str, Any], reason: str, column: str) -> None:
     assert (error.condition, error.stream, error.part, error.row, error.column) == (reason, "all", 0, 1, column)
     late = reason == "LATE"
     assert (first_error("all", found, late=False, bad=True) is None) == late
-    assert len(letters("all", found, late=late, bad=not late)) == 1
-    assert len(letters("all", found, late=not late, bad=late)) == 0
+    assert len(dead_letters("all", found, late=late, bad=not late)) == 1
+    assert len(dead_letters("all", found, late=not late, bad=late)) == 0
 
 
 def test_times_and_dates() -> None:
@@ -153,7 +153,7 @@ def test_times_and_dates() -> None:
     for kind, expected in ((pa.timestamp("us", tz="UTC"), [5, 7]), (pa.date32(), [5 * day, 7 * day])):
         ts = pa.array([5, None, 7], pa.int32() if kind == pa.date32() else pa.int64()).cast(kind)
         table = pa.table({"ts": ts, "shop": ["a"] * 3, PLACE: pa.array([0, 0, 0]), ROW: pa.array([0, 1, 2])})
-        found: ValidatedRows = RowValidator(fl.Stream("t", Shop.close, None), fl.InOrder()).sift(table)
+        found: ValidatedRows = RowValidator(fl.Stream("t", Shop.close, None), fl.InOrder()).validate(table)
         assert found.events.column(TS).to_pylist() == expected
         assert [fault.condition for fault in found.faults] == ["NULL_TIMESTAMP"]
 
@@ -164,7 +164,7 @@ def test_many_rows_are_sifted_column_by_column() -> None:
     price = pa.array(numbers % 1000, pa.int64()).cast(pa.decimal128(19, 0)).cast(pa.decimal128(20, 1))
     columns = {"ts": numbers, "n": numbers, "k": ["s"] * rows, "shop": ["a", "b"] * (rows // 2), "value": numbers}
     table = pa.table({**columns, "price": price, PLACE: np.zeros(rows, np.int64), ROW: numbers})
-    found = RowValidator(STREAM, fl.InOrder()).sift(table)
+    found = RowValidator(STREAM, fl.InOrder()).validate(table)
     assert len(found.events) == rows
 
 
@@ -174,7 +174,7 @@ def test_null_inside_where_it_is_declared_not_null(declared: bool) -> None:  # n
     kind = pa.struct([pa.field("b", pa.int64(), nullable=not declared)])
     values = pa.array([{"b": 1}, {"b": None}, None, {"b": 2}], kind)
     table = pa.table({"ts": [1, 2, 3, 4], "s": values, PLACE: [0] * 4, ROW: [0, 1, 2, 3]})
-    found = RowValidator(stream, fl.InOrder(), NOTHING).sift(table)
+    found = RowValidator(stream, fl.InOrder(), NOTHING).validate(table)
     assert [event.s for event in events_of(found, stream)] == [{"b": 1}, None, {"b": 2}]
-    (letter,) = letters("all", found, late=True, bad=True).to_pylist()
+    (letter,) = dead_letters("all", found, late=True, bad=True).to_pylist()
     assert (letter["reason"], letter["column"], letter["row"]) == ("NULL_VALUE", "s", 1)

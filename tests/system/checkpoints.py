@@ -207,7 +207,7 @@ def assert_in_shares(case: str, taken: list[Snapshot]) -> None:
         assert len(snapshot.manifest.states) == len(places) == len(trees) > 1
         found: list[Any] = []
         for file in snapshot.manifest.states:
-            ((name, size),) = file.shares
+            ((name, size),) = file.tree_sizes
             assert size == file.size
             state = codec.unpack(read_state(snapshot.folder, file))
             assert all(trees[name].tags.has_key(key) for key in state)

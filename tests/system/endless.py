@@ -75,6 +75,6 @@ def stopped_after(query: StreamingQuery, batch: int) -> dict[str, Any]:
 
 def expected(source: Rate | Ticks, done: Mapping[str, Any]) -> dict[str, pa.Table]:
     """The sequential program on all that a query has processed: whatever lies before its last cut."""
-    given = [row for row in source.rows(done) if row["ts"] <= done["cut"]]
+    given = [row for row in source.rows(done) if row["ts"] <= done["batchWatermark"]]
     assert 0 < len(given) == done["totals"]["processed"]
     return dict(fl.spec(ValueBarrier, [replace(source.stream, data=given)]).outputs)

@@ -308,7 +308,7 @@ def test_a_damaged_state_is_noticed_and_an_older_one_used_on_request(tmp_path: P
     taken = snapshots("fraud", tmp_path)
     assert 1 + result.stats.snapshots >= 3, "the first one, and those since"
     assert_states_are_those_of_the_oracle(
-        "fraud", [one for one in taken if one.manifest.place != newest.manifest.place]
+        "fraud", [one for one in taken if one.manifest.snapshot_id != newest.manifest.snapshot_id]
     )
 
 
@@ -347,11 +347,11 @@ def test_two_are_kept_and_nothing_else(tmp_path: Path) -> None:
         both = Checkpoints(kept).all()
         assert len(both) == 2
         assert sum(len(one.manifest.states) for one in both) == states
-        named = [name for one in both for name in (one.manifest.place.manifest, one.manifest.place.marker)]
+        named = [name for one in both for name in (one.manifest.snapshot_id.manifest, one.manifest.snapshot_id.marker)]
         named += [file.name for one in both for file in one.manifest.states]
-        epoch = both[-1].manifest.epoch
+        term = both[-1].manifest.term
         there = sorted(path.name for path in kept.iterdir())
-        assert there == sorted([*named, f"owner-{epoch:06d}-{both[-1].manifest.claim}.json"])
+        assert there == sorted([*named, f"owner-{term:06d}-{both[-1].manifest.owner}.json"])
         assert Checkpoints(kept).verify() == [] or not states
 
     with pytest.raises(TaskLostError):

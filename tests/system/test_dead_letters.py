@@ -192,7 +192,7 @@ def test_a_run_that_is_over_is_asked_again_in_the_other_way(tmp_path: Path) -> N
         kept = tmp_path / f"kept for {place}".replace("/", "-")
         for bad_rows in ("error", "dead-letter", "error"):
             result = run(ValueBarrier, streams, out=place, checkpoint=kept, bad_rows=bad_rows)
-            assert (result.published["output"].rows, result.letters.rows) == (2, 0)
+            assert (result.committed["output"].rows, result.letters.rows) == (2, 0)
 
 
 def test_all_rows_of_a_stream_are_bad(tmp_path: Path) -> None:

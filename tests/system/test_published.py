@@ -186,7 +186,7 @@ def test_outputs_are_on_the_disk_before_a_snapshot_vouches_for_them(tmp_path: Pa
     taken = Checkpoints(place / "kept").all()
     staging = Path(str(taken[0].manifest.folder))
     for snapshot in taken:
-        known = set(lines[: lines.index(f"vouched {snapshot.manifest.place.manifest}")])
+        known = set(lines[: lines.index(f"vouched {snapshot.manifest.snapshot_id.manifest}")])
         files = [staging / file.path for file in snapshot.manifest.outputs]
         results = snapshot.manifest.results
         files += [] if results is None else map(Path, results.names)
@@ -195,11 +195,11 @@ def test_outputs_are_on_the_disk_before_a_snapshot_vouches_for_them(tmp_path: Pa
             assert [path for path in wanted if f"settled {path}" not in known] == []
     assert len(taken) >= 4
     assert taken[-1].manifest.finished
-    last = lines[lines.index(f"vouched {taken[-2].manifest.place.marker}") :]
+    last = lines[lines.index(f"vouched {taken[-2].manifest.snapshot_id.marker}") :]
     ready = f"settled {staging}/ready"
-    published = [f"{ready}/_SUCCESS", ready, *(f"{ready}/{name}" for name in Fraud.output), f"settled {place}/out"]
-    end = last.index(f"vouched {taken[-1].manifest.place.manifest}")
-    assert [line for line in [*published, f"settled {place}"] if line not in last[:end]] == []
+    committed = [f"{ready}/_SUCCESS", ready, *(f"{ready}/{name}" for name in Fraud.output), f"settled {place}/out"]
+    end = last.index(f"vouched {taken[-1].manifest.snapshot_id.manifest}")
+    assert [line for line in [*committed, f"settled {place}"] if line not in last[:end]] == []
 
 
 def test_plain_runs_do_not_wait_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

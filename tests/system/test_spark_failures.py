@@ -216,10 +216,10 @@ def test_an_exception_is_told_though_inputs_block(spark: SparkSession, tmp_path:
 def test_closing_wakes_the_readers_of_frames() -> None:
     """Each waits for another one to take its rows, which that one does no more."""
     pytest.importorskip("pyspark")
-    from flumina.spark.frames import Shared  # noqa: PLC0415 -- only where it is needed
+    from flumina.spark.frames import SharedFrameReader  # noqa: PLC0415 -- only where it is needed
 
     pieces = [pa.record_batch({"s": [0], "t": [number], "c0": [number]}) for number in range(100)]
-    shared = Shared(iter(pieces), {"many": {"v": "c0"}, "few": {"v": "c0"}}, ["many", "few"])
+    shared = SharedFrameReader(iter(pieces), {"many": {"v": "c0"}, "few": {"v": "c0"}}, ["many", "few"])
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(lambda: list(shared.of("many")))
         assert wait([reading], timeout=0.3).not_done, "it waits for the reader of the other stream"

@@ -59,7 +59,7 @@ def test_files_to_parquet(spark: SparkSession, files: Files, tmp_path: Path) -> 
     assert max(sum(entry["buffered"].values()) for entry in batches) > 10
     assert batches[-1]["buffered"] == {RULES: 0, TRANSACTIONS: 0}
     for entry in batches:
-        assert entry["durationMs"].keys() >= {"intake", "cut", "state", "sink", "commit", "total"}
+        assert entry["durationMs"].keys() >= {"ingest", "watermark", "state", "sink", "commit", "total"}
         assert entry["stateBytes"] > 0 or not entry["totals"]["processed"]
     assert sum(entry["processed"] for entry in batches) == batches[-1]["totals"]["rows"] == 260
     assert all(entry["leaves"] > 1 and entry["joins"] > 0 for entry in batches if entry["processed"])
@@ -270,8 +270,8 @@ def test_every_bad_row_is_accounted_for(spark: SparkSession, tmp_path: Path) -> 
     conditions = [*CONDITIONS, "TIMESTAMP_RANGE"]
     broken = zip(table.filter(pa.array(ways >= 0)).to_pylist(), ways[ways >= 0].tolist(), strict=True)
     wanted = Counter((conditions[way], frozenset(row.items())) for row, way in broken)
-    letters = [(row["reason"], json.loads(row["data"])) for row in dead.to_pylist()]
-    found = Counter((why, frozenset({**row, "price": Decimal(row["price"])}.items())) for why, row in letters)
+    dead_letters = [(row["reason"], json.loads(row["data"])) for row in dead.to_pylist()]
+    found = Counter((why, frozenset({**row, "price": Decimal(row["price"])}.items())) for why, row in dead_letters)
     assert found == wanted
     at = [int(Path(row["file"]).stem) * len(table) // 4 + row["row"] for row in dead.to_pylist()]
     assert sorted(at) == np.flatnonzero(ways >= 0).tolist(), "file and row say which one it is"
@@ -393,7 +393,7 @@ def test_a_batch_under_way_is_done_before_a_query_stops(spark: SparkSession, tmp
         spark, [stream], tmp_path, program=Slow, sink=keep, trigger=None, drain=False, watermarks=fl.InOrder()
     )
     if within == "run":
-        while not list((tmp_path / "checkpoint" / "log" / "cuts").glob("*.json")):
+        while not list((tmp_path / "checkpoint" / "log" / "watermarks").glob("*.json")):
             time.sleep(0.05)
         time.sleep(1)
         query.stop()

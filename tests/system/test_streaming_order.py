@@ -127,9 +127,9 @@ def test_ties_in_one_file_are_in_its_order_however_spark_cuts_it(spark: SparkSes
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "rows.json").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     sink = Keeping()
-    for cut in ("1000", "100000", "700"):
+    for watermark in ("1000", "100000", "700"):
         frame = spark.readStream.schema("ts long, v long").json(str(tmp_path / "in"))
-        with settings(spark, **ONE_PARTITION, **{"spark.sql.files.maxPartitionBytes": cut}):
+        with settings(spark, **ONE_PARTITION, **{"spark.sql.files.maxPartitionBytes": watermark}):
             if not sink.calls:
                 with pytest.raises(fl.UserCodeError, match="the database is down"):
                     last(spark, frame, tmp_path, sink=sink)

@@ -67,25 +67,25 @@ class CheckReport:
     """All laws of one program."""
 
     program: str
-    verdicts: Sequence[LawResult]
+    results: Sequence[LawResult]
 
     @property
     def ok(self) -> bool:
         """Whether every law held wherever it was tried."""
-        return all(verdict.ok for verdict in self.verdicts)
+        return all(result.ok for result in self.results)
 
     @property
     def broken(self) -> tuple[str, ...]:
         """The names of the laws that do not hold."""
-        return tuple(verdict.law for verdict in self.verdicts if not verdict.ok)
+        return tuple(result.law for result in self.results if not result.ok)
 
     def __str__(self) -> str:
         lines = [f"{self.program}: {'all laws hold' if self.ok else 'breaks ' + ', '.join(self.broken)}"]
-        for verdict in self.verdicts:
-            mark = "ok" if verdict.ok else "BROKEN"
-            told = verdict.note or f"{verdict.examples} examples"
-            lines.append(f"  {verdict.law:<12} {mark:<7} {told}")
-        for verdict in self.verdicts:
-            if verdict.counterexample is not None:
-                lines += ["", str(verdict.counterexample)]
+        for result in self.results:
+            mark = "ok" if result.ok else "BROKEN"
+            told = result.note or f"{result.examples} examples"
+            lines.append(f"  {result.law:<12} {mark:<7} {told}")
+        for result in self.results:
+            if result.counterexample is not None:
+                lines += ["", str(result.counterexample)]
         return "\n".join(lines)

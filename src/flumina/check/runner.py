@@ -46,10 +46,10 @@ def check(
         raise UsageError(
             "UNKNOWN_LAW", f"there is no law {', '.join(unknown)}", hint=f"the laws are {', '.join(known)}"
         )
-    verdicts = [] if laws is not None and "symmetry" not in laws else [_symmetry(definition)]
+    results = [] if laws is not None and "symmetry" not in laws else [_symmetry(definition)]
     wanted = [law for law in LAWS if laws is None or law.name in laws]
     found = _find(wanted, Universe.all_of(definition), examples, seed)
-    return CheckReport(definition.name, [*verdicts, *found])
+    return CheckReport(definition.name, [*results, *found])
 
 
 def _symmetry(definition: Definition) -> LawResult:

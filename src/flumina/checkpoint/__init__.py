@@ -1,19 +1,19 @@
-"""Snapshots that outlive their driver: kept in a folder, whole or not at all, of one driver at a time.
+"""Checkpoints: snapshots that outlive their driver, committed by one driver at a time.
 
 ::
 
     store = Checkpoints(path)
     snapshot = store.latest()                            # None: nothing was committed yet
-    claim = store.claim(resumes=snapshot, facts=program_facts(program, streams))
-    place = claim.place(number)                          # travels to the task that has the state ...
-    file = store.write_state(place, state)               # ... and writes it
-    snapshot = claim.commit(number=number, after=ts, state_files=[file])
+    owner = store.take_over(resumes=snapshot, fingerprint=program_fingerprint(program, streams))
+    snapshot_id = owner.snapshot_id(number)              # travels to the task that has the state ...
+    file = store.write_state(snapshot_id, state)         # ... and writes it
+    snapshot = owner.commit(number=number, after=ts, state_files=[file])
 """
 
 from flumina.checkpoint.differences import check_program, differences
 from flumina.checkpoint.fingerprint import input_fingerprint, program_fingerprint
 from flumina.checkpoint.store.checkpoints import Checkpoints
-from flumina.checkpoint.store.layout import Place
+from flumina.checkpoint.store.layout import SnapshotId
 from flumina.checkpoint.store.manifest import (
     BatchProgress,
     OutputFile,
@@ -22,20 +22,20 @@ from flumina.checkpoint.store.manifest import (
     SnapshotManifest,
     StateFile,
 )
-from flumina.checkpoint.store.owner import Claim
+from flumina.checkpoint.store.owner import CheckpointOwner
 from flumina.checkpoint.store.snapshot import Snapshot
 from flumina.checkpoint.store.verify import Finding
 
 __all__ = [
     "BatchProgress",
+    "CheckpointOwner",
     "Checkpoints",
-    "Claim",
     "Finding",
     "OutputFile",
-    "Place",
     "ResultFiles",
     "RunProgress",
     "Snapshot",
+    "SnapshotId",
     "SnapshotManifest",
     "StateFile",
     "check_program",

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from flumina.checkpoint import Claim, OutputFile, ResultFiles, RunProgress, Snapshot, StateFile
+from flumina.checkpoint import CheckpointOwner, OutputFile, ResultFiles, RunProgress, Snapshot, StateFile
 from flumina.checkpoint.participant import TaskCheckpoint
 from flumina.checkpoint.start import Start
 from flumina.checkpoint.state_partitions import PartitionedState
@@ -20,7 +20,7 @@ from flumina.plan.tree import Plan
 class Committer:
     """Collects what the tasks of one driver's run hand in, and commits it; called by the rendezvous' thread alone."""
 
-    claim: Claim
+    owner: CheckpointOwner
     outputs: Outputs
     plan: Plan
     tasks: int
@@ -46,10 +46,10 @@ class Committer:
     def hand_in(self, task: int, what: object) -> None:
         """A task has ended a segment; the last one to do so makes the snapshot whole."""
         assert isinstance(what, TaskCheckpoint)
-        parts = self._waiting.setdefault(what.segment, {})
+        parts = self._waiting.setdefault(what.epoch, {})
         parts[task] = what
         if len(parts) == self.tasks:
-            del self._waiting[what.segment]
+            del self._waiting[what.epoch]
             self._commit([parts[number] for number in sorted(parts)])
 
     def _commit(self, parts: Sequence[TaskCheckpoint]) -> None:
@@ -69,7 +69,7 @@ class Committer:
 
         The ``state`` after the last event is kept for who asks again.
         """
-        self.claim.check()  # before anything is merged: who was replaced need not begin
+        self.owner.check()  # before anything is merged: who was replaced need not begin
         outputs = self.outputs
         done = self._committed.plus(outputs, last, after=None, events=self._gang_began.events + events)
         publication = prepare(outputs, done.manifests(outputs))
@@ -91,7 +91,7 @@ class Committer:
         finished: bool = False,
     ) -> Snapshot:
         plan = to_json(self.plan)
-        return commit(self.claim, done, results, self.outputs, plan, states=states, state=state, finished=finished)
+        return commit(self.owner, done, results, self.outputs, plan, states=states, state=state, finished=finished)
 
 
 @dataclass(frozen=True)
@@ -120,11 +120,11 @@ class CommittedProgress:
         """That of the next snapshot."""
         return 1 if self.snapshot is None else self.snapshot.manifest.number + 1
 
-    def start(self, facts: Mapping[str, Any] | None = None) -> Start:
-        """Where a gang goes on; ``facts`` are those of the program that does, if it need not be the same."""
+    def start(self, fingerprint: Mapping[str, Any] | None = None) -> Start:
+        """Where a gang goes on; ``fingerprint`` are those of the program that does, if it need not be the same."""
         if self.snapshot is None:
             return Start(number=self.number)
-        return Start(PartitionedState.of(self.snapshot, facts), self.after, self.number)
+        return Start(PartitionedState.of(self.snapshot, fingerprint), self.after, self.number)
 
     def plus(
         self, outputs: Outputs, manifests: Sequence[Manifest], *, after: int | None, events: int
@@ -156,7 +156,7 @@ def _output(outputs: Outputs, name: str, file: StagedFile) -> OutputFile:
 
 
 def commit(
-    claim: Claim,
+    owner: CheckpointOwner,
     done: CommittedProgress,
     results: ResultFiles | None,
     outputs: Outputs,
@@ -167,7 +167,7 @@ def commit(
     finished: bool = False,
 ) -> Snapshot:
     """Write the next snapshot; its state was written by a task, or is given."""
-    return claim.commit(
+    return owner.commit(
         number=done.number,
         state=state,
         state_files=states,

@@ -68,7 +68,7 @@ class EpochEnded:
 class BeginEpoch:
     """All tasks have ended the segment before this one."""
 
-    segment: int
+    epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class FinishRun:
 class EpochEntered:
     """What follows on this line belongs to this segment."""
 
-    segment: int
+    epoch: int
 
 
 ToCoordinator = Tally | Paused | Drained | EpochEnded
@@ -93,11 +93,11 @@ class CheckpointCoordinator:
 
     def __init__(self, tasks: int, policy: Policy, now: float) -> None:
         self.tasks, self.policy = tasks, policy
-        self.segment = 0
+        self.epoch = 0
         self.began = now
         self.tallies: dict[int, Tally] = {}
         self.before = Tally()
-        self.pausing = self.cut = False
+        self.pausing = self.truncation = False
         self.paused: dict[int, int | None] = {}
         self.drained: set[int] = set()
         self.ended: dict[int, bool] = {}
@@ -120,14 +120,14 @@ class CheckpointCoordinator:
 
     def look(self, now: float) -> ToAll | None:
         """Whether it is time for a snapshot."""
-        if self.pausing or self.cut or len(self.drained) == self.tasks:
+        if self.pausing or self.truncation or len(self.drained) == self.tasks:
             return None
         done = self.total
         since = CheckpointProgress(
             events=done.events - self.before.events,
             syncs=done.syncs - self.before.syncs,
             seconds=now - self.began,
-            snapshots=self.segment,
+            snapshots=self.epoch,
         )
         if not since.events or not self.policy.due(since):
             return None
@@ -142,16 +142,16 @@ class CheckpointCoordinator:
 
     def _everyone_paused(self, now: float) -> Truncate:
         highest = max((ts for ts in self.paused.values() if ts is not None), default=None)
-        self.paused, self.pausing, self.cut = {}, False, highest is not None
+        self.paused, self.pausing, self.truncation = {}, False, highest is not None
         if highest is None:
             self.began = now
         return Truncate(highest)
 
     def _everyone_ended(self, now: float) -> BeginEpoch | FinishRun:
         over = all(self.ended.values())
-        self.ended, self.drained, self.cut = {}, set(), False
+        self.ended, self.drained, self.truncation = {}, set(), False
         self.began, self.before = now, replace(self.total)
         if over:
             return FinishRun()
-        self.segment += 1
-        return BeginEpoch(self.segment)
+        self.epoch += 1
+        return BeginEpoch(self.epoch)

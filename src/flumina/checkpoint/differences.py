@@ -86,7 +86,10 @@ def _things(kind: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterat
 
 def _known(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """Both without what the older one does not say of a thing that it has: nobody had looked."""
-    known = {name: {f: v for f, v in facts.items() if f in old.get(name, facts)} for name, facts in new.items()}
+    known = {
+        name: {f: v for f, v in fingerprint.items() if f in old.get(name, fingerprint)}
+        for name, fingerprint in new.items()
+    }
     return old, known
 
 

@@ -116,12 +116,12 @@ def _columns(schema: pa.Schema) -> dict[str, str]:
 
 
 def _tag(tag: Tag) -> Fingerprint:
-    facts: Fingerprint = {"columns": _columns(tag.columns.arrow)}
+    fingerprint: Fingerprint = {"columns": _columns(tag.columns.arrow)}
     if tag.key is not None:
-        facts["key"] = {tag.key.name: type_name(tag.key.type)}
+        fingerprint["key"] = {tag.key.name: type_name(tag.key.type)}
     if tag.finite_keys is not None:
-        facts["keys"] = sorted(map(repr, tag.finite_keys))
-    return facts
+        fingerprint["keys"] = sorted(map(repr, tag.finite_keys))
+    return fingerprint
 
 
 def _depends(definition: Definition) -> Iterator[tuple[str, str]]:
@@ -140,13 +140,13 @@ def _atom(tag: str, key: object) -> str:
 
 def _state(definition: Definition) -> Fingerprint:
     """State types with the tags that they take, and the fields of declared state."""
-    facts: Fingerprint = {
+    fingerprint: Fingerprint = {
         "types": {kind.name: [name for name, _ in kind.predicate] for kind in definition.kinds.values()}
     }
     declared = getattr(definition.init, "__self__", None)
     if isinstance(declared, DeclaredState):
-        facts["fields"] = {name: _field(field) for name, field in declared.fields.items()}
-    return facts
+        fingerprint["fields"] = {name: _field(field) for name, field in declared.fields.items()}
+    return fingerprint
 
 
 def _observers(definition: Definition) -> Fingerprint:
@@ -176,15 +176,15 @@ def _field(field: Field) -> str:
 
 def _stream(stream: Stream, rank: int) -> Fingerprint:
     tags = [stream.tag.name] if isinstance(stream.tag, Tag) else [f"{v!r}: {t.name}" for v, t in stream.tag.items()]
-    facts: Fingerprint = {"rank": rank, "tags": sorted(tags), "ts": stream.ts, "seq": stream.seq}
-    facts["tag column"] = stream.tag_column
-    facts["renamed"] = {name: column for name, column in sorted(stream.rename.items()) if name != column}
-    return facts
+    fingerprint: Fingerprint = {"rank": rank, "tags": sorted(tags), "ts": stream.ts, "seq": stream.seq}
+    fingerprint["tag column"] = stream.tag_column
+    fingerprint["renamed"] = {name: column for name, column in sorted(stream.rename.items()) if name != column}
+    return fingerprint
 
 
 def _parameters(owner: object, functions: Mapping[str, Callable[..., Any]]) -> Fingerprint:
     """Values in the program's object and class, and in its methods, which they may use, as far as they can be told."""
-    facts: Fingerprint = {}
+    fingerprint: Fingerprint = {}
     found: dict[str, Any] = {
         f"{name} in {label}": value for label, function in functions.items() for name, value in _bound(function)
     }
@@ -194,8 +194,8 @@ def _parameters(owner: object, functions: Mapping[str, Callable[..., Any]]) -> F
         declared = name in ("depends", "output", "tolerance") or _is_ours(type(value))
         text = None if name.startswith("_") or declared else canonical(value)
         if text is not None:
-            facts[name] = text
-    return facts
+            fingerprint[name] = text
+    return fingerprint
 
 
 def _bound(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from flumina.checkpoint import Place, StateFile
+from flumina.checkpoint import SnapshotId, StateFile
 from flumina.checkpoint.coordinator import (
     BeginEpoch,
     CheckpointCoordinator,
@@ -42,7 +42,7 @@ TALLY_EVERY = 0.05
 class TaskCheckpoint:
     """What a task hands in at the end of a segment: its outputs, how far that is, and where its trees' states are."""
 
-    segment: int
+    epoch: int
     after: int
     manifest: Manifest
     events: int
@@ -76,7 +76,7 @@ class TaskControl(Protocol):
     def packed(self) -> Mapping[str, bytes]:
         """Return the final states of the trees whose roots are here, as bytes."""
 
-    def restart(self, segment: int) -> None:
+    def restart(self, epoch: int) -> None:
         """Begin a segment, with new workers, from the final states of the segment before."""
 
     def requeue(self, messages: Iterable[Delivery]) -> None:
@@ -113,23 +113,23 @@ class CheckpointParticipant:
     ) -> None:
         self.task, self.snapshots = task, snapshots
         self.number, self.home, self.tasks, self.first = number, home, tasks, first
-        self.leader: CheckpointCoordinator | None = None
+        self.coordinator: CheckpointCoordinator | None = None
         if home == number:
-            self.leader = CheckpointCoordinator(tasks, snapshots.policy, time.monotonic())
-        self.segment = 0
+            self.coordinator = CheckpointCoordinator(tasks, snapshots.policy, time.monotonic())
+        self.epoch = 0
         self.of_peer = dict.fromkeys(peers, 0)
         """The segment to which belongs what comes next from a peer."""
         self.early: list[Any] = []
         """What peers have sent that have entered the next segment already."""
         self.frozen = False
         """Whether workers are told nothing for the moment."""
-        self.cut: int | None = None
+        self.truncation: int | None = None
         """The timestamp at which this segment ends, once that is known."""
-        self.last_cut: int | None = None
+        self.last_truncation: int | None = None
         self.taken_back: list[Delivery] = []
         """What has come from behind the cut, for the workers of the next segment."""
         self.drained = False
-        self.ending = False
+        self.final_state_policy = False
         """Whether the parts of all tasks have ended: until then this segment may still be cut off."""
         self.closed: Manifest | None = None
         """The outputs of this segment, once everything here is done."""
@@ -146,69 +146,69 @@ class CheckpointParticipant:
             new = tally.events - self.tally.events
             if new >= self.snapshots.policy.pace or now >= self.told_at + TALLY_EVERY:
                 self.tally, self.told_at = tally, now
-                self._tell_leader(tally)
+                self._tell_coordinator(tally)
         if not self.drained and self.task.sources_ended():
             self.drained = True
-            self._tell_leader(Drained())
-        if self.leader is not None:
-            self._broadcast(self.leader.look(now))
+            self._tell_coordinator(Drained())
+        if self.coordinator is not None:
+            self._broadcast(self.coordinator.look(now))
 
     def hear(self, peer: int, message: Control) -> None:
         """Word from another task, or from this one's own leader."""
         match message:
             case Tally() | Paused() | Drained() | EpochEnded():
-                assert self.leader is not None, "only the leader is told"
-                self._broadcast(self.leader.hear(peer, message, time.monotonic()))
+                assert self.coordinator is not None, "only the leader is told"
+                self._broadcast(self.coordinator.hear(peer, message, time.monotonic()))
             case Pause() if isinstance(self.word, BeginEpoch):
                 self.pause_due = True
             case Pause():
                 self.frozen = True
-                self._tell_leader(Paused(self.task.pause()))
+                self._tell_coordinator(Paused(self.task.pause()))
             case Truncate(ts):
-                self.frozen, self.cut = False, ts
+                self.frozen, self.truncation = False, ts
                 self.taken_back += self.task.truncate(ts)
             case EndEpoch():
-                self.ending = True
+                self.final_state_policy = True
                 self.task.drain()
-            case EpochEntered(segment):
-                self.of_peer[peer] = segment
+            case EpochEntered(epoch):
+                self.of_peer[peer] = epoch
             case BeginEpoch() | FinishRun():
                 self.word = message
 
     def seen(self, to: str, message: Message) -> Message:
         """A message as a worker of this segment may see it."""
-        if self.cut is None:
+        if self.truncation is None:
             return message
-        message, rest = truncated(message, self.cut)
+        message, rest = truncated(message, self.truncation)
         if rest is not None:
             self.taken_back.append((to, rest.part, rest))
         return message
 
     def sort(self, peer: int, frame: Any) -> Iterator[Delivery]:  # noqa: ANN401 -- what channels carry
         """What of a frame concerns this segment; one of the next segment is kept for then."""
-        if self.of_peer[peer] > self.segment:
+        if self.of_peer[peer] > self.epoch:
             self.early.append(frame)
             return
         for to, sender, message in self.task.decode(frame):
-            if self.of_peer[peer] == self.segment or isinstance(message, Credit):
+            if self.of_peer[peer] == self.epoch or isinstance(message, Credit):
                 yield to, sender, message
             elif isinstance(message, Data):  # of the segment before: it was on its way when that was cut off
-                assert self.last_cut is not None
-                _, rest = truncated(message, self.last_cut)
+                assert self.last_truncation is not None
+                _, rest = truncated(message, self.last_truncation)
                 if rest is not None:
                     yield to, sender, rest
 
     def over(self) -> bool:
         """Called when nothing is left to do in this segment: whether the run is over; if not, it may go on here."""
-        if self.frozen or not self.ending:
+        if self.frozen or not self.final_state_policy:
             return False
         if self.closed is None:
             self.closed = self.task.close_outputs()
             self.tally = self.task.tally()
-            self._tell_leader(self.tally)  # what was done before the cut does not count towards the next one
-            self._tell_leader(EpochEnded(self.task.sources_exhausted(self.cut)))
+            self._tell_coordinator(self.tally)  # what was done before the cut does not count towards the next one
+            self._tell_coordinator(EpochEnded(self.task.sources_exhausted(self.truncation)))
         if isinstance(self.word, BeginEpoch):
-            self._enter(self.word.segment)
+            self._enter(self.word.epoch)
         return isinstance(self.word, FinishRun)
 
     @property
@@ -217,23 +217,23 @@ class CheckpointParticipant:
         assert self.closed is not None
         return self.closed
 
-    def _enter(self, segment: int) -> None:
+    def _enter(self, epoch: int) -> None:
         """Hand in the segment before, and begin this one."""
         task = self.task
         assert self.closed is not None
-        assert self.cut is not None, "a segment that is not the last one was cut"
+        assert self.truncation is not None, "a segment that is not the last one was cut"
         states, packed = None, task.packed()
         if packed:
-            place = Place(self.snapshots.epoch, self.first + self.segment)
-            bundle = InMemoryPartition.of(packed)
-            states = self.snapshots.store.write_state(place, bundle.data, bundle.shares)
-        task.hand_in(TaskCheckpoint(self.segment, self.cut, self.closed, task.tally().events, states))
-        self.segment, self.word, self.closed = segment, None, None
-        self.drained = self.ending = False
-        self.last_cut, self.cut = self.cut, None
+            snapshot_id = SnapshotId(self.snapshots.term, self.first + self.epoch)
+            partition = InMemoryPartition.of(packed)
+            states = self.snapshots.store.write_state(snapshot_id, partition.data, partition.tree_sizes)
+        task.hand_in(TaskCheckpoint(self.epoch, self.truncation, self.closed, task.tally().events, states))
+        self.epoch, self.word, self.closed = epoch, None, None
+        self.drained = self.final_state_policy = False
+        self.last_truncation, self.truncation = self.truncation, None
         for peer in self.of_peer:
-            task.control(peer, EpochEntered(segment))
-        task.restart(segment)
+            task.control(peer, EpochEntered(epoch))
+        task.restart(epoch)
         task.requeue(self.taken_back)
         early, self.early, self.taken_back = self.early, [], []
         for frame in early:
@@ -242,7 +242,7 @@ class CheckpointParticipant:
             self.pause_due = False
             self.hear(self.home, Pause())
 
-    def _tell_leader(self, message: ToCoordinator) -> None:
+    def _tell_coordinator(self, message: ToCoordinator) -> None:
         if self.home == self.number:
             self.hear(self.home, message)
         else:

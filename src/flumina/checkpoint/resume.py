@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from flumina.checkpoint import Checkpoints, Claim, Snapshot, input_fingerprint, program_fingerprint
+from flumina.checkpoint import CheckpointOwner, Checkpoints, Snapshot, input_fingerprint, program_fingerprint
 from flumina.checkpoint.committer import CommittedProgress, Committer, commit
 from flumina.checkpoint.policy import Checkpoint
 from flumina.checkpoint.start import Snapshots, Start
@@ -26,7 +26,7 @@ class ResumePoint:
 
     given: Checkpoint
     store: Checkpoints
-    claim: Claim
+    owner: CheckpointOwner
     latest: Snapshot | None
 
     @staticmethod
@@ -34,26 +34,28 @@ class ResumePoint:
         given: Checkpoint,
         program: AnyProgram,
         streams: Sequence[Stream],
-        place: Callable[[str], OutputDirectory | None],
+        snapshot_id: Callable[[str], OutputDirectory | None],
     ) -> ResumePoint:
         """Find out where a run stands, and become the driver that carries it on.
 
-        ``place`` tells where the outputs of a run go: an older snapshot is chosen for what lies there, too.
+        ``snapshot_id`` tells where the outputs of a run go: an older snapshot is chosen for what lies there, too.
         """
         store = Checkpoints(given.path, filesystem=given.filesystem, keep=given.keep)
         latest = store.latest(
             allow_older=given.allow_older,
-            check=lambda snapshot: check_outputs(store, snapshot, place(snapshot.manifest.run)),
+            check=lambda snapshot: check_outputs(store, snapshot, snapshot_id(snapshot.manifest.run)),
         )
-        facts = {**program_fingerprint(program, streams), "input": input_fingerprint(streams)}
+        fingerprint = {**program_fingerprint(program, streams), "input": input_fingerprint(streams)}
         run = store.begun() if latest is None else latest.manifest.run
-        claim = store.claim(resumes=latest, facts=facts, run=run, allow_code_change=given.allow_code_change)
-        return ResumePoint(given, store, claim, latest)
+        owner = store.take_over(
+            resumes=latest, fingerprint=fingerprint, run=run, allow_code_change=given.allow_code_change
+        )
+        return ResumePoint(given, store, owner, latest)
 
     @property
     def run(self) -> str:
         """The id of the run, the same for all drivers."""
-        return self.claim.owner.run
+        return self.owner.token.run
 
     @property
     def over(self) -> bool:
@@ -77,14 +79,14 @@ class ResumePoint:
         if self.over:
             return None
         if self.latest is not None and location is not None:
-            location.restage(self.store.names(self.latest.seen, self.latest.manifest.place))
+            location.restage(self.store.names(self.latest.seen, self.latest.manifest.snapshot_id))
         progress = CommittedProgress.of(self.latest)
-        snapshots = Snapshots(self.given.policy, self.store, self.claim.owner.term)
-        return progress.start(self.claim.facts), snapshots
+        snapshots = Snapshots(self.given.policy, self.store, self.owner.token.term)
+        return progress.start(self.owner.fingerprint), snapshots
 
-    def recorder(self, outputs: Outputs, plan: Plan, tasks: int, start: Start) -> Committer:
+    def committer(self, outputs: Outputs, plan: Plan, tasks: int, start: Start) -> Committer:
         """Return what commits the parts that tasks hand in."""
-        return Committer(self.claim, outputs, plan, tasks, start, CommittedProgress.of(self.latest))
+        return Committer(self.owner, outputs, plan, tasks, start, CommittedProgress.of(self.latest))
 
     def results(self, outputs: Outputs) -> dict[str, CommittedOutput]:
         """The results of a run that is over: made visible now, if the driver died before it had done so."""
@@ -99,7 +101,7 @@ class ResumePoint:
             outputs.location.discard()
         if not manifest.finished:
             state = self.final
-            commit(self.claim, done, manifest.results, outputs, manifest.plan, state=state, finished=True)
+            commit(self.owner, done, manifest.results, outputs, manifest.plan, state=state, finished=True)
         return publication.results()
 
     def _check_folder(self, latest: Snapshot, location: OutputDirectory | None) -> None:
@@ -138,7 +140,7 @@ def check_outputs(store: Checkpoints, snapshot: Snapshot, location: OutputDirect
         for path in manifest.results.names:
             if path not in written:
                 raise damaged(path, "no checksum was taken when it was written")
-    names = store.names(snapshot.seen, manifest.place)  # by this one, or a newer one that can't be gone on from
+    names = store.names(snapshot.seen, manifest.snapshot_id)  # by this one, or a newer one that can't be gone on from
     lie = {path: location.locate(path, names[path]) if path in names else path for path in written}
     check_files(location.filesystem, {lie[path]: checksum for path, checksum in written.items()})
 

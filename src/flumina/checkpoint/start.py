@@ -27,8 +27,8 @@ class Start:
 
 @dataclass(frozen=True)
 class Snapshots:
-    """When snapshots are taken, and where their states go; ``epoch`` counts the drivers that have tried this run."""
+    """When snapshots are taken, and where their states go; ``term`` counts the drivers that have tried this run."""
 
     policy: Policy
     store: Checkpoints
-    epoch: int
+    term: int

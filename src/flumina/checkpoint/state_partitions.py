@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from flumina.checkpoint import Checkpoints, Place, Snapshot, StateFile, differences
+from flumina.checkpoint import Checkpoints, Snapshot, SnapshotId, StateFile, differences
 from flumina.checkpoint.store.layout import CheckpointDirectory
 from flumina.checkpoint.store.snapshot import read_state
 from flumina.plan.forest import Forest
@@ -39,7 +39,7 @@ class StateCodec(Protocol):
 class InMemoryPartition:
     """A bundle at hand."""
 
-    shares: Sizes
+    tree_sizes: Sizes
     data: bytes = field(repr=False)
 
     @property
@@ -65,9 +65,9 @@ class StoredPartition:
     file: StateFile
 
     @property
-    def shares(self) -> Sizes:
+    def tree_sizes(self) -> Sizes:
         """What is in it."""
-        return self.file.shares
+        return self.file.tree_sizes
 
     @property
     def size(self) -> int:
@@ -90,20 +90,20 @@ class PartitionedState:
     """
 
     forest: Forest
-    bundles: tuple[StatePartition, ...]
+    partitions: tuple[StatePartition, ...]
     foreign: bool = False
 
     @staticmethod
-    def of(snapshot: Snapshot, facts: Mapping[str, Any] | None = None) -> PartitionedState:
-        """The state of a snapshot; ``facts`` are those of the program that goes on with it, if not the same."""
-        bundles = [StoredPartition(snapshot.folder, file) for file in snapshot.manifest.states if file.shares]
-        foreign = facts is not None and bool(differences(snapshot.manifest.facts, facts))
-        return PartitionedState(snapshot.forest(), tuple(bundles), foreign)
+    def of(snapshot: Snapshot, fingerprint: Mapping[str, Any] | None = None) -> PartitionedState:
+        """The state of a snapshot; ``fingerprint`` are those of the program that goes on with it, if not the same."""
+        partitions = [StoredPartition(snapshot.folder, file) for file in snapshot.manifest.states if file.tree_sizes]
+        foreign = fingerprint is not None and bool(differences(snapshot.manifest.fingerprint, fingerprint))
+        return PartitionedState(snapshot.forest(), tuple(partitions), foreign)
 
     @property
     def size(self) -> int:
         """In bytes."""
-        return sum(bundle.size for bundle in self.bundles)
+        return sum(partition.size for partition in self.partitions)
 
     def under(
         self, forest: Forest, trees: Collection[str], definition: Definition, codec: StateCodec
@@ -113,7 +113,7 @@ class PartitionedState:
             new = {old.id: tree.id for old, tree in zip(self.forest.trees, forest.trees, strict=True)}
             mine = [old for old, tree in new.items() if tree in trees]
             return {new[tree]: state for tree, state in self._some(mine, codec)}
-        return forest.share_out(definition, self.forest, self._all(codec), trees)
+        return forest.distribute(definition, self.forest, self._all(codec), trees)
 
     def is_divided_by(self, forest: Forest) -> bool:
         """Whether the trees of a plan just go on with these shares."""
@@ -127,34 +127,36 @@ class PartitionedState:
         return self._some([tree.id for tree in self.forest.trees], codec)
 
     def _some(self, trees: Collection[str], codec: StateCodec) -> Iterator[tuple[str, Any]]:
-        for bundle in self.bundles:
-            if not any(tree in trees for tree, _ in bundle.shares):
+        for partition in self.partitions:
+            if not any(tree in trees for tree, _ in partition.tree_sizes):
                 continue
-            data, at = memoryview(bundle.read()), 0
-            for tree, size in bundle.shares:
+            data, at = memoryview(partition.read()), 0
+            for tree, size in partition.tree_sizes:
                 if tree in trees:
                     yield tree, codec.unpack(data[at : at + size])
                 at += size
 
-    def keep(self, store: Checkpoints, place: Place) -> tuple[list[StateFile], PartitionedState]:
+    def keep(self, store: Checkpoints, snapshot_id: SnapshotId) -> tuple[list[StateFile], PartitionedState]:
         """The files for a snapshot with this state, and the state as it lies then.
 
         What is at hand stays so, and is written to one file. What a task has written for this snapshot is there; what
         lies in the files of another one is copied.
         """
-        held = [bundle for bundle in self.bundles if isinstance(bundle, InMemoryPartition)]
-        kept = [bundle for bundle in self.bundles if isinstance(bundle, StoredPartition)]
+        held = [partition for partition in self.partitions if isinstance(partition, InMemoryPartition)]
+        kept = [partition for partition in self.partitions if isinstance(partition, StoredPartition)]
         copies = [
-            bundle
-            if bundle.file.is_of(place)
-            else StoredPartition(bundle.folder, store.write_state(place, bundle.read(), bundle.shares))
-            for bundle in kept
+            partition
+            if partition.file.is_of(snapshot_id)
+            else StoredPartition(
+                partition.folder, store.write_state(snapshot_id, partition.read(), partition.tree_sizes)
+            )
+            for partition in kept
         ]
-        files = [bundle.file for bundle in copies]
+        files = [partition.file for partition in copies]
         if held:
-            shares = tuple(share for bundle in held for share in bundle.shares)
-            files.append(store.write_state(place, b"".join(bundle.data for bundle in held), shares))
-        return files, replace(self, bundles=(*held, *copies))
+            tree_sizes = tuple(share for partition in held for share in partition.tree_sizes)
+            files.append(store.write_state(snapshot_id, b"".join(partition.data for partition in held), tree_sizes))
+        return files, replace(self, partitions=(*held, *copies))
 
 
 def settled(
@@ -181,12 +183,14 @@ class FinalStatePolicy:
     """
 
     store: Checkpoints | None = None
-    place: Place | None = None
+    snapshot_id: SnapshotId | None = None
     most: int = 0
 
     def keep(self, packed: Mapping[str, bytes]) -> StatePartition:
         """The states of a task's trees."""
-        bundle = InMemoryPartition.of(packed)
-        if self.store is None or self.place is None or bundle.size <= self.most:
-            return bundle
-        return StoredPartition(self.store.folder, self.store.write_state(self.place, bundle.data, bundle.shares))
+        partition = InMemoryPartition.of(packed)
+        if self.store is None or self.snapshot_id is None or partition.size <= self.most:
+            return partition
+        return StoredPartition(
+            self.store.folder, self.store.write_state(self.snapshot_id, partition.data, partition.tree_sizes)
+        )

@@ -95,18 +95,18 @@ def _ls(store: Checkpoints, args: argparse.Namespace) -> int:
         latest = store.latest()
     except CheckpointError as error:
         latest, wrong = None, [error, *wrong]
-    place = None if latest is None else latest.manifest.place
+    place = None if latest is None else latest.manifest.snapshot_id
     if args.json:
         rows = [
-            {"number": at.number, "epoch": at.epoch, "latest": at == place, **_summary(snapshot)}
+            {"number": at.number, "term": at.term, "latest": at == place, **_summary(snapshot)}
             for at, snapshot in found
         ]
         print(json.dumps(rows, indent=1))
     elif not found:
         print("no snapshot was committed yet")
     else:
-        head = ["", "number", "epoch", "created (UTC)", "up to", "events", "state", "rows", "finished"]
-        cells = [["*" if at == place else "", str(at.number), str(at.epoch), *_cells(one)] for at, one in found]
+        head = ["", "number", "term", "created (UTC)", "up to", "events", "state", "rows", "finished"]
+        cells = [["*" if at == place else "", str(at.number), str(at.term), *_cells(one)] for at, one in found]
         print(table([head, *cells]))
     for told in dict.fromkeys(map(str, wrong)):
         print(f"flumina: {told}", file=sys.stderr)
@@ -154,20 +154,20 @@ def _show(store: Checkpoints, args: argparse.Namespace) -> int:
 
 
 def _described(manifest: SnapshotManifest) -> Iterator[str]:
-    yield f"snapshot {manifest.number} of epoch {manifest.epoch}"
+    yield f"snapshot {manifest.number} of epoch {manifest.term}"
     before = manifest.resumes
-    facts = {
+    fingerprint = {
         "created": f"{manifest.created:%Y-%m-%d %H:%M:%S} UTC by flumina {manifest.flumina}",
         "run": manifest.run,
-        "went on from": "nothing" if before is None else f"snapshot {before.number} of epoch {before.epoch}",
+        "went on from": "nothing" if before is None else f"snapshot {before.number} of epoch {before.term}",
         "up to": "" if manifest.after is None else f"timestamp {manifest.after}",
         "events": f"{manifest.events:,}",
         "finished": "yes" if manifest.finished else "no",
         "outputs in": manifest.folder or "",
     }
-    yield from (f"  {name:<13} {told}" for name, told in facts.items() if told)
+    yield from (f"  {name:<13} {told}" for name, told in fingerprint.items() if told)
     for file in manifest.states:
-        shares = f", of {', '.join(tree for tree, _ in file.shares)}" if file.shares else ""
+        shares = f", of {', '.join(tree for tree, _ in file.tree_sizes)}" if file.tree_sizes else ""
         yield f"  {'state':<13} {file.name}, {size(file.size)}{shares}"
     for name in dict.fromkeys(file.output for file in manifest.outputs):
         mine = [file for file in manifest.outputs if file.output == name]
@@ -178,8 +178,8 @@ def _described(manifest: SnapshotManifest) -> Iterator[str]:
         yield from ("progress", *_nested({"rows": content["run_progress"]["rows"]}))
     if manifest.batch_progress is not None:
         yield from ("progress", *_nested(content["batch_progress"]))
-    if manifest.facts:
-        yield from ("program", *_nested(manifest.facts))
+    if manifest.fingerprint:
+        yield from ("program", *_nested(manifest.fingerprint))
     if manifest.plan is not None:
         yield "plan"
         yield from (f"  {line}" for line in _drawn(manifest.plan).splitlines())
@@ -192,9 +192,9 @@ def _drawn(plan: str) -> str:
         return f"can't be drawn: {error.message}"
 
 
-def _nested(facts: Mapping[str, Any], indent: str = "  ") -> Iterator[str]:
+def _nested(fingerprint: Mapping[str, Any], indent: str = "  ") -> Iterator[str]:
     """Facts in lines; maps of plain values on one."""
-    for name, value in facts.items():
+    for name, value in fingerprint.items():
         if not isinstance(value, Mapping):
             told = ", ".join(map(str, value)) if isinstance(value, list) else value
             yield f"{indent}{name}: {'none' if told is None else told}"
@@ -220,7 +220,7 @@ def _verify(store: Checkpoints, args: argparse.Namespace) -> int:
     else:
         for finding in findings:
             print(f"{'DAMAGED' if finding.damaged else 'note   '} {finding.file}: {finding.what}")
-        count = len(store.folder.listing().places)
+        count = len(store.folder.listing().snapshot_ids)
         snapshots = f"{count} snapshot{'' if count == 1 else 's'}"
         print(f"{snapshots}, {f'{len(damaged)} damaged' if damaged else 'nothing is damaged'}")
     return 1 if damaged else 0

@@ -89,9 +89,9 @@ def run(args: argparse.Namespace) -> int:
         stats = result.stats
         print(f"\n  {stats}, {size(stats.bytes_between)} between workers")
         _section("Some outputs: a change of a page, and the views around it")
-        shown = around_changes(result.published["output"].table())
+        shown = around_changes(result.committed["output"].table())
         print(_indented(rows_text(shown) if shown.num_rows else "no page has changed"))
-        verdict = _verified(workload, result) if args.verify else None
+        verification = _verified(workload, result) if args.verify else None
         compared = _compared(where, workload, workers)
     report = RunReport(
         result,
@@ -99,20 +99,20 @@ def run(args: argparse.Namespace) -> int:
         args.command,
         {f"workload: {name}": getattr(workload, name) for name in workload.parameters()},
         {"the output, around changes": shown},
-        None if verdict is None else verdict.right,
+        None if verification is None else verification.right,
         compared,
     )
     page = report.save(folder / "report.html")
     print(f"\n  outputs  {outputs}/\n  report   {page}")
-    return 1 if verdict is not None and not verdict.right else 0
+    return 1 if verification is not None and not verification.right else 0
 
 
 def _verified(workload: Visits, result: RunResult) -> Verification:
     _say("asking the sequential program ...")
-    verdict = judge(PageViews, workload.streams(), result.published)
+    verification = judge(PageViews, workload.streams(), result.committed)
     _section("Is that right?")
-    print(_indented(str(verdict)))
-    return verdict
+    print(_indented(str(verification)))
+    return verification
 
 
 def _compared(where: Backend, workload: Visits, workers: int) -> Comparison:

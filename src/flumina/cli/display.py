@@ -11,7 +11,7 @@ from flumina.formatting import printable, table
 from flumina.model.emit import ONLY_OUTPUT
 from flumina.output.commit import CommittedOutput
 
-LETTER_COLUMNS = ("stream", "file", "partition", "row", "reason", "column", "data")
+DEAD_LETTER_COLUMNS = ("stream", "file", "partition", "row", "reason", "column", "data")
 """What is shown of dead letters; of file and partition, one."""
 
 _WIDEST = 40
@@ -20,17 +20,17 @@ _WIDEST = 40
 
 def samples(result: RunResult, rows: int) -> dict[str, pa.Table]:
     """The first rows of each output that was kept; no more than these are read."""
-    return {name: one.dataset().head(rows) for name, one in result.published.items() if one.kept}
+    return {name: one.dataset().head(rows) for name, one in result.committed.items() if one.kept}
 
 
 def shown_outputs(result: RunResult, rows: int, *, place: str | None = None) -> str:
     """How many rows there are, where they lie, and the first of them; of dead letters, if there are any, as well."""
     blocks = [
         _shown("outputs" if name == ONLY_OUTPUT else f"outputs {name}", one, rows, place)
-        for name, one in result.published.items()
+        for name, one in result.committed.items()
     ]
-    if result.letters.rows:
-        blocks.append(_shown("dead letters", result.letters, rows, place, LETTER_COLUMNS))
+    if result.dead_letters.rows:
+        blocks.append(_shown("dead letters", result.dead_letters, rows, place, DEAD_LETTER_COLUMNS))
     return "\n".join(blocks)
 
 
@@ -48,13 +48,13 @@ def _shown(
     return "\n".join(lines)
 
 
-def _placed(letters: pa.Table) -> pa.Table:
+def _placed(dead_letters: pa.Table) -> pa.Table:
     """Dead letters with the names of their files, or if those are not known, with the numbers of parts."""
-    if letters.column("file").null_count:
-        return letters.drop_columns(["file"])
-    names = [path.rpartition("/")[2] for path in letters.column("file").to_pylist()]
-    at = letters.schema.get_field_index("file")
-    return letters.set_column(at, "file", pa.array(names)).drop_columns(["partition"])
+    if dead_letters.column("file").null_count:
+        return dead_letters.drop_columns(["file"])
+    names = [path.rpartition("/")[2] for path in dead_letters.column("file").to_pylist()]
+    at = dead_letters.schema.get_field_index("file")
+    return dead_letters.set_column(at, "file", pa.array(names)).drop_columns(["partition"])
 
 
 def rows_text(rows: pa.Table) -> str:

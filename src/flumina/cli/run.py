@@ -154,10 +154,10 @@ def _run(args: argparse.Namespace, shown: TextIO) -> int:
         if named.app is None:
             _tell_silent_tags(work)
         result = where.run(work.program, work.streams, **_options(args, out))
-        verdict = _judged(work, result, args.bad_rows) if args.verify else None
-        report = _report(args, where, result, verdict) if args.report is not None else None
-        _show(args, where, work, result, verdict, report, shown)
-    return 1 if verdict is not None and not verdict.right else 0
+        verification = _judged(work, result, args.bad_rows) if args.verify else None
+        report = _report(args, where, result, verification) if args.report is not None else None
+        _show(args, where, work, result, verification, report, shown)
+    return 1 if verification is not None and not verification.right else 0
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -295,10 +295,10 @@ def _tell_left_out(work: Work, most: int = 5) -> None:
 def _judged(work: Work, result: RunResult, bad_rows: BadRows) -> Verification:
     if sys.stderr.isatty():
         print("asking the sequential program ...", end="\r", file=sys.stderr, flush=True)
-    verdict = judge(work.program, work.streams, result.published, bad_rows)
+    verification = judge(work.program, work.streams, result.committed, bad_rows)
     if sys.stderr.isatty():
         print(" " * 40, end="\r", file=sys.stderr, flush=True)
-    return verdict
+    return verification
 
 
 def _check_report(given: str) -> None:
@@ -312,7 +312,7 @@ def _check_report(given: str) -> None:
                 raise UsageError("REPORT", f"--report {given} is there, and is no page of HTML", hint=hint)
 
 
-def _report(args: argparse.Namespace, where: Backend, result: RunResult, verdict: Verification | None) -> Path:
+def _report(args: argparse.Namespace, where: Backend, result: RunResult, verification: Verification | None) -> Path:
     hidden = ("run", "command", "json", "report", "rows")
     settings = {name: value for name, value in vars(args).items() if name not in hidden and value not in (None, [])}
     settings["set"] = ", ".join(args.set) or "nothing"
@@ -322,7 +322,7 @@ def _report(args: argparse.Namespace, where: Backend, result: RunResult, verdict
         args.command,
         {name.replace("_", "-"): ", ".join(v) if isinstance(v, list) else v for name, v in settings.items()},
         samples(result, args.rows),
-        None if verdict is None else verdict.right,
+        None if verification is None else verification.right,
     )
     return page.save(args.report)
 
@@ -332,26 +332,26 @@ def _show(
     where: Backend,
     work: Work,
     result: RunResult,
-    verdict: Verification | None,
+    verification: Verification | None,
     report: Path | None,
     shown: TextIO,
 ) -> None:
     if args.json:
-        found = _as_json(where, work, result, verdict, report, kept=args.out is not None)
+        found = _as_json(where, work, result, verification, report, kept=args.out is not None)
         print(json.dumps(found, indent=1), file=shown)
         return
     print(f"{result.plan.program} on {where.place}: {result.stats}\n")
     print(f"{result.plan.explain()}\n")
     print(shown_outputs(result, args.rows, place=args.out))
-    if verdict is not None:
-        print(f"\n{verdict}{_about(verdict, args.program, work, result.plan)}")
+    if verification is not None:
+        print(f"\n{verification}{_about(verification, args.program, work, result.plan)}")
     if report is not None:
         print(f"\nreport: {report}")
 
 
-def _about(verdict: Verification, program: str, work: Work, plan: Plan) -> str:
+def _about(verification: Verification, program: str, work: Work, plan: Plan) -> str:
     """What a verdict leaves open, and who can tell."""
-    if verdict.right:
+    if verification.right:
         return " (the plan has one worker: fork and join were not used)" if len(plan) == 1 else ""
     cls = work.program if isinstance(work.program, type) else type(work.program)
     name = program if ":" in program else f"{cls.__module__}:{cls.__qualname__}"
@@ -359,21 +359,21 @@ def _about(verdict: Verification, program: str, work: Work, plan: Plan) -> str:
 
 
 def _as_json(
-    where: Backend, work: Work, result: RunResult, verdict: Verification | None, report: Path | None, *, kept: bool
+    where: Backend, work: Work, result: RunResult, verification: Verification | None, report: Path | None, *, kept: bool
 ) -> Mapping[str, Any]:
     outputs = {
         name: {"rows": one.rows, "path": one.path if kept else None, "columns": one.schema.names}
-        for name, one in result.published.items()
+        for name, one in result.committed.items()
     }
     return {
         "program": result.plan.program,
         "engine": where.name,
         "outputs": outputs,
-        "verified": None if verdict is None else verdict.right,
-        "mismatch": None if verdict is None else verdict.mismatch,
+        "verified": None if verification is None else verification.right,
+        "mismatch": None if verification is None else verification.mismatch,
         "report": None if report is None else str(report),
         "left_out": len(work.left_out),
-        "dead_letters": {"rows": result.letters.rows, "path": result.letters.path if kept else None},
+        "dead_letters": {"rows": result.dead_letters.rows, "path": result.dead_letters.path if kept else None},
         "stats": run_figures(result.stats),
         "plan": json.loads(to_json(result.plan)),
     }

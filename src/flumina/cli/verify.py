@@ -34,12 +34,12 @@ class Verification:
 def judge(
     program: AnyProgram,
     streams: Sequence[Stream],
-    published: Mapping[str, CommittedOutput],
+    committed: Mapping[str, CommittedOutput],
     bad_rows: BadRows = "error",
 ) -> Verification:
     """Run the sequential program on the same streams, and compare in both directions."""
     expected = spec(program, [_readable(stream) for stream in streams], bad_rows=bad_rows).outputs
-    actual = {name: result.table() for name, result in published.items()}
+    actual = {name: result.table() for name, result in committed.items()}
     rows = sum(table.num_rows for table in expected.values())
     try:
         assert_same_outputs(actual, expected, tolerance=define(program).tolerance)

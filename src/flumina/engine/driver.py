@@ -64,16 +64,16 @@ def resume(options: RunOptions, program: AnyProgram, streams: Sequence[Stream]) 
             f"syncs={checkpoint.syncs} is never reached: no tag of {definition.name} depends on another",
             hint="say after how many events= or seconds= a snapshot is taken",
         )
-    kept = ResumePoint.of(checkpoint, program, streams, partial(output_location, options, durable=True))
-    if options.return_state and kept.over and kept.final is None:
+    resume_point = ResumePoint.of(checkpoint, program, streams, partial(output_location, options, durable=True))
+    if options.return_state and resume_point.over and resume_point.final is None:
         raise CheckpointError(
             "CHECKPOINT_STATE",
             "this run is over, and did not keep its state: nobody asked for it then",
-            file=kept.store.folder.path,
+            file=resume_point.store.folder.path,
             hint="leave out return_state=True for the outputs, or begin anew with another checkpoint and "
             "return_state=True",
         )
-    return kept
+    return resume_point
 
 
 def output_location(options: RunOptions, run: str, *, durable: bool) -> OutputDirectory | None:
@@ -127,16 +127,16 @@ def make_job(
     given: Mapping[PartId, int] | None = None,
     tasks: int = 0,
     paced: bool = False,
-    kept: ResumePoint | None = None,
+    resume_point: ResumePoint | None = None,
 ) -> Job:
     """All that the tasks need; the place for the outputs is checked now rather than at the end.
 
-    ``kept`` is what there is already of a run that keeps snapshots.
+    ``resume_point`` is what there is already of a run that keeps snapshots.
     """
     definition = define(program)
     check_streams(definition, streams)
-    run = uuid.uuid4().hex[:12] if kept is None else kept.run
-    location = output_location(options, run, durable=kept is not None)
+    run = uuid.uuid4().hex[:12] if resume_point is None else resume_point.run
+    location = output_location(options, run, durable=resume_point is not None)
     if location is not None:
         for stream in streams:
             for file in stream.data.files if isinstance(stream.data, Parquet) else ():
@@ -150,32 +150,34 @@ def make_job(
         location,
         options.ordered,
         kept=options.out is not DISCARD,
-        checked=kept is not None,
+        checked=resume_point is not None,
         aside=makes_dead_letters(options.bad_rows),
     )
     sequenced = frozenset(stream.name for stream in streams if stream.seq is not None)
     protocol = replace(
         options.engine_options.protocol,
-        final=options.return_state or kept is not None,
+        final=options.return_state or resume_point is not None,
         sequenced=sequenced,
-        counted=definition.synchronizing if kept is not None and kept.given.policy.counts_syncs else TagSet(),
+        counted=definition.synchronizing
+        if resume_point is not None and resume_point.given.policy.counts_syncs
+        else TagSet(),
     )
     settings = replace(options.engine_options, protocol=protocol)
-    layout = place_workers(plan, Router(plan, definition), given, tasks, led=kept is not None)
+    placement = place_workers(plan, Router(plan, definition), given, tasks, led=resume_point is not None)
     job = Job(
         program,
         plan,
         tuple(map(StreamDescription.of, streams)),
         outputs,
-        layout,
+        placement,
         settings,
         paced,
         start or Start(),
-        ending=FinalStatePolicy() if options.return_state else None,
+        final_state_policy=FinalStatePolicy() if options.return_state else None,
         liveness=options.liveness,
     )
-    if kept is not None:
-        resumed = kept.resume(location)
+    if resume_point is not None:
+        resumed = resume_point.resume(location)
         if resumed is None:
             return job
         start, snapshots = resumed
@@ -197,7 +199,7 @@ def check_is_no_input(location: OutputDirectory, stream: str, filesystem: fs.Fil
 
 def run_job(
     job: Job,
-    kept: ResumePoint | None,
+    resume_point: ResumePoint | None,
     execute: Callable[[Committer | None], Mapping[int, TaskReport]],
     *,
     state: bool = False,
@@ -207,40 +209,46 @@ def run_job(
     What a run that fails has written is deleted, unless it can go on from its last snapshot. Whether its ``state`` is
     wanted, one that keeps snapshots remembers.
     """
-    if kept is not None and kept.over:
-        return kept.results(job.outputs), {}, 0
-    recorder = None if kept is None else kept.recorder(job.outputs, job.plan, job.layout.tasks, job.start)
+    if resume_point is not None and resume_point.over:
+        return resume_point.results(job.outputs), {}, 0
+    committer = (
+        None if resume_point is None else resume_point.committer(job.outputs, job.plan, job.placement.tasks, job.start)
+    )
     try:
-        reports = execute(recorder)
+        reports = execute(committer)
         manifests = [report.manifest for _, report in sorted(reports.items())]
-        if recorder is None:
+        if committer is None:
             return commit_outputs(job.outputs, manifests), reports, 0
         events = sum(stats.events for report in reports.values() for stats in report.stats.workers.values())
         final = None
         if state:
             definition = define(job.program)  # of the state that is packed: another one has other parts
             final = Codec(definition, job.names).pack(_final(job, reports, definition))
-        return recorder.publish(manifests, events, final), reports, recorder.snapshots
+        return committer.publish(manifests, events, final), reports, committer.snapshots
     except BaseException:
-        if recorder is None:
+        if committer is None:
             job.outputs.discard()
         raise
 
 
-def final_state(job: Job, kept: ResumePoint | None, reports: Mapping[int, TaskReport], options: RunOptions) -> Any:  # noqa: ANN401 -- whatever it is
+def final_state(
+    job: Job, resume_point: ResumePoint | None, reports: Mapping[int, TaskReport], options: RunOptions
+) -> Any:  # noqa: ANN401 -- whatever it is
     """The state after the last event, if it was asked for: the tasks have it, or a run that was over kept it."""
     if not options.return_state:
         return None
-    if reports or kept is None:
+    if reports or resume_point is None:
         return _final(job, reports, define(job.program))
-    return None if kept.final is None else Codec(define(job.program), job.names).unpack(kept.final)
+    return None if resume_point.final is None else Codec(define(job.program), job.names).unpack(resume_point.final)
 
 
-def shares(job: Job, reports: Mapping[int, TaskReport]) -> PartitionedState:
+def tree_sizes(job: Job, reports: Mapping[int, TaskReport]) -> PartitionedState:
     """The state that a run has left."""
-    bundles = (report.final for _, report in sorted(reports.items()))
-    return PartitionedState(Forest.of(job.plan.root), tuple(bundle for bundle in bundles if bundle is not None))
+    partitions = (report.final for _, report in sorted(reports.items()))
+    return PartitionedState(
+        Forest.of(job.plan.root), tuple(partition for partition in partitions if partition is not None)
+    )
 
 
 def _final(job: Job, reports: Mapping[int, TaskReport], definition: Definition) -> Any:  # noqa: ANN401 -- whatever the program's state is
-    return shares(job, reports).whole(definition, Codec(definition, job.names))
+    return tree_sizes(job, reports).whole(definition, Codec(definition, job.names))

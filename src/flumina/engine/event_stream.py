@@ -50,7 +50,7 @@ class Heartbeat(NamedTuple):
 
 
 @runtime_checkable
-class Telling(Protocol):
+class ReportsFrontiers(Protocol):
     """A source with one part, in order, that tells how far it has come also where it has no rows.
 
     If its rows lay in several places before, ``gathered`` names the column with the number of each row's place: rows
@@ -74,7 +74,7 @@ def event_stream(
     chunk_rows: int = CHUNK_ROWS,
     depends: Dependence | None = None,
     after: int | None = None,
-    aside: OnBadRows | None = None,
+    on_bad_rows: OnBadRows | None = None,
 ) -> Iterator[EventBatch]:
     """Everything that one part of a stream has to say; the last arrival has the frontier END.
 
@@ -82,9 +82,10 @@ def event_stream(
     starts with the first event. It is called once, and only for a paced source, after its first rows have been made.
     Once ``stop`` is set, nothing more arrives. With ``depends``, gathered rows are searched for dependent ones that
     tie. With ``after``, events up to and including this timestamp are left out: they have been processed before. With
-    ``aside``, rows that can't be read go there, all of them whatever has been processed, instead of being an error.
+    ``on_bad_rows``, rows that can't be read go there, all of them whatever has been processed, instead of being an
+    error.
     """
-    for arrival in _all(stream, rank, number, names, started, stop, chunk_rows, depends, aside):
+    for arrival in _all(stream, rank, number, names, started, stop, chunk_rows, depends, on_bad_rows):
         if after is None or not arrival.batch or arrival.batch.ts[0] > after:
             yield arrival
         elif (first := int(np.searchsorted(arrival.batch.ts, after, "right"))) < len(arrival.batch):
@@ -100,7 +101,7 @@ def _all(
     stop: threading.Event | None,
     chunk_rows: int,
     depends: Dependence | None,
-    aside: OnBadRows | None,
+    on_bad_rows: OnBadRows | None,
 ) -> Iterator[EventBatch]:
     stop = threading.Event() if stop is None else stop
     source = stream.source()
@@ -109,10 +110,10 @@ def _all(
     if isinstance(source, HoldsEvents):
         decoder = EventReader(stream, rank, names)
     else:
-        decoder = Decoder(stream, rank, number, names, aside)
+        decoder = Decoder(stream, rank, number, names, on_bad_rows)
         if generated is None and (schema := source.schema(number)) is not None:
             decoder.check_schema(schema)
-    if isinstance(source, Telling):
+    if isinstance(source, ReportsFrontiers):
         yield from _told(source, decoder, rank, stop, depends, chunk_rows)
         return
     batches = decoder.batches(source.chunks(number, decoder.columns, chunk_rows), chunk_rows)
@@ -128,7 +129,7 @@ def _all(
 
 
 def _told(
-    source: Telling,
+    source: ReportsFrontiers,
     decoder: Decoder | EventReader,
     rank: int,
     stop: threading.Event,

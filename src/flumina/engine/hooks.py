@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 BATCH_STEPS = (
-    "after-intake",
-    "after-cut",
+    "after-ingest",
+    "after-watermark",
     "before-state",
     "after-state",
     "before-sink",

@@ -70,10 +70,11 @@ class Closing(Protocol):
         """End all reading, from any thread; never waits."""
 
 
-def host(assignment: TaskAssignment, number: int, attempt: str, packed: bytes, brought: Data | None = None) -> bool:
+def host(assignment: TaskAssignment, number: int, attempt: str, packed: bytes, frame_rows: Data | None = None) -> bool:
     """Run one task; False if the run is over without it.
 
-    ``packed`` are the :data:`Data` that the driver has packed for this task, ``brought`` those that it has otherwise.
+    ``packed`` are the :data:`Data` that the driver has packed for this task, ``frame_rows`` those that it has
+    otherwise.
 
     What is wrong with the program or its input goes to the driver, and the task ends quietly: trying again would not
     help. What is wrong with the machines is raised, so that whoever started the task can start it again.
@@ -82,7 +83,7 @@ def host(assignment: TaskAssignment, number: int, attempt: str, packed: bytes, b
     """
     try:
         with ExitStack() as leaving:
-            return _host(assignment, number, attempt, packed, brought or {}, leaving)
+            return _host(assignment, number, attempt, packed, frame_rows or {}, leaving)
     except CalledOffError as called_off:
         if not called_off.over:
             raise
@@ -90,32 +91,32 @@ def host(assignment: TaskAssignment, number: int, attempt: str, packed: bytes, b
 
 
 def _host(
-    assignment: TaskAssignment, number: int, attempt: str, packed: bytes, brought: Data, leaving: ExitStack
+    assignment: TaskAssignment, number: int, attempt: str, packed: bytes, frame_rows: Data, leaving: ExitStack
 ) -> bool:
     peers = _Peers()
     leaving.callback(peers.close)
     listener = Listener(assignment.bind, assignment.secret, peers.arrived)
     leaving.callback(listener.close)
     registration = Registration(number, attempt, listener.address, os.getpid(), socket.gethostname())
-    member = DriverClient.join(
+    client = DriverClient.join(
         assignment.rendezvous,
         assignment.secret,
         registration,
         within=assignment.patience,
         interval=assignment.interval,
     )
-    leaving.callback(member.close)
+    leaving.callback(client.close)
     try:
         with _few_collections():
-            report = _run(assignment, number, member, peers, packed, brought, leaving)
-        member.done(report)
+            report = _run(assignment, number, client, peers, packed, frame_rows, leaving)
+        client.done(report)
     except (PeerLostError, HandshakeError):
-        member.await_word(LOST)  # a peer that has failed has told the driver, who tells why
+        client.wait_for_message(LOST)  # a peer that has failed has told the driver, who tells why
         raise
     except (CalledOffError, GangError):
         raise
     except Exception as error:  # noqa: BLE001 -- the driver tells the user
-        member.fail(error)
+        client.fail(error)
         return False
     return True
 
@@ -161,7 +162,7 @@ class _Peers:
             for channel in self.channels.values():
                 channel.close()
 
-    def expect(self, generation: int, task: int, member: DriverClient) -> Channel:
+    def expect(self, generation: int, task: int, client: DriverClient) -> Channel:
         """The connection of one task, once it has come; if it does not come for good, the driver says so.
 
         A task may take long to come: it loads the user's modules first.
@@ -169,46 +170,46 @@ class _Peers:
         with self.changed:
             while (generation, task) not in self.channels:
                 self.changed.wait(0.1)
-                member.check()
+                client.check()
             return self.channels[generation, task]
 
 
 def _run(
     assignment: TaskAssignment,
     number: int,
-    member: DriverClient,
+    client: DriverClient,
     peers: _Peers,
     packed: bytes,
-    brought: Data,
+    frame_rows: Data,
     leaving: ExitStack,
 ) -> TaskReport:
     """Run the task; what has to be done after the driver was told how it went is left in ``leaving``."""
     job: Job = pickling.loads(assignment.job)
     definition = define(job.program)
-    data: Data = {**pickling.loads(packed), **brought}
+    data: Data = {**pickling.loads(packed), **frame_rows}
     channels: dict[int, Channel] = {}
-    start = member.peer_table.start or job.start
-    for peer in job.layout.peers(number):
+    start = client.peer_table.start or job.start
+    for peer in job.placement.peers(number):
         if peer < number:
             channels[peer] = connect(
-                member.peer_table.addresses[peer],
+                client.peer_table.addresses[peer],
                 assignment.secret,
-                (member.generation, number),
+                (client.generation, number),
                 within=assignment.patience,
-                between=member.check,
+                between=client.check,
             )
         else:
-            channels[peer] = peers.expect(member.generation, peer, member)
+            channels[peer] = peers.expect(client.generation, peer, client)
         leaving.callback(channels[peer].close)
     for channel in channels.values():
         channel.unblock()
-    task = Task(job, definition, number, member, channels, start)
+    task = Task(job, definition, number, client, channels, start)
     failing = leaving.enter_context(ExitStack())
     failing.callback(task.abandon)
     leaving.callback(task.leave, LEAVE)
     try:
-        stats = task.run(list(_feeds(job, definition, number, data, task)))
-        manifest = task.close_outputs() if task.follower is None else task.follower.manifest
+        stats = task.run(list(_readers(job, definition, number, data, task)))
+        manifest = task.close_outputs() if task.participant is None else task.participant.manifest
         if task.box is not None:
             manifest = task.box.added_to(manifest)
     except (MemoryError, OutOfMemoryError) as error:
@@ -218,7 +219,7 @@ def _run(
             told.add_note(note)
         raise told from (error.__cause__ if isinstance(error, OutOfMemoryError) else error)
     failing.pop_all()
-    final = job.ending.keep(task.packed()) if job.ending is not None and task.final else None
+    final = job.final_state_policy.keep(task.packed()) if job.final_state_policy is not None and task.final else None
     return TaskReport(manifest, stats, final)
 
 
@@ -228,14 +229,14 @@ def _innermost(error: BaseException) -> str:
     return f"{frame.name}, at {location(frame.filename, frame.lineno or 0)}"
 
 
-def _feeds(job: Job, definition: Definition, number: int, data: Data, task: Task) -> Iterator[SourceReader]:
-    started = task.start.began(task.member.peer_table.started)
+def _readers(job: Job, definition: Definition, number: int, data: Data, task: Task) -> Iterator[SourceReader]:
+    started = task.start.began(task.client.peer_table.started)
     router = Router(job.plan, definition)
-    for part, home in job.layout.parts.items():
+    for part, home in job.placement.parts.items():
         if home == number:
             rank = list(job.names).index(part[0])
             source = data[part[0]]
-            stream = job.cards[rank].bind(definition, source)
+            stream = job.stream_descriptions[rank].bind(definition, source)
             read = partial(
                 event_stream,
                 stream,
@@ -246,7 +247,7 @@ def _feeds(job: Job, definition: Definition, number: int, data: Data, task: Task
                 chunk_rows=job.settings.chunk_rows,
                 depends=definition.depends,
                 after=task.start.after,
-                aside=None if task.box is None else task.box.put,
+                on_bad_rows=None if task.box is None else task.box.put,
             )
             close = source.close if isinstance(source, Closing) else None
             yield SourceReader(part, read, router, job.settings.window, task.wake, close)

@@ -27,13 +27,13 @@ def data_of(job: Job, streams: Sequence[Stream], task: int) -> dict[str, object]
     """What one task needs to read its parts: tables in memory are sent to those who read them only."""
     found: dict[str, object] = {}
     for stream in streams:
-        mine = {part for (name, part), home in job.layout.parts.items() if name == stream.name and home == task}
+        mine = {part for (name, part), home in job.placement.parts.items() if name == stream.name and home == task}
         if mine:
             source = stream.source()
             if isinstance(source, InMemoryTables):
                 empty = source.tables[min(mine)].slice(0, 0)
-                kept = [table if part in mine else empty for part, table in enumerate(source.tables)]
-                found[stream.name] = replace(source, tables=kept)
+                resume_point = [table if part in mine else empty for part, table in enumerate(source.tables)]
+                found[stream.name] = replace(source, tables=resume_point)
             else:
                 found[stream.name] = stream.data
     return found

@@ -47,27 +47,27 @@ class Job:
 
     program: AnyProgram
     plan: Plan
-    cards: tuple[StreamDescription, ...]
+    stream_descriptions: tuple[StreamDescription, ...]
     outputs: Outputs
-    layout: Placement
+    placement: Placement
     settings: EngineOptions
     paced: bool = False
     """Whether events are due at their timestamps (microseconds after the start), so that latency can be told."""
     start: Start = field(default_factory=Start)
     snapshots: Snapshots | None = None
-    ending: FinalStatePolicy | None = None
+    final_state_policy: FinalStatePolicy | None = None
     """What becomes of the states at the end, if anybody wants them."""
     liveness: Liveness = field(default_factory=Liveness)
 
     @property
-    def epoch(self) -> int:
+    def term(self) -> int:
         """Which driver's run this is."""
-        return 0 if self.snapshots is None else self.snapshots.epoch
+        return 0 if self.snapshots is None else self.snapshots.term
 
     @property
     def names(self) -> Sequence[str]:
         """The streams by rank."""
-        return [card.stream.name for card in self.cards]
+        return [description.stream.name for description in self.stream_descriptions]
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ from flumina.runtime.worker import Address
 from flumina.state.fields import Field
 
 Buffer = bytes | bytearray | memoryview
-Letter = tuple[Address, Address, Message]
+EncodedMessage = tuple[Address, Address, Message]
 """To whom, from whom, what."""
 
 APART = 8192
@@ -57,7 +57,7 @@ class Codec:
         self.shared = [what for _, what in named]
         self.numbers = {id(what): number for number, what in reversed([*enumerate(self.shared)])}
 
-    def encode(self, letters: Iterable[Letter], sizes: dict[str, int] | None = None) -> list[Buffer]:
+    def encode(self, letters: Iterable[EncodedMessage], sizes: dict[str, int] | None = None) -> list[Buffer]:
         """Letters as pickles in a row and the buffers beside them; ``sizes`` learns how large a sender's states are."""
         apart: list[Buffer] = []
 
@@ -79,7 +79,7 @@ class Codec:
                 sizes[sender] = sizes.get(sender, 0) + size
         return [file.getbuffer(), *apart]
 
-    def decode(self, buffers: Sequence[Buffer]) -> Iterator[Letter]:
+    def decode(self, buffers: Sequence[Buffer]) -> Iterator[EncodedMessage]:
         """The letters again."""
         first, *apart = buffers
         file = io.BytesIO(first)

@@ -103,19 +103,19 @@ class RunStats:
 class OutputTables(Mapping[str, pa.Table]):
     """The outputs of a run as Arrow tables, read when they are asked for."""
 
-    def __init__(self, published: Mapping[str, CommittedOutput]) -> None:
-        self._published = published
+    def __init__(self, committed: Mapping[str, CommittedOutput]) -> None:
+        self._committed = committed
 
     def __getitem__(self, name: str) -> pa.Table:
-        if name not in self._published:
+        if name not in self._committed:
             raise UsageError("NO_OUTPUT", f"no output is called {name!r}; there are {list(self)}")
-        return self._published[name].table()
+        return self._committed[name].table()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._published)
+        return iter(self._committed)
 
     def __len__(self) -> int:
-        return len(self._published)
+        return len(self._committed)
 
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class RunResult(Generic[Table]):
     A ``RunResult[Table]`` holds Arrow tables (``flumina.local.run``), a ``RunResult[DataFrame]`` DataFrames of Spark.
 
     ``outputs`` holds one table for each declared output: the declared columns, then ``event_ts`` and ``event_stream``
-    of the event that caused the row. ``state`` is the state after the last event, if it was asked for. ``published``
+    of the event that caused the row. ``state`` is the state after the last event, if it was asked for. ``committed``
     says of each output how many rows it has and where they lie, ``letters`` the same of :attr:`dead_letters`.
     """
 
@@ -143,21 +143,21 @@ class RunResult(Generic[Table]):
     plan: Plan = field(repr=False)
     stats: RunStats
     state: Any
-    published: Mapping[str, CommittedOutput] = field(repr=False)
+    committed: Mapping[str, CommittedOutput] = field(repr=False)
     letters: CommittedOutput = field(repr=False)
     _readable: Callable[[Mapping[str, CommittedOutput]], Mapping[str, Table]] = field(repr=False)
 
     @staticmethod
     def of(
-        published: Mapping[str, CommittedOutput],
+        committed: Mapping[str, CommittedOutput],
         plan: Plan,
         stats: RunStats,
         state: Any,  # noqa: ANN401 -- whatever the program's state is
         readable: Callable[[Mapping[str, CommittedOutput]], Mapping[str, Table]],
     ) -> RunResult[Table]:
         """What was published, as the engine makes it ``readable``."""
-        letters = published.get(DEAD_LETTERS, CommittedOutput(0, SCHEMA, held=SCHEMA.empty_table()))
-        outputs = {name: one for name, one in published.items() if name != DEAD_LETTERS}
+        letters = committed.get(DEAD_LETTERS, CommittedOutput(0, SCHEMA, held=SCHEMA.empty_table()))
+        outputs = {name: one for name, one in committed.items() if name != DEAD_LETTERS}
         return RunResult(readable(outputs), plan, stats, state, outputs, letters, readable)
 
     @property

@@ -20,7 +20,7 @@ from flumina.checkpoint.coordinator import Control, Tally
 from flumina.checkpoint.participant import CheckpointParticipant, TaskCheckpoint, TaskControl
 from flumina.checkpoint.start import Start
 from flumina.engine.job import Job, TaskStats
-from flumina.engine.message_codec import Codec, Letter
+from flumina.engine.message_codec import Codec, EncodedMessage
 from flumina.engine.meter import TaskMeter
 from flumina.engine.progress import TaskProgress
 from flumina.engine.source_reader import SourceReader
@@ -57,13 +57,13 @@ class Task(TaskControl):
         job: Job,
         definition: Definition,
         number: int,
-        member: DriverClient,
+        client: DriverClient,
         channels: Mapping[int, Channel],
         start: Start,
     ) -> None:
-        self.job, self.definition, self.number, self.member = job, definition, number, member
-        self.layout = job.layout
-        self.attempt = f"{job.epoch}.{member.generation}-{number}"
+        self.job, self.definition, self.number, self.client = job, definition, number, client
+        self.placement = job.placement
+        self.attempt = f"{job.term}.{client.generation}-{number}"
         """Unlike that of every other time that this task is tried."""
         self.codec = Codec(definition, job.names)
         self.channels = dict(channels)
@@ -73,14 +73,14 @@ class Task(TaskControl):
         self.past_syncs = 0
         """How many events synchronized in earlier segments, where they are counted."""
         self.start = start
-        self.follower = self._follower()
+        self.participant = self._participant()
         self.sink = self._sink(0)
         self.box = DeadLetterWriter(job.outputs, number, self.attempt) if job.outputs.aside else None
-        self.mine = frozenset(name for name, home in self.layout.workers.items() if home == number)
+        self.mine = frozenset(name for name, home in self.placement.workers.items() if home == number)
         self._build(self._first())
-        self.feeds: dict[PartId, SourceReader] = {}
-        self.inbox: deque[Letter] = deque()
-        self.outgoing: dict[int, list[Letter]] = {peer: [] for peer in channels}
+        self.readers: dict[PartId, SourceReader] = {}
+        self.inbox: deque[EncodedMessage] = deque()
+        self.outgoing: dict[int, list[EncodedMessage]] = {peer: [] for peer in channels}
         self.unsent: set[int] = set()
         """Peers whose sockets did not take everything yet."""
         self.gone: set[int] = set()
@@ -93,15 +93,15 @@ class Task(TaskControl):
         self.meter = TaskMeter()
         self.next_report = 0.0
 
-    def _follower(self) -> CheckpointParticipant | None:
+    def _participant(self) -> CheckpointParticipant | None:
         if self.job.snapshots is None:
             return None
         return CheckpointParticipant(
             self,
             self.job.snapshots,
             number=self.number,
-            home=self.layout.workers[self.job.plan.root.id],
-            tasks=self.layout.tasks,
+            home=self.placement.workers[self.job.plan.root.id],
+            tasks=self.placement.tasks,
             peers=self.channels,
             first=self.start.number,
         )
@@ -119,8 +119,8 @@ class Task(TaskControl):
         self.workers = build(self.job.plan, self.definition, self.job.settings.protocol, only=self.mine)
         self.tree_root = TreeRoot(states, ends=self.job.snapshots is None)
 
-    def _sink(self, segment: int) -> OutputWriter:
-        return OutputWriter(self.job.outputs, self.number, f"{self.attempt}-{segment}")
+    def _sink(self, epoch: int) -> OutputWriter:
+        return OutputWriter(self.job.outputs, self.number, f"{self.attempt}-{epoch}")
 
     # -- from the outside -------------------------------------------------------------------------------------
 
@@ -131,37 +131,37 @@ class Task(TaskControl):
             with suppress(OSError):  # closed: the run is over, and this reader was slow to end
                 self.ringer.send(b"!")
 
-    def run(self, feeds: Iterable[SourceReader]) -> TaskStats:
+    def run(self, readers: Iterable[SourceReader]) -> TaskStats:
         """Work until every worker here has been stopped and every part has been read."""
-        self.feeds = {feed.part: feed for feed in feeds}
+        self.readers = {reader.part: reader for reader in readers}
         self.bell.settimeout(0)
         self.selector.register(self.bell, selectors.EVENT_READ, self.drain_bell)
-        self.selector.register(self.member, selectors.EVENT_READ, self.member.check)
+        self.selector.register(self.client, selectors.EVENT_READ, self.client.check)
         for peer, channel in self.channels.items():
             self.selector.register(channel, selectors.EVENT_READ, peer)
         self.meter.start()
         try:
-            for feed in self.feeds.values():
-                feed.start()
+            for reader in self.readers.values():
+                reader.start()
             self.open()
             while not self.over():
                 self.turn()
             self.meter.stop()
             self.part_in_peace()
         finally:
-            for feed in self.feeds.values():  # all are told before any is waited for: one may hold up another
-                feed.stop()
+            for reader in self.readers.values():  # all are told before any is waited for: one may hold up another
+                reader.stop()
             self.selector.close()
             self.bell.close()
             self.ringer.close()
-        read, dead = sum(feed.sent for feed in self.feeds.values()), 0 if self.box is None else self.box.rows
+        read, dead = sum(reader.sent for reader in self.readers.values()), 0 if self.box is None else self.box.rows
         return self.meter.stats(self.totals(), read=read, rows=self.rows + self.sink.rows, dead_letters=dead)
 
     def leave(self, seconds: float) -> None:
         """Wait for the readers to end, so long at most in all; those in a user's code are left behind."""
         deadline = time.monotonic() + seconds
-        for feed in self.feeds.values():
-            feed.join(deadline - time.monotonic())
+        for reader in self.readers.values():
+            reader.join(deadline - time.monotonic())
 
     def abandon(self) -> None:
         """Delete what was staged."""
@@ -181,21 +181,21 @@ class Task(TaskControl):
         return Tally(events, self.past_syncs + sum(w.counted for w in self.workers.values()))
 
     def sources_ended(self) -> bool:
-        return all(feed.ended for feed in self.feeds.values())
+        return all(reader.ended for reader in self.readers.values())
 
     def sources_exhausted(self, ts: int | None) -> bool:
-        feeds = self.feeds.values()
-        return all(f.over and (ts is None or f.highest is None or f.highest <= ts) for f in feeds)
+        readers = self.readers.values()
+        return all(f.over and (ts is None or f.highest is None or f.highest <= ts) for f in readers)
 
     def pause(self) -> int | None:
-        for feed in self.feeds.values():
-            feed.paused = True
+        for reader in self.readers.values():
+            reader.paused = True
         return max((w.passed for w in self.workers.values() if w.passed is not None), default=None)
 
-    def truncate(self, ts: int | None) -> list[Letter]:
-        taken_back: list[Letter] = []
-        for feed in self.feeds.values():
-            feed.paused, feed.limit = False, ts
+    def truncate(self, ts: int | None) -> list[EncodedMessage]:
+        taken_back: list[EncodedMessage] = []
+        for reader in self.readers.values():
+            reader.paused, reader.limit = False, ts
         if ts is not None:
             for name, worker in self.workers.items():
                 effects, found = worker.truncate(ts)
@@ -209,41 +209,41 @@ class Task(TaskControl):
     def close_outputs(self) -> Manifest:
         return self.sink.close()
 
-    def restart(self, segment: int) -> None:
+    def restart(self, epoch: int) -> None:
         self.rows += self.sink.rows
         self.past_syncs, self.past = self.tally().syncs, self.totals()
         final = self.final
-        self.sink = self._sink(segment)
+        self.sink = self._sink(epoch)
         self._build(final)
-        for feed in self.feeds.values():
-            feed.reopen()
+        for reader in self.readers.values():
+            reader.reopen()
         self.open()
 
-    def requeue(self, messages: Iterable[Letter]) -> None:
+    def requeue(self, messages: Iterable[EncodedMessage]) -> None:
         self.inbox.extend(messages)
 
-    def decode(self, frame: Any) -> Iterable[Letter]:  # noqa: ANN401 -- what channels carry
+    def decode(self, frame: Any) -> Iterable[EncodedMessage]:  # noqa: ANN401 -- what channels carry
         return self.codec.decode(frame)
 
     def hand_in(self, saved: TaskCheckpoint) -> None:
-        self.member.save(saved)
+        self.client.save(saved)
 
     # -- the loop ---------------------------------------------------------------------------------------------
 
     def turn(self) -> None:
         """Everything that can be done now; then wait for more."""
-        while self.inbox and not (self.follower is not None and self.follower.frozen):
+        while self.inbox and not (self.participant is not None and self.participant.frozen):
             self.deliver(*self.inbox.popleft())
             self.send_off()  # first: a leaf here may fold for long while a peer waits for its state
         if self.any_ready():
             if not self.look(0):  # messages first: somebody may wait for the answer
                 self.pump()
-        elif not self.over() and not (self.inbox and self.follower is not None and not self.follower.frozen):
+        elif not self.over() and not (self.inbox and self.participant is not None and not self.participant.frozen):
             self.rest()
 
     def over(self) -> bool:
         """Whether the run is over as far as this task can tell; where it has segments, the next one may begin."""
-        return self.finished() and (self.follower is None or self.follower.over())
+        return self.finished() and (self.participant is None or self.participant.over())
 
     def finished(self) -> bool:
         """Whether there is nothing left to do here, in this segment."""
@@ -258,7 +258,7 @@ class Task(TaskControl):
         """Look for messages for a moment, then sleep; the time counts as waiting for what the workers lack."""
         began = time.perf_counter()
         # Where there is something to read, the processor is worth more to the threads that do.
-        spin = self.job.settings.spin if all(feed.rests for feed in self.feeds.values()) else 0.0
+        spin = self.job.settings.spin if all(reader.rests for reader in self.readers.values()) else 0.0
         spin_until = began + spin
         found = False
         while not found and time.perf_counter() < spin_until:
@@ -275,27 +275,27 @@ class Task(TaskControl):
             if stall is not None:
                 worker.counting.waited[stall.wait] += now - began
         self.report(now)
-        if self.follower is not None:
-            self.follower.look(time.monotonic())
+        if self.participant is not None:
+            self.participant.look(time.monotonic())
 
     def any_ready(self) -> bool:
         """Whether a part has something to send."""
-        return any(feed.ready() for feed in self.feeds.values())
+        return any(reader.ready() for reader in self.readers.values())
 
     def pump(self) -> bool:
         """Send the next piece of the part that lags behind most."""
-        ready = [feed for feed in self.feeds.values() if feed.ready()]
+        ready = [reader for reader in self.readers.values() if reader.ready()]
         if not ready:
             return False
-        feed = min(ready, key=lambda feed: feed.frontier)
-        for receiver, data in feed.take():
-            self.post(receiver, feed.part, data)
+        reader = min(ready, key=lambda reader: reader.frontier)
+        for receiver, data in reader.take():
+            self.post(receiver, reader.part, data)
         self.send_off()
         now = time.perf_counter()
         if now >= self.next_report:
             self.report(now)
-        if self.follower is not None:
-            self.follower.look(time.monotonic())
+        if self.participant is not None:
+            self.participant.look(time.monotonic())
         return True
 
     def look(self, timeout: float) -> bool:
@@ -325,10 +325,10 @@ class Task(TaskControl):
             if bytes(frame[0][: len(BYE)]) == BYE and len(frame) == 1 and len(frame[0]) == len(BYE):
                 self.gone.add(peer)
             elif len(frame) == 2 and bytes(frame[0][: len(CONTROL)]) == CONTROL:
-                assert self.follower is not None
-                self.follower.hear(peer, pickle.loads(frame[1]))  # noqa: S301 -- from a task that knows the secret
+                assert self.participant is not None
+                self.participant.hear(peer, pickle.loads(frame[1]))  # noqa: S301 -- from a task that knows the secret
             else:
-                decode = self.decode(frame) if self.follower is None else self.follower.sort(peer, frame)
+                decode = self.decode(frame) if self.participant is None else self.participant.sort(peer, frame)
                 self.inbox.extend(decode)
         return bool(frames)
 
@@ -341,7 +341,7 @@ class Task(TaskControl):
 
     def post(self, to: Address, sender: Address, message: Any) -> None:  # noqa: ANN401 -- any message
         """Put a message on its way."""
-        home = self.number if to == TREE_ROOT else self.layout.home(to)
+        home = self.number if to == TREE_ROOT else self.placement.home(to)
         if home == self.number:
             self.inbox.append((to, sender, message))
         else:
@@ -351,13 +351,13 @@ class Task(TaskControl):
         """Give a message to whom it is for."""
         if isinstance(message, Credit):
             assert isinstance(sender, str)
-            self.feeds[message.part].credit(sender, message.events)
+            self.readers[message.part].credit(sender, message.events)
         elif to == TREE_ROOT:
             self.perform(TREE_ROOT, self.tree_root.handle(sender, message))
         else:
             assert isinstance(to, str)
-            if self.follower is not None:
-                message = self.follower.seen(to, message)
+            if self.participant is not None:
+                message = self.participant.seen(to, message)
             try:
                 effects = self.workers[to].handle(sender, message)
             except FluminaError as error:
@@ -369,7 +369,7 @@ class Task(TaskControl):
         """Do what a worker wants done."""
         if effects.outputs:
             if self.job.paced:
-                self.meter.time_outputs(effects.outputs, self.start.began(self.member.peer_table.started))
+                self.meter.time_outputs(effects.outputs, self.start.began(self.client.peer_table.started))
             self.sink.write(effects.outputs)
         for to, message in effects.sends:
             self.post(to, who, message)
@@ -423,12 +423,12 @@ class Task(TaskControl):
         self.next_report = now + REPORT_EVERY
         stats = self.totals()
         stall = next((s for w in self.workers.values() if (s := w.stall()) is not None), None)
-        self.member.report(
+        self.client.report(
             TaskProgress(
                 events=sum(s.events for s in stats.values()),
                 joins=sum(s.joins for s in stats.values()),
-                read=sum(feed.sent for feed in self.feeds.values()),
-                frontier=min((feed.frontier for feed in self.feeds.values()), default=None),
+                read=sum(reader.sent for reader in self.readers.values()),
+                frontier=min((reader.frontier for reader in self.readers.values()), default=None),
                 stall=None if stall is None else str(stall),
             )
         )

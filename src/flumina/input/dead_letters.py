@@ -60,7 +60,7 @@ class RejectedRows:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def letters(self) -> pa.Table:
+    def dead_letters(self) -> pa.Table:
         """These rows as dead letters; takes its time for each."""
         columns = [
             pa.array([self.stream] * len(self), pa.string()),

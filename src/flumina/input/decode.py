@@ -46,10 +46,10 @@ class Part:
 
 
 def decode(
-    stream: Stream, rank: int, number: int, table: pa.Table, names: Sequence[str], aside: OnBadRows | None = None
+    stream: Stream, rank: int, number: int, table: pa.Table, names: Sequence[str], on_bad_rows: OnBadRows | None = None
 ) -> Part:
     """The rows of one part as a batch, everything checked."""
-    decoder = Decoder(stream, rank, number, names, aside)
+    decoder = Decoder(stream, rank, number, names, on_bad_rows)
     decoder.check_schema(table.schema)
     table = table.select(stream.columns).combine_chunks()
     for name, column in zip(table.column_names, table.columns, strict=True):
@@ -66,18 +66,18 @@ def decode(
 class Decoder:
     """One part of a stream, decoded chunk after chunk: rows are counted, and times compared, across chunks.
 
-    Rows that can't be read go ``aside``, or are an error if nobody takes them. That rows of a sorted stream are not in
-    order is always an error: no row by itself is to blame.
+    Rows that can't be read go ``on_bad_rows``, or are an error if nobody takes them. That rows of a sorted stream are
+    not in order is always an error: no row by itself is to blame.
     """
 
     def __init__(
-        self, stream: Stream, rank: int, number: int, names: Sequence[str], aside: OnBadRows | None = None
+        self, stream: Stream, rank: int, number: int, names: Sequence[str], on_bad_rows: OnBadRows | None = None
     ) -> None:
         self.stream = stream
         self.rank = rank
         self.number = number
         self.names = tuple(names)
-        self.aside = aside
+        self.on_bad_rows = on_bad_rows
         self.rows = 0
         self.ts_type: pa.DataType | None = None
         self._last: tuple[int, int] | None = None
@@ -132,13 +132,13 @@ class Decoder:
             self._schema = chunk.schema
         validated = validate(self.stream, chunk)
         bad = validated.faults.faults
-        if bad and self.aside is None:
+        if bad and self.on_bad_rows is None:
             raise self._first_error(chunk, validated)
         batch = validated.batch(self.rank, self.names, self.rows)
         if self.stream.sorted and (error := self._disorder(batch.ts, batch.seq, validated.good)) is not None:
             raise error
-        if bad and self.aside is not None:
-            self.aside(self._refused(chunk, validated))
+        if bad and self.on_bad_rows is not None:
+            self.on_bad_rows(self._refused(chunk, validated))
         self.rows += chunk.num_rows
         if len(batch):
             self._last = int(batch.ts[-1]), int(batch.seq[-1])

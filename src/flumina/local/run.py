@@ -49,17 +49,19 @@ def run(program: AnyProgram, streams: Sequence[Stream], **options: Unpack[RunArg
     check_streams(definition, streams)
     sources = estimate(definition, streams)
     plan = choose_plan(definition, sources, chosen, cores(), partial(sampled, program, streams, chosen.bad_rows))
-    kept = resume(chosen, program, streams)
-    job = make_job(program, streams, plan, timestamp_type(streams), chosen, paced=is_paced(streams), kept=kept)
+    resume_point = resume(chosen, program, streams)
+    job = make_job(
+        program, streams, plan, timestamp_type(streams), chosen, paced=is_paced(streams), resume_point=resume_point
+    )
     line = ProgressLine(definition.name, shown=chosen.progress)
-    published, reports, snapshots = run_job(
+    committed, reports, snapshots = run_job(
         job,
-        kept,
-        lambda recorder: _execute(job, streams, line, recorder, tls=chosen.tls),
+        resume_point,
+        lambda committer: _execute(job, streams, line, committer, tls=chosen.tls),
         state=chosen.return_state,
     )
     stats = RunStats.of(reports, snapshots=snapshots)
-    return RunResult.of(published, plan, stats, final_state(job, kept, reports, chosen), OutputTables)
+    return RunResult.of(committed, plan, stats, final_state(job, resume_point, reports, chosen), OutputTables)
 
 
 def cores() -> int:
@@ -68,11 +70,11 @@ def cores() -> int:
 
 
 def _execute(
-    job: Job, streams: Sequence[Stream], line: ProgressLine, recorder: Committer | None, *, tls: bool
+    job: Job, streams: Sequence[Stream], line: ProgressLine, committer: Committer | None, *, tls: bool
 ) -> dict[int, TaskReport]:
     """Have processes of the pool do the tasks."""
     secret = Secret.make(tls=tls)
-    tasks = job.layout.tasks
+    tasks = job.placement.tasks
     patience = job.settings.patience
     try:
         with (
@@ -83,7 +85,7 @@ def _execute(
                 LOOPBACK,
                 assemble_within=patience,
                 on_progress=line.update,
-                records=recorder,
+                records=committer,
                 retry=False,
                 liveness=job.liveness,
             ) as rendezvous,

@@ -39,7 +39,7 @@ class DeadLetterWriter:
 
     def put(self, refused: RejectedRows) -> None:
         """Take some; what can't be kept is an error of whoever reads the part."""
-        letters = refused.letters() if self._outputs.kept else None
+        letters = refused.dead_letters() if self._outputs.kept else None
         with self._lock:
             self.rows += len(refused)
             if letters is None:

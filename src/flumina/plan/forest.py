@@ -73,7 +73,7 @@ class Forest:
         keyed = definition.lifted is not None
         return keyed and not any(_share_keys(one.tags, other.tags) for one, other in combinations(self.trees, 2))
 
-    def share_out(
+    def distribute(
         self,
         definition: Definition,
         before: Forest,

@@ -19,21 +19,21 @@ import numpy.typing as npt
 from flumina.model.hashing import BUCKETS, bucket_of
 from flumina.model.tag_set import Key, KeySet
 
-Claim = tuple[int, KeySet]
+CoverEntry = tuple[int, KeySet]
 """Who, and which keys."""
 
 
 class KeyCover:
     """Counts for key sets that belong to someone (a number; the same one may come twice)."""
 
-    def __init__(self, claims: Sequence[Claim]) -> None:
-        self.claims = claims
+    def __init__(self, entries: Sequence[CoverEntry]) -> None:
+        self.entries = entries
 
     @cached_property
     def by_bucket(self) -> npt.NDArray[np.int64]:
         """For each bucket, how many sets have it."""
         counts = np.zeros(BUCKETS, np.int64)
-        for _, keys in self.claims:
+        for _, keys in self.entries:
             if keys.buckets:
                 counts += bits(keys)
         return counts
@@ -42,7 +42,7 @@ class KeyCover:
     def by_name(self) -> dict[Key, int]:
         """For each key that any set names, how many sets hold it."""
         counts: dict[Key, int] = {}
-        for _, keys in self.claims:
+        for _, keys in self.entries:
             for key in keys.flips:
                 if key is None:  # the absent key of an unkeyed tag is in no bucket
                     counts[key] = counts.get(key, 0) + 1
@@ -67,16 +67,16 @@ class KeyCover:
 
     def covered(self) -> KeySet:
         """The union of the sets."""
-        return self.claims[0][1] if len(self.claims) == 1 else self.at_least(1)
+        return self.entries[0][1] if len(self.entries) == 1 else self.at_least(1)
 
     def overlaps(self) -> list[tuple[int, int, KeySet]]:
         """Every pair of claims with common keys: both owners, and the keys."""
-        if len(self.claims) < 2:
+        if len(self.entries) < 2:
             return []
         common = self.at_least(2)
         if common.is_empty():
             return []
-        guilty = [(who, keys & common) for who, keys in self.claims if keys.overlaps(common)]
+        guilty = [(who, keys & common) for who, keys in self.entries if keys.overlaps(common)]
         pairs = ((a, b, keys & others) for (a, keys), (b, others) in combinations(guilty, 2))
         return [(a, b, keys) for a, b, keys in pairs if not keys.is_empty()]
 

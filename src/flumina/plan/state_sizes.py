@@ -83,7 +83,7 @@ def sample_states(
     kind = definition.kinds[definition.initial]
     emit = Emit(definition.outputs)
     keys: set[Key] = set()
-    first = _first(definition, given, events, aside=makes_dead_letters(bad_rows))
+    first = _first(definition, given, events, on_bad_rows=makes_dead_letters(bad_rows))
     if first is not None:
         state = fold(kind, state, _until(first, time.monotonic() + seconds, keys, emit), emit)
     entries, keyed, rest = _split(state)
@@ -93,7 +93,7 @@ def sample_states(
     return StateSize(max(1.0, distinct / max(1, len(keys))) * entries, each, rest)
 
 
-def _first(definition: Definition, streams: Sequence[Stream], events: int, *, aside: bool) -> Batch | None:
+def _first(definition: Definition, streams: Sequence[Stream], events: int, *, on_bad_rows: bool) -> Batch | None:
     """The first events of all streams, in O; not more than so many."""
     names = [stream.name for stream in streams]
     batches: list[Batch] = []
@@ -102,7 +102,7 @@ def _first(definition: Definition, streams: Sequence[Stream], events: int, *, as
             assert tag.name in definition.tags, "an estimate was made of these streams"
         source = stream.source()
         for number in range(source.parts):
-            decoder = Decoder(stream, rank, number, names, _forget if aside else None)
+            decoder = Decoder(stream, rank, number, names, _forget if on_bad_rows else None)
             chunk = next(iter(source.chunks(number, stream.columns, events)), None)
             batch = None if chunk is None else decoder.decode(chunk.slice(0, events))
             if batch is not None and len(batch):

@@ -174,7 +174,7 @@ class _Checker:
                     TagSet([(tag, stream.tags[tag])]),
                 )
         shapes = {stream.name: stream for stream in self.plan.streams}
-        claims: dict[tuple[str, int], list[tuple[int, TagSet]]] = {}
+        entries: dict[tuple[str, int], list[tuple[int, TagSet]]] = {}
         for number, worker in enumerate(self.plan.workers):
             for itag in worker.itags:
                 if itag.stream not in shapes:
@@ -186,8 +186,8 @@ class _Checker:
             yield from self.repeated(worker)
             for itag in merged(worker.itags):
                 for part in itag.parts:
-                    claims.setdefault((itag.stream, part), []).append((number, itag.tags))
-        yield from self.handled(claims)
+                    entries.setdefault((itag.stream, part), []).append((number, itag.tags))
+        yield from self.handled(entries)
 
     def itag(self, worker: PlanWorker, itag: Itag, stream: StreamShape) -> Iterator[Violation]:
         outside = [part for part in itag.parts if not 0 <= part < stream.parts]
@@ -234,17 +234,17 @@ class _Checker:
             message = f"{worker.id} has {common} on {name}[{ranges(parts)}] in more than one of its itags"
             yield Violation("HANDLED_TWICE", (worker.id,), message, common)
 
-    def handled(self, claims: dict[tuple[str, int], list[tuple[int, TagSet]]]) -> Iterator[Violation]:
+    def handled(self, entries: dict[tuple[str, int], list[tuple[int, TagSet]]]) -> Iterator[Violation]:
         """Parts on which the same workers claim the same tags are looked at once, together."""
         same: dict[tuple[str, TagSet, tuple[tuple[int, TagSet], ...]], list[int]] = {}
         for stream in self.plan.streams:
             for part in range(stream.parts):
-                key = (stream.name, stream.of_part(part), tuple(claims.get((stream.name, part), ())))
+                key = (stream.name, stream.of_part(part), tuple(entries.get((stream.name, part), ())))
                 same.setdefault(key, []).append(part)
         twice: dict[tuple[int, int, str], tuple[TagSet, list[int]]] = {}
-        for (name, held, claimed), parts in same.items():
+        for (name, held, covered_by), parts in same.items():
             for tag, keys in held:
-                count = KeyCover([(number, tags[tag]) for number, tags in claimed if tags.has_any(tag)])
+                count = KeyCover([(number, tags[tag]) for number, tags in covered_by if tags.has_any(tag)])
                 missing = keys - count.covered()
                 if not missing.is_empty():
                     lost = TagSet([(tag, missing)])

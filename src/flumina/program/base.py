@@ -25,7 +25,7 @@ from flumina.model.tag import Tag, user_line
 from flumina.model.tag_set import TagSet
 from flumina.program.analysis.declarations import check_declarations
 from flumina.program.declared_state import DeclaredState
-from flumina.program.decorators import marks, members_of, state_types
+from flumina.program.decorators import decorations, members_of, state_types
 from flumina.program.definition import RAISED, Definition, Fork, Join, StateKind, user_error
 from flumina.state.fields import Field
 
@@ -194,12 +194,12 @@ class Program(_Methods[StateT]):
     def _typed(self, members: dict[str, Any]) -> _Parts:
         """Level (c): state types and marked methods."""
         types = state_types(members)
-        marked = [(mark, getattr(self, name)) for name, mark in marks(members)]
+        decorated = [(decoration, getattr(self, name)) for name, decoration in decorations(members)]
         by_role: dict[tuple[str, str], Any] = {
-            (mark.role, t.name): method
-            for mark, method in marked
-            if mark.role in ("update", "update_batch")
-            for t in mark.types
+            (decoration.role, t.name): method
+            for decoration, method in decorated
+            if decoration.role in ("update", "update_batch")
+            for t in decoration.types
         }
         kinds = {
             name: StateKind(
@@ -210,7 +210,7 @@ class Program(_Methods[StateT]):
             )
             for name, t in types.items()
         }
-        names = [(mark.role, [t.name for t in mark.types], method) for mark, method in marked]
+        names = [(decoration.role, [t.name for t in decoration.types], method) for decoration, method in decorated]
         forks = tuple(Fork(ns[0], ns[1], ns[2], method) for role, ns, method in names if role == "fork")
         joins = tuple(Join(ns[0], ns[1], ns[2], method) for role, ns, method in names if role == "join")
         me: Any = self

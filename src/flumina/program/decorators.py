@@ -36,20 +36,20 @@ class StateType:
         self.name = name
 
 
-class Mark:
+class Decoration:
     """What a decorator notes on a method of level (c)."""
 
     def __init__(self, role: str, *types: StateType) -> None:
         self.role, self.types = role, types
 
 
-def _marked(role: str, *types: StateType) -> Callable[[Function], Function]:
+def _decorator(role: str, *types: StateType) -> Callable[[Function], Function]:
     if not types or not all(isinstance(t, StateType) for t in types):
         raise UsageError("STATE_TYPES", f"@fl.{role} takes state types, got {types!r} at {user_line(2)}")
 
     def note(function: Function) -> Function:
-        marks = [*getattr(function, "__flumina__", ()), Mark(role, *types)]
-        function.__flumina__ = marks  # type: ignore[attr-defined]
+        decorations = [*getattr(function, "__flumina__", ()), Decoration(role, *types)]
+        function.__flumina__ = decorations  # type: ignore[attr-defined]
         return function
 
     return note
@@ -57,22 +57,22 @@ def _marked(role: str, *types: StateType) -> Callable[[Function], Function]:
 
 def update(*types: StateType) -> Callable[[Function], Function]:
     """Mark ``(self, state, event, emit)`` as the update of these state types."""
-    return _marked("update", *types)
+    return _decorator("update", *types)
 
 
 def update_batch(*types: StateType) -> Callable[[Function], Function]:
     """Mark ``(self, state, batch, emit)`` as the batch update of these state types."""
-    return _marked("update_batch", *types)
+    return _decorator("update_batch", *types)
 
 
 def fork(source: StateType, into: tuple[StateType, StateType]) -> Callable[[Function], Function]:
     """Mark ``(self, state, left, right)`` as a fork of one state type into two."""
-    return _marked("fork", source, *_pair("fork", into))
+    return _decorator("fork", source, *_pair("fork", into))
 
 
 def join(parts: tuple[StateType, StateType], into: StateType) -> Callable[[Function], Function]:
     """Mark ``(self, left, right)`` as the join of two state types into one."""
-    return _marked("join", *_pair("join", parts), into)
+    return _decorator("join", *_pair("join", parts), into)
 
 
 def _pair(role: str, types: object) -> tuple[StateType, StateType]:
@@ -95,6 +95,6 @@ def state_types(members: dict[str, Any]) -> dict[str, StateType]:
     return {name: member for name, member in members.items() if isinstance(member, StateType)}
 
 
-def marks(members: dict[str, Any]) -> list[tuple[str, Mark]]:
+def decorations(members: dict[str, Any]) -> list[tuple[str, Decoration]]:
     """(method name, mark) for every decorator of level (c)."""
-    return [(name, mark) for name, m in members.items() for mark in getattr(m, "__flumina__", ())]
+    return [(name, decoration) for name, m in members.items() for decoration in getattr(m, "__flumina__", ())]

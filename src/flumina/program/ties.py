@@ -163,16 +163,16 @@ class TieFinder:
         newest = max(int(batch.ts[-1]) for batch in batches if len(batch))
         oldest = min(int(batch.ts[0]) for batch in batches if len(batch))
         near = self.times[bisect_left(self.times, oldest) : bisect_right(self.times, newest)]
-        marked = ts == newest
+        decorated = ts == newest
         if near:
-            marked |= np.isin(ts, near)
+            decorated |= np.isin(ts, near)
         if several or self.rule.sequenced:
             seq = np.concatenate([batch.seq for batch in batches]) if self.rule.sequenced else None
             rows, group = _tied_rows(ts, part, seq)
             if len(rows) and self.rule.by_key:
                 rows = rows[_same_key(_keys(batches, rows), group, None if seq is not None else part[rows])]
-            marked[rows] = True
-        return np.flatnonzero(marked)
+            decorated[rows] = True
+        return np.flatnonzero(decorated)
 
 
 def _tied_rows(ts: Ints, part: Ints, seq: Ints | None) -> tuple[Ints, Ints]:

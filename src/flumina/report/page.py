@@ -92,7 +92,7 @@ class RunReport:
 
     def _tiles(self) -> str:
         stats = self.result.stats
-        rows = sum(result.rows for result in self.result.published.values())
+        rows = sum(result.rows for result in self.result.committed.values())
         tiles = {
             "events": f"{stats.events:,}",
             "time": duration(stats.seconds),

@@ -33,7 +33,7 @@ class SimSnapshot:
             return {new.id: states[old.id] for old, new in zip(self.forest.trees, forest.trees, strict=True)}
         found: dict[str, Any] = {}
         for tree in forest.trees:
-            found |= forest.share_out(self.definition, self.forest, self._copies(), [tree.id])
+            found |= forest.distribute(self.definition, self.forest, self._copies(), [tree.id])
         return found
 
     def _copies(self) -> Iterator[tuple[str, Any]]:

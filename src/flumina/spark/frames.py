@@ -53,10 +53,10 @@ class Frame:
         names = [name for name, tasks in self.parts.items() if task in tasks]
         pieces = regrouped(batches, min(rows, PIECE_ROWS))
         if not self.mixed:
-            return {name: Brought(len(self.parts[name]), pieces) for name in names}
-        shared = Shared(pieces, self.columns, names)
+            return {name: FrameSource(len(self.parts[name]), pieces) for name in names}
+        shared = SharedFrameReader(pieces, self.columns, names)
         return {
-            name: Brought(
+            name: FrameSource(
                 len(self.parts[name]),
                 shared.of(name),
                 PARTITION if PARTITION in self.columns[name] else None,
@@ -92,7 +92,7 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 @dataclass(frozen=True, eq=False)
-class Brought:
+class FrameSource:
     """Rows that Spark brings to this task; they can be read once, and a task that is tried again gets them again."""
 
     parts: int
@@ -132,7 +132,7 @@ class Brought:
         return pa.Table.from_batches(list(self.chunks(part, ())))
 
 
-class Shared:
+class SharedFrameReader:
     """Divide one sequence of rows in O among the streams that this task reads, each in a thread of its own.
 
     The thread that has nothing left reads the next piece for all streams. Every stream gets its rows of the piece and a
@@ -255,7 +255,7 @@ def in_place(stream: Stream, frame: DataFrame, columns: Sequence[str]) -> DataFr
     return frame.select(*[quoted(name) for name in columns], row).sortWithinPartitions(*keys).drop(ROW)
 
 
-def brought_together(
+def combine_frames(
     streams: Sequence[Stream],
     frames: Sequence[DataFrame],
     columns: Sequence[Sequence[str]],

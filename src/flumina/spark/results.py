@@ -16,22 +16,22 @@ from flumina.output.commit import CommittedOutput
 class DataFrames(Mapping[str, DataFrame]):
     """One DataFrame for each declared output; reading one does not run the program again."""
 
-    def __init__(self, spark: SparkSession, published: Mapping[str, CommittedOutput]) -> None:
-        self._frames = {name: _frame(spark, result) for name, result in published.items() if result.kept}
-        self._published = published
+    def __init__(self, spark: SparkSession, committed: Mapping[str, CommittedOutput]) -> None:
+        self._frames = {name: _frame(spark, result) for name, result in committed.items() if result.kept}
+        self._committed = committed
 
     def __getitem__(self, name: str) -> DataFrame:
-        if name not in self._published:
+        if name not in self._committed:
             raise UsageError("NO_OUTPUT", f"no output is called {name!r}; there are {list(self)}")
         if name not in self._frames:
-            self._published[name].dataset()  # says why there is none
+            self._committed[name].dataset()  # says why there is none
         return self._frames[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._published)
+        return iter(self._committed)
 
     def __len__(self) -> int:
-        return len(self._published)
+        return len(self._committed)
 
 
 def _frame(spark: SparkSession, result: CommittedOutput) -> DataFrame:

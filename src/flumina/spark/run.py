@@ -38,7 +38,7 @@ from flumina.program import pickling
 from flumina.program.base import AnyProgram, define
 from flumina.program.definition import Definition
 from flumina.runtime.messages import PartId
-from flumina.spark.frames import Frame, brought_together, in_place, needed, quoted
+from flumina.spark.frames import Frame, combine_frames, in_place, needed, quoted
 from flumina.spark.gang import Gang
 from flumina.spark.results import DataFrames
 from flumina.spark.session import Cluster
@@ -114,25 +114,25 @@ def _run_once(
 ) -> RunResult[DataFrame]:
     """Run a program from its last snapshot, if it keeps any, under a plan for the slots that there are."""
     definition = define(program)
-    kept = resume(options, program, streams)
-    staged = _stage(cluster, program, definition, streams, options, kept)
-    cluster.require(staged.job.layout.tasks)
+    resume_point = resume(options, program, streams)
+    staged = _stage(cluster, program, definition, streams, options, resume_point)
+    cluster.require(staged.job.placement.tasks)
     shuffled: int | None = None
 
-    def executed(recorder: Committer | None) -> dict[int, TaskReport]:
+    def executed(committer: Committer | None) -> dict[int, TaskReport]:
         nonlocal shuffled
         try:
-            reports, shuffled = execute(cluster, staged, line, recorder, tls=tls)
+            reports, shuffled = execute(cluster, staged, line, committer, tls=tls)
         except GangError as error:
-            if (slots := cluster.slots()) < staged.job.layout.tasks:
-                raise _LostSlotsError(error, staged.job.layout.tasks, slots) from error
+            if (slots := cluster.slots()) < staged.job.placement.tasks:
+                raise _LostSlotsError(error, staged.job.placement.tasks, slots) from error
             raise
         return reports
 
-    published, reports, snapshots = run_job(staged.job, kept, executed, state=options.return_state)
+    committed, reports, snapshots = run_job(staged.job, resume_point, executed, state=options.return_state)
     stats = RunStats.of(reports, shuffled, snapshots)
-    final = final_state(staged.job, kept, reports, options)
-    return RunResult.of(published, staged.job.plan, stats, final, partial(DataFrames, cluster.spark))
+    final = final_state(staged.job, resume_point, reports, options)
+    return RunResult.of(committed, staged.job.plan, stats, final, partial(DataFrames, cluster.spark))
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def _stage(
     definition: Definition,
     streams: Sequence[Stream],
     options: RunOptions,
-    kept: ResumePoint | None,
+    resume_point: ResumePoint | None,
 ) -> Staged:
     """Choose a plan and the way of the data to it."""
     columns = {s.name: needed(s, s.data) for s in streams if isinstance(s.data, DataFrame)}
@@ -165,17 +165,19 @@ def _stage(
     slots = cluster.slots()
     if not frames:
         plan = choose_plan(definition, estimate(definition, streams), options, slots)
-        job = make_job(program, streams, plan, timestamp_type(streams), options, paced=is_paced(streams), kept=kept)
+        job = make_job(
+            program, streams, plan, timestamp_type(streams), options, paced=is_paced(streams), resume_point=resume_point
+        )
         return Staged(job, streams, None, None)
     direct = _sits_in_place(definition, frames, slots)
     tasks = frames[0].data.rdd.getNumPartitions() if direct else options.workers or slots
     if direct:
         only = frames[0]
-        brought = in_place(only, only.data, columns[only.name])
+        frame_rows = in_place(only, only.data, columns[only.name])
         frame = Frame({only.name: {}}, mixed=False, parts={only.name: tuple(range(tasks))})
     else:
         single = [must_be_one_part(definition, stream) for stream in frames]
-        brought, frame = brought_together(
+        frame_rows, frame = combine_frames(
             frames, [stream.data for stream in frames], [columns[stream.name] for stream in frames], single, tasks
         )
     _check_out(frames, options)
@@ -186,8 +188,10 @@ def _stage(
         (name, part): home for name, homes in frame.parts.items() for part, home in enumerate(homes)
     }
     described = [replace(s, sorted=True) if s in frames else s for s in streams]
-    job = make_job(program, described, plan, timestamps(streams), options, given=given, tasks=tasks, kept=kept)
-    return Staged(job, described, brought, frame)
+    job = make_job(
+        program, described, plan, timestamps(streams), options, given=given, tasks=tasks, resume_point=resume_point
+    )
+    return Staged(job, described, frame_rows, frame)
 
 
 def _check_out(frames: Sequence[Stream], options: RunOptions) -> None:
@@ -246,14 +250,14 @@ def execute(
     cluster: Cluster,
     staged: Staged,
     line: ProgressLine,
-    recorder: Committer | None = None,
+    committer: Committer | None = None,
     *,
     tls: bool,
     measured: bool = True,
 ) -> tuple[dict[int, TaskReport], int | None]:
     """Have Spark schedule the gang, and wait for what the tasks report; also, if ``measured``, what Spark has moved."""
     job = staged.job
-    tasks, patience = job.layout.tasks, job.settings.patience
+    tasks, patience = job.placement.tasks, job.settings.patience
     secret = Secret.make(tls=tls)
     read = [stream for stream in staged.streams if not isinstance(stream.data, DataFrame)]
     packed = tuple(pickling.dumps(data_of(job, read, number)) for number in range(tasks))
@@ -266,7 +270,7 @@ def execute(
             cluster.listens_at,
             assemble_within=patience,
             on_progress=line.update,
-            records=recorder,
+            records=committer,
             liveness=job.liveness,
             on_silent=partial(kill_attempt, cluster.spark),
         ) as rendezvous,

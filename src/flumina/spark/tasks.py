@@ -64,20 +64,20 @@ def task(
         sent = cargo.value if isinstance(cargo, Broadcast) else cargo
         if frame is None or sent.packed is None:
             (mine,) = [value.as_py() for batch in batches for value in batch.column(0)]  # to the end: else Spark lets
-            brought = {}  # go of this process, and the next run waits for another one to have imported everything
+            frame_rows = {}  # go of this process, and the next run waits for another one to have imported everything
         else:
-            mine, brought = sent.packed[number], frame.sources(number, batches, rows)
+            mine, frame_rows = sent.packed[number], frame.sources(number, batches, rows)
         here = replace(assignment, job=sent.job, bind=_address(context, local=local))
-        finished = _hosted(here, number, f"{context.stageId()}.{context.taskAttemptId()}", mine, brought)
+        finished = _hosted(here, number, f"{context.stageId()}.{context.taskAttemptId()}", mine, frame_rows)
         yield pa.record_batch([pa.array([number], pa.int32()), pa.array([finished])], schema=REPORT)
 
     return run
 
 
-def _hosted(assignment: TaskAssignment, number: int, attempt: str, packed: bytes, brought: Data) -> bool:
+def _hosted(assignment: TaskAssignment, number: int, attempt: str, packed: bytes, frame_rows: Data) -> bool:
     """Host a task, and see to it that Spark uses this process again only if nothing of the task is left in it."""
     try:
-        finished = host(assignment, number, attempt, packed, brought)
+        finished = host(assignment, number, attempt, packed, frame_rows)
     except PeerLostError as error:
         if error.condition == "DRIVER_LOST":
             time.sleep(_ORPHANED)

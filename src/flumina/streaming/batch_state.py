@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from flumina.checkpoint.state_partitions import PartitionedState
 from flumina.checkpoint.store.manifest import BatchProgress, BufferedRows, SeenTimestamps
+from flumina.checkpoint.store.snapshot import Snapshot
 from flumina.input.watermarks import Seen
 from flumina.streaming.batch_watermark import BatchWatermark
 
@@ -22,7 +23,7 @@ class BatchState:
 
     ``lineage`` is equal for two queries if all batches up to here were made by the same program, held the same rows,
     were cut alike and had as many outputs. ``shown`` has the last batch with rows of each output,
-    ``letters_shown`` is the last one with dead letters.
+    ``last_dead_letters`` is the last one with dead letters.
     """
 
     state: PartitionedState | None
@@ -34,7 +35,7 @@ class BatchState:
     closed: bool
     lineage: str
     shown: dict[str, int]
-    letters_shown: int | None = None
+    last_dead_letters: int | None = None
 
     @property
     def size(self) -> int:
@@ -60,7 +61,7 @@ def progress_of(
         totals=left.totals,
         outputs=dict(outputs),
         last_batches=left.shown,
-        last_dead_letters=left.letters_shown,
+        last_dead_letters=left.last_dead_letters,
         lineage=left.lineage,
         sink=sink,
         dead_letters=dead_letters,
@@ -69,7 +70,19 @@ def progress_of(
     )
 
 
-def following(before: str, cut: BatchWatermark, outputs: Mapping[str, int], program: Mapping[str, Any]) -> str:
+def following(before: str, watermark: BatchWatermark, outputs: Mapping[str, int], program: Mapping[str, Any]) -> str:
     """The lineage after one more batch that a program has made, with so many rows of each output."""
-    told = json.dumps([before, asdict(cut), dict(outputs), dict(program)], sort_keys=True)
+    told = json.dumps([before, asdict(watermark), dict(outputs), dict(program)], sort_keys=True)
     return hashlib.sha256(told.encode()).hexdigest()
+
+
+def batch_progress(snapshot: Snapshot) -> BatchProgress:
+    """Return what the snapshot of a streaming query says besides its state."""
+    progress = snapshot.manifest.batch_progress
+    assert progress is not None, "the snapshot of a streaming query"
+    return progress
+
+
+def was_written(batch: int, snapshot: Snapshot) -> bool:
+    """Whether any driver has written the snapshot behind a batch: before that nothing of the batch is seen."""
+    return any(found.number > batch for found in snapshot.seen.snapshot_ids)

@@ -1,7 +1,7 @@
-"""The cut of a batch: everything up to one timestamp is processed now, and the rest is buffered for the next batch.
+"""Choose the batch watermark: rows up to it are processed now, and the others buffered for a later batch.
 
-The cut is logged before anything is processed, with the number and a digest of the rows that it was chosen for: a batch
-that is tried again uses the same one, and rows that differ from those of the first time are noticed.
+The watermark is logged before anything is processed, with the number and a digest of the rows that it was chosen for:
+a batch that is tried again uses the same one, and rows that differ from those of the first time are noticed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class BatchWatermark:
     """What was decided for one batch, before it was processed.
 
     ``ts``         rows up to and including this timestamp are processed
-    ``frontiers``  how far each stream had come
+    ``watermarks``  how far each stream had come
     ``rows``       how many rows of each stream came in, before anything was sorted out
     ``good``       and how many of those were events that could be ordered
     ``digests``    what these rows were, and their order where something depends on it
@@ -29,7 +29,7 @@ class BatchWatermark:
 
     batch: int
     ts: int
-    frontiers: Mapping[str, int]
+    watermarks: Mapping[str, int]
     rows: Mapping[str, int]
     good: Mapping[str, int]
     digests: Mapping[str, int]
@@ -58,7 +58,7 @@ class BatchWatermark:
 
 @dataclass(frozen=True)
 class Holding:
-    """Which streams hold up which: those at the cut, while others have come further and wait."""
+    """Which streams hold up which: those at the watermark, while others have come further and wait."""
 
     streams: tuple[str, ...] = ()
     silent: tuple[str, ...] = field(default=())
@@ -77,17 +77,17 @@ def choose(
     digests: Mapping[str, int],
     closed: bool = False,
 ) -> BatchWatermark:
-    """The cut of a batch: the lowest frontier, and never behind what has been processed ``before``."""
+    """Choose the watermark of a batch: the lowest of its streams, never behind what was processed ``before``."""
     newest = max(max(s.newest, s.heard) for s in seen.values())
-    frontiers = {name: watermark_of(policies[name], seen[name], newest, ts_type) for name in policies}
-    lowest = EVERYTHING if closed else min(frontiers.values())
-    return BatchWatermark(batch, max(lowest, before), frontiers, dict(rows), dict(good), dict(digests), closed)
+    watermarks = {name: watermark_of(policies[name], seen[name], newest, ts_type) for name in policies}
+    lowest = EVERYTHING if closed else min(watermarks.values())
+    return BatchWatermark(batch, max(lowest, before), watermarks, dict(rows), dict(good), dict(digests), closed)
 
 
-def holding(cut: BatchWatermark, buffered: int) -> Holding:
+def holding(watermark: BatchWatermark, buffered: int) -> Holding:
     """Who is waited for, if rows are buffered."""
     if not buffered:
         return Holding()
-    lowest = min(cut.frontiers.values())
-    streams = tuple(name for name, ts in cut.frontiers.items() if ts == lowest)
-    return Holding(streams, tuple(name for name in streams if cut.frontiers[name] == NOTHING))
+    lowest = min(watermark.watermarks.values())
+    streams = tuple(name for name, ts in watermark.watermarks.items() if ts == lowest)
+    return Holding(streams, tuple(name for name in streams if watermark.watermarks[name] == NOTHING))

@@ -2,7 +2,7 @@
 
 ::
 
-    log/cuts/N       the cut of batch N; once it is there, every try uses it
+    log/watermarks/N  the watermark of batch N; once it is there, every try uses it
     snapshot N + 1   state, buffered rows and numbers after batch N
     the sink         the outputs of batch N
     log/commits/N    batch N is done
@@ -19,7 +19,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from flumina.checkpoint import BatchProgress, Checkpoints, Claim, Snapshot, check_program, program_fingerprint
+from flumina.checkpoint import CheckpointOwner, Checkpoints, Snapshot, check_program, program_fingerprint
 from flumina.checkpoint.state_partitions import FinalStatePolicy, PartitionedState
 from flumina.checkpoint.store.manifest import BufferedRows
 from flumina.checkpoint.store.snapshot import read_state
@@ -31,7 +31,7 @@ from flumina.plan.render.json import from_json, to_json
 from flumina.program.base import AnyProgram
 from flumina.storage.directory import Directory
 from flumina.streaming import dead_letters as dead
-from flumina.streaming.batch_state import BatchState, following, progress_of
+from flumina.streaming.batch_state import BatchState, batch_progress, following, progress_of, was_written
 from flumina.streaming.batch_watermark import BatchWatermark, choose, holding
 from flumina.streaming.engine import BatchEngine, BatchRun
 from flumina.streaming.log import Log, restoring
@@ -64,19 +64,19 @@ class Batches:
         planner: Planner,
         engine: BatchEngine,
         sink: Sink,
-        letters: DeadLetters,
+        dead_letters: DeadLetters,
         progress: ProgressLog,
         hooks: Hooks = NO_HOOKS,
     ) -> None:
         self.log = Log(folder.below("log"))
         self.store = Checkpoints(folder.at("state"), folder.filesystem)
-        self.facts = {**program_fingerprint(program, streams), "timestamps": str(ts_type)}
-        self.program = {name: self.facts[name] for name in ("parameters", "code")}
+        self.fingerprint = {**program_fingerprint(program, streams), "timestamps": str(ts_type)}
+        self.program = {name: self.fingerprint[name] for name in ("parameters", "code")}
         """What may differ with ``allow_code_change``, and makes other rows."""
         self.streams, self.ts_type, self.rules, self.planner = tuple(streams), ts_type, rules, planner
-        self.engine, self.sink, self.letters, self.progress = engine, sink, letters, progress
+        self.engine, self.sink, self.dead_letters, self.progress = engine, sink, dead_letters, progress
         self.hooks = hooks
-        self._claim: Claim | None = None
+        self._owner: CheckpointOwner | None = None
         self._last: tuple[int, BatchState] | None = None
         """What the last batch has left, so that it need not be read."""
         self.waiting = 0
@@ -88,39 +88,42 @@ class Batches:
         self.log.create()
         newest = self.store.latest()
         if newest is None:
-            claim = self.store.claim(resumes=None, facts=self.facts)
+            owner = self.store.take_over(resumes=None, fingerprint=self.fingerprint)
             left = BatchState(
                 None, {}, {s.name: Seen() for s in self.streams}, NOTHING, {}, None, closed=False, lineage="", shown={}
             )
-            newest = claim.commit(number=0, progress=progress_of(left, {}, self.sink.place, self._letters_place))
+            newest = owner.commit(number=0, progress=progress_of(left, {}, self.sink.place, self._dead_letters_path))
         check_program(
-            newest.manifest.facts, self.facts, allow_code_change=allow_code_change, where=self.store.folder.path
+            newest.manifest.fingerprint,
+            self.fingerprint,
+            allow_code_change=allow_code_change,
+            where=self.store.folder.path,
         )
-        self.waiting = sum(buffered.rows for buffered in _progress(newest).buffered)
+        self.waiting = sum(buffered.rows for buffered in batch_progress(newest).buffered)
         self._check_sink(newest)
         self.sink.prepare(newest.manifest.run, self.program)
-        self.letters.prepare(newest.manifest.run, self.program)
+        self.dead_letters.prepare(newest.manifest.run, self.program)
 
     @property
-    def _letters_place(self) -> str | None:
+    def _dead_letters_path(self) -> str | None:
         """The folder of dead letters, if there may be any."""
-        return self.letters.folder.path if "dead-letter" in (self.rules.late, self.rules.bad_rows) else None
+        return self.dead_letters.folder.path if "dead-letter" in (self.rules.late, self.rules.bad_rows) else None
 
     def _check_sink(self, newest: Snapshot) -> None:
         """Outputs and dead letters go on where they began, or where that was moved."""
         if not newest.number:
             return
-        before, run = _progress(newest), newest.manifest.run
-        sink, letters = before.sink, before.dead_letters
+        before, run = batch_progress(newest), newest.manifest.run
+        sink, dead_letters = before.sink, before.dead_letters
         if sink != self.sink.place and (sink is None or not self.sink.is_of(run)):
             there, here = ("a function" if at is None else at for at in (sink, self.sink.place))
             raise self._elsewhere(f"the outputs of this query so far went to {there}, not to {here}", "sink")
         if (
-            None not in (letters, self._letters_place)
-            and letters != self._letters_place
-            and not self.letters.is_of(run)
+            None not in (dead_letters, self._dead_letters_path)
+            and dead_letters != self._dead_letters_path
+            and not self.dead_letters.is_of(run)
         ):
-            what = f"the dead letters of this query so far went to {letters}, not to {self._letters_place}"
+            what = f"the dead letters of this query so far went to {dead_letters}, not to {self._dead_letters_path}"
             raise self._elsewhere(what, "dead_letters")
 
     def _elsewhere(self, what: str, option: str) -> CheckpointError:
@@ -138,13 +141,13 @@ class Batches:
         try:
             self._process(batch, gather, closed=closed)
         except FluminaError:
-            if self._claim is not None:  # who was replaced learns that, not what became of its files
-                self._claim.check()
+            if self._owner is not None:  # who was replaced learns that, not what became of its files
+                self._owner.check()
             raise
 
     def _process(self, batch: int, gather: Gather, *, closed: bool) -> None:
         watch = Stopwatch()
-        logged = self.log.cut(batch)
+        logged = self.log.watermark(batch)
         ended = logged is not None and logged.closed and not closed
         if self.log.committed(batch):
             if ended:
@@ -161,13 +164,13 @@ class Batches:
         if ended:
             self.log.forget(batch)
             logged = None
-        with watch.phase("intake"):
+        with watch.phase("ingest"):
             validated = gather(
                 {s.name: RowValidator(s, self.rules.policies[s.name], self._done(s, left)) for s in self.streams}
             )
             self._refuse(validated)
-        self._reached("after-intake", batch)
-        with watch.phase("cut"):
+        self._reached("after-ingest", batch)
+        with watch.phase("watermark"):
             seen = {name: left.seen[name].and_then(validated[name].seen) for name in validated}
             rows = {
                 s.name: in_order(s, [left.buffered[s.name], placed(validated[s.name].events, batch)])
@@ -175,32 +178,32 @@ class Batches:
                 else in_order(s, [placed(validated[s.name].events, batch)])
                 for s in self.streams
             }
-            cut = self._cut(batch, validated, seen, left.done, closed=closed)
+            watermark = self._watermark(batch, validated, seen, left.done, closed=closed)
             if logged is None:  # what is logged counts; what is refused is not logged, so that something can be done
                 check_order(self.planner.definition, self.streams, rows, validated, batch)
-                self._check_buffered(cut, rows)
-            cut = self.log.decide(cut)
-            ready = {name: split(table, cut.ts) for name, table in rows.items()}
+                self._check_buffered(watermark, rows)
+            watermark = self.log.decide(watermark)
+            ready = {name: split(table, watermark.ts) for name, table in rows.items()}
             buffered = {name: behind for name, (_, behind) in ready.items()}
-        self._reached("after-cut", batch)
+        self._reached("after-watermark", batch)
         change, ran = self._run(batch, {name: now for name, (now, _) in ready.items()}, left, watch)
-        after = self._after(batch, cut, left, validated, seen, buffered, ran)
+        after = self._after(batch, watermark, left, validated, seen, buffered, ran)
         with watch.phase("deadLetters"):
-            letters = self._letters(validated)
-            if len(letters) and self._letters_place is not None:
-                after.letters_shown = batch
-        self._make_durable(batch, after, left, ran, letters, watch)
+            dead_letters = self._dead_letters(validated)
+            if len(dead_letters) and self._dead_letters_path is not None:
+                after.last_dead_letters = batch
+        self._make_durable(batch, after, left, ran, dead_letters, watch)
         self._last = (batch, after)
-        about = entry(batch, cut, validated, ready, ran, change, after, self.planner, self.rules)
+        about = entry(batch, watermark, validated, ready, ran, change, after, self.planner, self.rules)
         self.progress.add({**about, "durationMs": watch.milliseconds()})
 
     def close(self, nothing: Gather) -> None:
         """The streams are over: process what is buffered, as the batch behind the newest one."""
         newest = self.store.latest()
         assert newest is not None, "there is one from the beginning"
-        if _progress(newest).closed:
+        if batch_progress(newest).closed:
             self.process(newest.number - 1, nothing, closed=True)
-        elif _progress(newest).buffered:
+        elif batch_progress(newest).buffered:
             self.process(newest.number, nothing, closed=True)
 
     def finish(self, nothing: Gather) -> None:
@@ -210,9 +213,9 @@ class Batches:
         """
         newest = self.store.latest()
         assert newest is not None, "there is one from the beginning"
-        batch = newest.number - 1 if _progress(newest).closed else newest.number
-        cut = self.log.cut(batch)
-        if cut is not None and cut.closed and not self.log.committed(batch) and _was_written(batch, newest):
+        batch = newest.number - 1 if batch_progress(newest).closed else newest.number
+        watermark = self.log.watermark(batch)
+        if watermark is not None and watermark.closed and not self.log.committed(batch) and was_written(batch, newest):
             self.process(batch, nothing, closed=True)
 
     def _reached(self, step: str, batch: int) -> None:
@@ -225,7 +228,7 @@ class Batches:
         """What is left of the batches before; ``reopened`` if this one was to be the last, and now holds rows."""
         if self._last is not None and self._last[0] == batch - 1:
             return self._last[1]
-        assert self._claim is None, f"batch {batch} does not follow the last one"
+        assert self._owner is None, f"batch {batch} does not follow the last one"
         try:
             snapshot = self.store.at(batch)
         except UsageError as error:
@@ -235,21 +238,23 @@ class Batches:
                 file=self.store.folder.path,
                 hint="restore the checkpoint, or begin with a new one and a new sink",
             ) from None
-        if reopened and _was_written(batch, snapshot):
+        if reopened and was_written(batch, snapshot):
             raise self.log.over(batch)
         if batch and not self.log.committed(batch - 1):
             self._complete(batch - 1, snapshot)
         left = self._restored(snapshot)
         run = snapshot.manifest.run  # whether its code may be another has been asked in prepare()
-        self._claim = self.store.claim(resumes=snapshot, facts=self.facts, run=run, allow_code_change=True)
-        self.sink.begin(self._claim.owner)
-        self.letters.begin(self._claim.owner)
+        self._owner = self.store.take_over(
+            resumes=snapshot, fingerprint=self.fingerprint, run=run, allow_code_change=True
+        )
+        self.sink.begin(self._owner.token)
+        self.dead_letters.begin(self._owner.token)
         self.log.remove_temporary_files()
         return left
 
     def _complete(self, batch: int, snapshot: Snapshot) -> None:
         """A batch whose entry in the commit log is gone, and which nobody asks for again: all must be there."""
-        after = _progress(snapshot)
+        after = batch_progress(snapshot)
         if not self.sink.holds(batch, after.outputs, after.lineage):
             raise CheckpointError(
                 "NOT_COMMITTED",
@@ -261,9 +266,11 @@ class Batches:
         self.log.commit(batch)
 
     def _restored(self, snapshot: Snapshot) -> BatchState:
-        before = _progress(snapshot)
+        before = batch_progress(snapshot)
         kept = (
-            PartitionedState.of(snapshot, self.facts) if any(file.shares for file in snapshot.manifest.states) else None
+            PartitionedState.of(snapshot, self.fingerprint)
+            if any(file.tree_sizes for file in snapshot.manifest.states)
+            else None
         )
         if kept is not None and before.foreign_state:  # no batch has been run with it since
             kept = replace(kept, foreign=True)
@@ -298,7 +305,7 @@ class Batches:
             if error is not None:
                 raise error
 
-    def _cut(
+    def _watermark(
         self, batch: int, validated: Mapping[str, ValidatedRows], seen: Mapping[str, Seen], done: int, *, closed: bool
     ) -> BatchWatermark:
         rows, digests = _numbers(validated)
@@ -307,14 +314,18 @@ class Batches:
             batch, self.rules.policies, seen, done, self.ts_type, rows=rows, good=good, digests=digests, closed=closed
         )
 
-    def _check_buffered(self, cut: BatchWatermark, rows: Mapping[str, pa.Table]) -> None:
-        count = sum(len(split(table, cut.ts)[1]) for table in rows.values())
+    def _check_buffered(self, watermark: BatchWatermark, rows: Mapping[str, pa.Table]) -> None:
+        count = sum(len(split(table, watermark.ts)[1]) for table in rows.values())
         if count > self.rules.max_buffered_rows:
-            held = holding(cut, count)
+            held = holding(watermark, count)
             raise InputError(
                 "STALLED",
                 f"{count:,} rows wait for it, more than max_buffered_rows={self.rules.max_buffered_rows:,}: it "
-                + ("has not said anything yet" if held.silent else f"has come to {min(cut.frontiers.values())} only"),
+                + (
+                    "has not said anything yet"
+                    if held.silent
+                    else f"has come to {min(watermark.watermarks.values())} only"
+                ),
                 stream=held.streams[0],
                 hint="say how far it is with another policy in watermarks={...}, or allow more to be buffered",
             )
@@ -332,9 +343,9 @@ class Batches:
         with watch.phase("run"):
             parts, single = self.planner.shape, self.planner.single
             streams = [dealt(s, ready[s.name], parts[s.name], single=single[s.name]) for s in self.streams]
-            assert self._claim is not None, "claimed before the first batch"
-            ending = FinalStatePolicy(self.store, self._claim.place(batch + 1), INLINE_STATE)
-            ran = self.engine.run(batch, streams, plan, left.state, ending, self.sink.staging(batch))
+            assert self._owner is not None, "taken over before the first batch"
+            final_state_policy = FinalStatePolicy(self.store, self._owner.snapshot_id(batch + 1), INLINE_STATE)
+            ran = self.engine.run(batch, streams, plan, left.state, final_state_policy, self.sink.staging(batch))
         return change, ran
 
     # -- after ----------------------------------------------------------------------------------------------------
@@ -342,7 +353,7 @@ class Batches:
     def _after(
         self,
         batch: int,
-        cut: BatchWatermark,
+        watermark: BatchWatermark,
         left: BatchState,
         validated: Mapping[str, ValidatedRows],
         seen: dict[str, Seen],
@@ -350,7 +361,7 @@ class Batches:
         ran: BatchRun | None,
     ) -> BatchState:
         newest = max(s.newest for s in seen.values())
-        done = cut.ts if cut.ts != EVERYTHING else max(left.done, newest)
+        done = watermark.ts if watermark.ts != EVERYTHING else max(left.done, newest)
         totals = dict(left.totals)
         numbers = {
             "rows": sum(found.rows for found in validated.values()),
@@ -366,32 +377,36 @@ class Batches:
         assert accounted == totals["rows"], f"batch {batch}: {totals}, {waiting} buffered: rows were lost or made up"
         plan = left.plan if ran is None or self.planner.plan is None else to_json(self.planner.plan)
         outputs = {} if ran is None else ran.rows
-        lineage = following(left.lineage, cut, outputs, self.program)
+        lineage = following(left.lineage, watermark, outputs, self.program)
         shown = {**left.shown, **{name: batch for name, count in outputs.items() if count}}
         state = left.state if ran is None else ran.state
-        return BatchState(state, buffered, seen, done, totals, plan, cut.closed, lineage, shown, left.letters_shown)
+        return BatchState(
+            state, buffered, seen, done, totals, plan, watermark.closed, lineage, shown, left.last_dead_letters
+        )
 
-    def _letters(self, validated: Mapping[str, ValidatedRows]) -> pa.Table:
+    def _dead_letters(self, validated: Mapping[str, ValidatedRows]) -> pa.Table:
         late, bad = self.rules.late == "dead-letter", self.rules.bad_rows == "dead-letter"
-        return pa.concat_tables([dead.letters(name, found, late=late, bad=bad) for name, found in validated.items()])
+        return pa.concat_tables(
+            [dead.dead_letters(name, found, late=late, bad=bad) for name, found in validated.items()]
+        )
 
     def _write(self, batch: int, after: BatchState, outputs: Mapping[str, int]) -> PartitionedState | None:
         """Commit the snapshot behind a batch; gives the state as the next batch is to have it."""
-        assert self._claim is not None, "claimed before the first batch"
-        place = self._claim.place(batch + 1)
+        assert self._owner is not None, "taken over before the first batch"
+        place = self._owner.snapshot_id(batch + 1)
         blobs = {name: to_bytes(table) for name, table in after.buffered.items() if len(table)}
         written, state = ([], None) if after.state is None else after.state.keep(self.store, place)
         buffered = [BufferedRows(name, len(blob), len(after.buffered[name])) for name, blob in blobs.items()]
         if blobs:
             written.append(self.store.write_state(place, b"".join(blobs.values())))
-        self._claim.commit(
+        self._owner.commit(
             number=batch + 1,
             after=None if after.done == NOTHING else after.done,
             state_files=written,
             events=after.totals["processed"],
             plan=after.plan,
             finished=after.closed,
-            progress=progress_of(after, outputs, self.sink.place, self._letters_place, buffered),
+            progress=progress_of(after, outputs, self.sink.place, self._dead_letters_path, buffered),
         )
         return state
 
@@ -401,7 +416,7 @@ class Batches:
         after: BatchState,
         before: BatchState,
         ran: BatchRun | None,
-        letters: pa.Table,
+        dead_letters: pa.Table,
         watch: Stopwatch,
     ) -> None:
         """Write snapshot, outputs and commit."""
@@ -412,11 +427,11 @@ class Batches:
             self._reached("after-state", batch)
         with watch.phase("sink"):
             self._reached("before-sink", batch)
-            assert self._claim is not None, "claimed before the first batch"
-            self._claim.check()
-            if self._letters_place is not None:
-                self.letters.publish(batch, letters, after.lineage, before.letters_shown)
-            self.sink.publish(batch, results, after.lineage, before.shown)
+            assert self._owner is not None, "taken over before the first batch"
+            self._owner.check()
+            if self._dead_letters_path is not None:
+                self.dead_letters.commit(batch, dead_letters, after.lineage, before.last_dead_letters)
+            self.sink.commit(batch, results, after.lineage, before.shown)
             self._reached("after-sink", batch)
         with watch.phase("commit"):
             self._reached("before-commit", batch)
@@ -425,19 +440,7 @@ class Batches:
             self.log.prune(batch)
 
 
-def _progress(snapshot: Snapshot) -> BatchProgress:
-    progress = snapshot.manifest.batch_progress
-    assert progress is not None, "the snapshot of a streaming query"
-    return progress
-
-
-def _was_written(batch: int, snapshot: Snapshot) -> bool:
-    """Whether any driver has written the snapshot behind a batch: before that nothing of the batch is seen."""
-    return any(place.number > batch for place in snapshot.seen.places)
-
-
 def _numbers(validated: Mapping[str, ValidatedRows]) -> tuple[dict[str, int], dict[str, int]]:
     """How many rows came of each stream, and their digests."""
-    return {name: found.rows for name, found in validated.items()}, {
-        name: found.digest for name, found in validated.items()
-    }
+    rows = {name: found.rows for name, found in validated.items()}
+    return rows, {name: found.digest for name, found in validated.items()}

@@ -11,7 +11,7 @@ from flumina.model.order import Ints
 from flumina.streaming.validation import LATE, PLACE, ROW, ValidatedRows
 
 
-def letters(stream: str, validated: ValidatedRows, *, late: bool, bad: bool) -> pa.Table:
+def dead_letters(stream: str, validated: ValidatedRows, *, late: bool, bad: bool) -> pa.Table:
     """The dead letters of one stream: late rows, bad rows, or both."""
     wanted = _wanted(validated, late=late, bad=bad)
     if not len(wanted):
@@ -20,7 +20,7 @@ def letters(stream: str, validated: ValidatedRows, *, late: bool, bad: bool) -> 
     faults = [validated.faults[which] for which in validated.fault_of[wanted].tolist()]
     places, numbers = rows.column(PLACE).to_pylist(), rows.column(ROW).to_pylist()
     files = list(map(validated.files().get, places))
-    return RejectedRows(stream, rows.drop_columns([PLACE, ROW]), faults, files, places, numbers).letters()
+    return RejectedRows(stream, rows.drop_columns([PLACE, ROW]), faults, files, places, numbers).dead_letters()
 
 
 def first_error(stream: str, validated: ValidatedRows, *, late: bool, bad: bool) -> InputError | None:

@@ -39,7 +39,7 @@ class BatchEngine(Protocol):
         streams: Sequence[Stream],
         plan: Plan,
         state: PartitionedState | None,
-        ending: FinalStatePolicy,
+        final_state_policy: FinalStatePolicy,
         out: str,
     ) -> BatchRun:
-        """Run the plan from a state, with its outputs in a new folder; ``ending`` says where states go."""
+        """Run the plan from a state, with its outputs in a new folder; ``final_state_policy`` says where states go."""

@@ -1,4 +1,4 @@
-"""What is durable besides snapshots: of which query they are, the cut of every batch, and which batches are done."""
+"""Log of a query: its id, the watermark of every batch, and the batches that are committed."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ class Log:
 
     def __init__(self, folder: Directory) -> None:
         self.folder = folder
-        self.cuts, self.commits = folder.below("cuts"), folder.below("commits")
+        self.watermarks, self.commits = folder.below("watermarks"), folder.below("commits")
 
     def create(self) -> None:
         """Make the folders."""
-        for folder in (self.folder, self.cuts, self.commits):
+        for folder in (self.folder, self.watermarks, self.commits):
             folder.create()
 
     def remove_temporary_files(self) -> None:
         """Delete what crashes have left half written, once no other driver may write."""
-        for folder in (self.folder, self.cuts, self.commits):
+        for folder in (self.folder, self.watermarks, self.commits):
             folder.remove_temporary_files()
 
-    def claim_query(self, query: str) -> None:
+    def register_query(self, query: str) -> None:
         """Batch ids count from where Spark's own part of the checkpoint began, so that the two belong together."""
         self.folder.write_once(_QUERY, encode("query", {"query": query}))
         found = decode(self.folder.read(_QUERY) or b"", "query", self.folder.at(_QUERY)).get("query")
@@ -50,23 +50,23 @@ class Log:
                 hint="restore it as a whole, or begin with a new checkpoint and a new sink",
             )
 
-    def cut(self, batch: int) -> BatchWatermark | None:
-        """The cut that was chosen for a batch, if one was."""
-        content = _entry(self.cuts, "cut", batch)
-        return None if content is None else from_json(BatchWatermark, content, self.cuts.at(_name(batch)))
+    def watermark(self, batch: int) -> BatchWatermark | None:
+        """The watermark that was chosen for a batch, if one was."""
+        content = _entry(self.watermarks, "watermark", batch)
+        return None if content is None else from_json(BatchWatermark, content, self.watermarks.at(_name(batch)))
 
-    def decide(self, cut: BatchWatermark) -> BatchWatermark:
-        """Log a cut; if there is one already, that one counts."""
-        if self.cuts.write_once(_name(cut.batch), encode("cut", to_json(cut))):
-            return cut
-        logged = self.cut(cut.batch)
+    def decide(self, watermark: BatchWatermark) -> BatchWatermark:
+        """Log a watermark; if there is one already, that one counts."""
+        if self.watermarks.write_once(_name(watermark.batch), encode("watermark", to_json(watermark))):
+            return watermark
+        logged = self.watermark(watermark.batch)
         assert logged is not None, "somebody has written it"
-        logged.check_same_rows(cut)
+        logged.check_same_rows(watermark)
         return logged
 
     def forget(self, batch: int) -> None:
-        """Take back the cut of a batch of which nobody can have seen anything."""
-        self.cuts.remove(_name(batch))
+        """Take back the watermark of a batch of which nobody can have seen anything."""
+        self.watermarks.remove(_name(batch))
 
     def committed(self, batch: int) -> bool:
         """Whether a batch is done, its outputs included."""
@@ -79,7 +79,7 @@ class Log:
     def prune(self, batch: int) -> None:
         """Forget entries from long before a batch; every tenth time."""
         if batch % 10 == 0:
-            for log in (self.cuts, self.commits):
+            for log in (self.watermarks, self.commits):
                 for name in log.names():
                     if name < _name(batch - KEPT):
                         log.remove(name)
@@ -89,7 +89,7 @@ class Log:
         return CheckpointError(
             "DRAINED",
             f"batch {batch} has new rows, but the query was started with drain=True, and has ended",
-            file=self.cuts.path,
+            file=self.watermarks.path,
             hint="leave out drain= as long as there is more to come; these rows need a new checkpoint and a new sink",
         )
 

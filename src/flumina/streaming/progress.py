@@ -55,12 +55,12 @@ class ProgressLog:
         self.name = name
         self.recent: deque[dict[str, Any]] = deque(maxlen=RECENT)
         self.waiting = 0
-        """For how many batches in a row rows have been buffered without the cut moving."""
+        """For how many batches in a row rows have been buffered without the watermark moving."""
 
     def add(self, entry: dict[str, Any]) -> None:
         """A batch is done."""
-        before = self.recent[-1]["cut"] if self.recent else None
-        stuck = bool(entry["heldUpBy"]) and (entry["cut"] == before or entry["processed"] == 0)
+        before = self.recent[-1]["batchWatermark"] if self.recent else None
+        stuck = bool(entry["heldUpBy"]) and (entry["batchWatermark"] == before or entry["processed"] == 0)
         self.waiting = self.waiting + 1 if stuck else 0
         entry["batchesWaiting"] = self.waiting
         entry["timestamp"] = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -74,7 +74,7 @@ class ProgressLog:
                 f"{sum(entry['buffered'].values()):,}",
                 "a batch" if self.waiting == 1 else f"{self.waiting} batches",
                 streams,
-                "has not said anything yet" if entry["silent"] else f"has come to {entry['cut']} only",
+                "has not said anything yet" if entry["silent"] else f"has come to {entry['batchWatermark']} only",
             )
         if entry["planChange"] is not None:
             log.info("%s, batch %d: new plan: %s", self.name, entry["batchId"], entry["planChange"])
@@ -82,7 +82,7 @@ class ProgressLog:
 
 def entry(
     batch: int,
-    cut: BatchWatermark,
+    watermark: BatchWatermark,
     validated: Mapping[str, ValidatedRows],
     ready: Mapping[str, tuple[pa.Table, pa.Table]],
     ran: BatchRun | None,
@@ -93,10 +93,10 @@ def entry(
 ) -> dict[str, Any]:
     """What there is to tell of a batch; ``ready`` has the rows that were processed, and those that are buffered."""
     buffered = {name: len(behind) for name, (_, behind) in ready.items()}
-    held = holding(cut, sum(buffered.values()))
+    held = holding(watermark, sum(buffered.values()))
     bad = {name: len(found.bad) - found.late for name, found in validated.items()}
     late = {name: found.late for name, found in validated.items()}
-    lettered = (sum(bad.values()) if rules.bad_rows == "dead-letter" else 0) + (
+    dead_lettered = (sum(bad.values()) if rules.bad_rows == "dead-letter" else 0) + (
         sum(late.values()) if rules.late == "dead-letter" else 0
     )
     return {
@@ -107,11 +107,11 @@ def entry(
         "buffered": buffered,
         "late": late,
         "bad": bad,
-        "deadLettered": lettered,
+        "deadLettered": dead_lettered,
         "heartbeats": {name: found.heartbeats for name, found in validated.items()},
         "outputs": {} if ran is None else ran.rows,
-        "cut": _told(cut.ts),
-        "watermarks": {name: _told(ts) for name, ts in cut.frontiers.items()},
+        "batchWatermark": _told(watermark.ts),
+        "watermarks": {name: _told(ts) for name, ts in watermark.watermarks.items()},
         "heldUpBy": list(held.streams),
         "silent": list(held.silent),
         "joins": 0 if ran is None else ran.stats.joins,

@@ -54,9 +54,9 @@ def _is_sorted(order: Ints) -> bool:
     return bool((order == np.arange(len(order))).all())
 
 
-def split(table: pa.Table, cut: int) -> tuple[pa.Table, pa.Table]:
+def split(table: pa.Table, watermark: int) -> tuple[pa.Table, pa.Table]:
     """Rows up to a timestamp, and those behind it."""
-    count = int(np.searchsorted(table.column(TS).to_numpy(), cut, "right"))
+    count = int(np.searchsorted(table.column(TS).to_numpy(), watermark, "right"))
     return table.slice(0, count), table.slice(count)
 
 

@@ -48,7 +48,7 @@ class Sink(Protocol):
     def staging(self, batch: int) -> str:
         """A new path, for the outputs of a batch on their way."""
 
-    def publish(
+    def commit(
         self, batch: int, results: Mapping[str, CommittedOutput], lineage: str, before: Mapping[str, int]
     ) -> None:
         """Give on the outputs of a batch; called again with the same rows if it is not certain that it was done.
@@ -95,7 +95,7 @@ class ParquetSink:
         """A folder out of sight."""
         return self.staged.new(batch)
 
-    def publish(
+    def commit(
         self, batch: int, results: Mapping[str, CommittedOutput], lineage: str, before: Mapping[str, int]
     ) -> None:
         """Rename the folder of each output that has rows, or else, so that readers find columns, the first of all."""
@@ -133,7 +133,7 @@ class DeadLetters:
         """Whether the dead letters of a checkpoint so far are there, wherever they were before."""
         return belongs_to(self.folder, run)
 
-    def publish(self, batch: int, table: pa.Table, lineage: str, before: int | None) -> None:
+    def commit(self, batch: int, table: pa.Table, lineage: str, before: int | None) -> None:
         """Write the dead letters of a batch, unless they are there; none, too, if they would be the first of all."""
         self._begun = self._begun or any(name.startswith("batch=") for name in self.folder.names())
         marker = BatchMarker(batch, lineage, self._program, before)

@@ -63,13 +63,13 @@ class RowValidator:
     def __init__(self, stream: Stream, policy: WatermarkPolicy, done: int = NOTHING) -> None:
         self.stream, self.policy, self.done = stream, policy, done
 
-    def sift(self, table: pa.Table) -> ValidatedRows:
+    def validate(self, table: pa.Table) -> ValidatedRows:
         """Sort out rows, which have the columns of the stream, :data:`PLACE` and :data:`ROW`."""
         table = table.combine_chunks()  # several pieces are left only of more text than Arrow has in one array
         pieces = table.to_batches() or [pa.record_batch([pa.nulls(0, f.type) for f in table.schema], table.schema)]
-        return _together([self._sift(piece) for piece in pieces])
+        return _together([self._validate(piece) for piece in pieces])
 
-    def _sift(self, rows: pa.RecordBatch) -> ValidatedRows:
+    def _validate(self, rows: pa.RecordBatch) -> ValidatedRows:
         beats = self._beats(rows)
         found = validate(self.stream, rows, lambda ts, faults: self._events(rows, ts, beats, faults))
         good = np.arange(rows.num_rows) if found.good is None else found.good

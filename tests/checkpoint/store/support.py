@@ -8,17 +8,17 @@ from typing import Any
 
 from pyarrow import fs
 
-from flumina.checkpoint import Checkpoints, Claim, RunProgress, Snapshot
+from flumina.checkpoint import CheckpointOwner, Checkpoints, RunProgress, Snapshot
 from flumina.checkpoint.store.layout import CheckpointDirectory
 
 
-def fill(store: Checkpoints, *, epochs: int = 2, snapshots: int = 2, **facts: Any) -> Claim:
+def fill(store: Checkpoints, *, epochs: int = 2, snapshots: int = 2, **fingerprint: Any) -> CheckpointOwner:
     """Drivers one after the other, each with some snapshots; the last one's claim."""
-    for epoch in range(epochs):
-        claim = store.claim(resumes=store.latest(), facts=facts)
+    for term in range(epochs):
+        owner = store.take_over(resumes=store.latest(), fingerprint=fingerprint)
         for n in range(snapshots):
-            claim.commit(after=10 * n, state=b"state %d/%d" % (epoch, n), events=n, progress=RunProgress({"n": n}))
-    return claim
+            owner.commit(after=10 * n, state=b"state %d/%d" % (term, n), events=n, progress=RunProgress({"n": n}))
+    return owner
 
 
 def names(path: Path) -> list[str]:

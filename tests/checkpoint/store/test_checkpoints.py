@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyarrow import fs
 
-from flumina.checkpoint import Checkpoints, OutputFile, Place, ResultFiles, RunProgress
+from flumina.checkpoint import Checkpoints, OutputFile, ResultFiles, RunProgress, SnapshotId
 from flumina.checkpoint.store import checkpoints as store_module
 from flumina.checkpoint.store.layout import Listing
 from flumina.errors import CheckpointError, UsageError
@@ -30,13 +30,13 @@ def test_an_absent_and_an_empty_folder_are_a_fresh_start(tmp_path: Path) -> None
 
 
 def test_everything_that_is_committed_is_there_again(tmp_path: Path) -> None:
-    claim = Checkpoints(tmp_path).claim(resumes=None, facts={"name": "P"}, run="run-1")
+    owner = Checkpoints(tmp_path).take_over(resumes=None, fingerprint={"name": "P"}, run="run-1")
     runs = (SortedRun(Point(1, 0, 2), Point(-(2**63), 1, 2**63 - 1), 5),)
     file = OutputFile("flagged", "00001-a/flagged.parquet", 1234, 2**32 - 1, 5, runs)
     results = ResultFiles({"flagged": {"é": "out/_staged/x"}}, {"out/_staged/x": Checksum(1, 2)})
     progress = RunProgress({"flagged": 5}, results)
     before = datetime.now(UTC)
-    committed = claim.commit(
+    committed = owner.commit(
         number=7,
         after=-3,
         state=b"\x00state",
@@ -51,21 +51,21 @@ def test_everything_that_is_committed_is_there_again(tmp_path: Path) -> None:
     assert found is not None
     assert found.manifest == committed.manifest
     manifest = found.manifest
-    assert (manifest.number, manifest.epoch, manifest.claim, manifest.run) == (7, 1, claim.owner.id, "run-1")
+    assert (manifest.number, manifest.term, manifest.owner, manifest.run) == (7, 1, owner.token.id, "run-1")
     assert before <= manifest.created <= datetime.now(UTC)
     assert (manifest.after, manifest.events, manifest.finished, manifest.plan) == (-3, 12, True, "{}")
     assert (manifest.folder, manifest.outputs, manifest.rows) == ("out/_staged", (file,), {"flagged": 5})
     assert (manifest.run_progress, manifest.batch_progress) == (progress, None)
     assert manifest.results == progress.results
-    assert (manifest.facts, manifest.resumes, found.after, found.number) == ({"name": "P"}, None, -3, 7)
+    assert (manifest.fingerprint, manifest.resumes, found.after, found.number) == ({"name": "P"}, None, -3, 7)
     assert found.state() == b"\x00state"
 
 
 def test_the_last_k_are_kept_with_all_their_files_and_no_other(tmp_path: Path) -> None:
     store = Checkpoints(tmp_path, keep=2)
-    claim = store.claim(resumes=None)
+    owner = store.take_over(resumes=None)
     for n in range(1, 6):
-        claim.commit(state=b"%d" % n)
+        owner.commit(state=b"%d" % n)
         assert [snapshot.number for snapshot in store.all()] == list(range(max(1, n - 1), n + 1))
     assert [snapshot.state() for snapshot in store.all()] == [b"4", b"5"]
     assert len(names(tmp_path)) == 1 + 2 * 3
@@ -78,105 +78,105 @@ def test_a_new_driver_keeps_what_it_went_on_from_until_it_has_enough_of_its_own(
     latest = store.latest()
     assert latest is not None
     assert latest.number == 3
-    claim = store.claim(resumes=latest)
+    owner = store.take_over(resumes=latest)
     assert digest(store.latest()) == digest(latest)
-    claim.commit(state=b"new")
-    assert [snapshot.manifest.place for snapshot in store.all()] == [(1, 3), (2, 4)]
-    claim.commit(state=b"newer")
-    assert [snapshot.manifest.place for snapshot in store.all()] == [(2, 4), (2, 5)]
-    assert {owner.term for owner in store.folder.listing().claims} == {2}  # the first is needed by nobody
+    owner.commit(state=b"new")
+    assert [snapshot.manifest.snapshot_id for snapshot in store.all()] == [(1, 3), (2, 4)]
+    owner.commit(state=b"newer")
+    assert [snapshot.manifest.snapshot_id for snapshot in store.all()] == [(2, 4), (2, 5)]
+    assert {owner.term for owner in store.folder.listing().owners} == {2}  # the first is needed by nobody
 
 
 def test_tasks_write_states_with_nothing_but_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     store = Checkpoints("relative")
-    claim = store.claim(resumes=None)
-    sent = pickle.dumps((store, claim.place(3)))
+    owner = store.take_over(resumes=None)
+    sent = pickle.dumps((store, owner.snapshot_id(3)))
     code = "import pickle, sys; s, p = pickle.load(sys.stdin.buffer); f = s.write_state(p, b'from afar'); "
     code += "sys.stdout.buffer.write(pickle.dumps(f))"
     done = subprocess.run([sys.executable, "-c", code], input=sent, capture_output=True, cwd="/", check=True)
-    other_attempt = store.write_state(claim.place(3), b"of an attempt that was lost")
+    other_attempt = store.write_state(owner.snapshot_id(3), b"of an attempt that was lost")
     file = pickle.loads(done.stdout)  # noqa: S301
     assert file.name != other_attempt.name
-    assert claim.commit(number=3, state_files=[file]).state() == b"from afar"
+    assert owner.commit(number=3, state_files=[file]).state() == b"from afar"
     # The lost attempt's file goes with the snapshot that it was for.
     for number in (4, 5, 6):
-        claim.commit(number=number, state=b"")
+        owner.commit(number=number, state=b"")
     assert not [name for name in names(tmp_path / "relative") if "-0000000003" in name]
 
 
 def test_states_that_are_ahead_of_the_commits_are_kept(tmp_path: Path) -> None:
     store = Checkpoints(tmp_path, keep=1)
-    claim = store.claim(resumes=None)
-    ahead = store.write_state(claim.place(4), b"ahead")
+    owner = store.take_over(resumes=None)
+    ahead = store.write_state(owner.snapshot_id(4), b"ahead")
     for number in (1, 2, 3):
-        claim.commit(number=number, state=b"")
-    assert claim.commit(number=4, state_files=[ahead]).state() == b"ahead"
+        owner.commit(number=number, state=b"")
+    assert owner.commit(number=4, state_files=[ahead]).state() == b"ahead"
     assert len(names(tmp_path)) == 1 + 3
 
 
 def test_a_state_may_come_in_pieces_or_not_at_all(tmp_path: Path) -> None:
     store = Checkpoints(tmp_path)
-    claim = store.claim(resumes=None)
-    files = [store.write_state(claim.place(1), piece) for piece in (b"a", b"b")]
-    snapshot = claim.commit(number=1, state_files=files)
+    owner = store.take_over(resumes=None)
+    files = [store.write_state(owner.snapshot_id(1), piece) for piece in (b"a", b"b")]
+    snapshot = owner.commit(number=1, state_files=files)
     assert snapshot.states() == [b"a", b"b"]
     with pytest.raises(UsageError, match=r"STATE_FILES.*2 state files"):
         snapshot.state()
-    assert claim.commit(number=2, finished=True).states() == []
+    assert owner.commit(number=2, finished=True).states() == []
 
 
 def test_state_files_are_those_of_the_snapshot_and_there(tmp_path: Path) -> None:
     store = Checkpoints(tmp_path)
-    claim = store.claim(resumes=None)
-    file = store.write_state(claim.place(1), b"abc")
+    owner = store.take_over(resumes=None)
+    file = store.write_state(owner.snapshot_id(1), b"abc")
     with pytest.raises(UsageError, match="was not written for snapshot 2"):
-        claim.commit(number=2, state_files=[file])
+        owner.commit(number=2, state_files=[file])
     (tmp_path / file.name).write_bytes(b"ab")
     with pytest.raises(CheckpointError, match=r"CHECKPOINT_DAMAGED.*2 bytes, a task wrote 3"):
-        claim.commit(number=1, state_files=[file])
+        owner.commit(number=1, state_files=[file])
     (tmp_path / file.name).unlink()
     with pytest.raises(CheckpointError, match="CHECKPOINT_MISSING_FILE"):
-        claim.commit(number=1, state_files=[file])
+        owner.commit(number=1, state_files=[file])
     assert store.latest() is None
 
 
 def test_numbers_increase(tmp_path: Path) -> None:
     store = Checkpoints(tmp_path)
-    claim = store.claim(resumes=None)
+    owner = store.take_over(resumes=None)
     with pytest.raises(UsageError, match="from 0 on"):
-        claim.commit(number=-1)
-    assert claim.commit(number=0).number == 0  # the first batch of a stream has it
-    assert claim.commit(number=5).number == 5
+        owner.commit(number=-1)
+    assert owner.commit(number=0).number == 0  # the first batch of a stream has it
+    assert owner.commit(number=5).number == 5
     for number in (5, 4, -1, True, "6"):
         with pytest.raises(UsageError, match="SNAPSHOT_NUMBER"):
-            claim.commit(number=number)  # type: ignore[arg-type]
-    claim = store.claim(resumes=store.latest())
+            owner.commit(number=number)  # type: ignore[arg-type]
+    owner = store.take_over(resumes=store.latest())
     with pytest.raises(UsageError, match="the last one was 5"):
-        claim.commit(number=5)
-    assert (claim.next_number, claim.commit().number, claim.commit().number) == (6, 6, 7)
+        owner.commit(number=5)
+    assert (owner.next_number, owner.commit().number, owner.commit().number) == (6, 6, 7)
 
 
 def test_snapshots_are_found_by_their_numbers(tmp_path: Path) -> None:
     store = Checkpoints(tmp_path)
     fill(store, epochs=2, snapshots=2)
-    assert (store.at(3).manifest.place, store.at(2).state()) == (Place(2, 3), b"state 0/1")
+    assert (store.at(3).manifest.snapshot_id, store.at(2).state()) == (SnapshotId(2, 3), b"state 0/1")
     with pytest.raises(UsageError, match=r"no snapshot 9\n.*there are 4, 3, 2"):
         store.at(9)
 
 
 def test_what_is_no_json_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    claim = Checkpoints(tmp_path).claim(resumes=None)
+    owner = Checkpoints(tmp_path).take_over(resumes=None)
     before = names(tmp_path)
     for wrong in (object(), float("nan")):
         with pytest.raises(UsageError, match="NOT_JSON"):
-            claim.commit(state=b"x", progress=RunProgress({"x": wrong}))  # type: ignore[dict-item]
+            owner.commit(state=b"x", progress=RunProgress({"x": wrong}))  # type: ignore[dict-item]
     assert names(tmp_path) == before
 
 
 def test_foreign_folders_and_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    for call in (Checkpoints(tmp_path).latest, lambda: Checkpoints(tmp_path).claim(resumes=None)):
+    for call in (Checkpoints(tmp_path).latest, lambda: Checkpoints(tmp_path).take_over(resumes=None)):
         with pytest.raises(CheckpointError, match=r"CHECKPOINT_FOREIGN.*notes\.txt"):
             call()
     with pytest.raises(CheckpointError, match=r"CHECKPOINT_FOREIGN.*is a file"):
@@ -187,7 +187,7 @@ def test_foreign_folders_and_files_are_refused(tmp_path: Path) -> None:
 def test_errors_of_the_file_system_are_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(CheckpointError, match=r"CHECKPOINT_FAILED.*file/below") as caught:
-        Checkpoints(tmp_path / "file" / "below").claim(resumes=None)
+        Checkpoints(tmp_path / "file" / "below").take_over(resumes=None)
     assert caught.value.hint is not None
     with pytest.raises(UsageError, match="checkpoint= is the empty path"):
         Checkpoints("")
@@ -201,7 +201,7 @@ def test_uris_and_other_file_systems(tmp_path: Path) -> None:
     fill(Checkpoints(f"file://{tmp_path}/a"))
     inside = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
     assert digest(Checkpoints("a", inside).latest()) == digest(Checkpoints(tmp_path / "a/").latest())
-    assert fill(Checkpoints("b/c", inside)).owner.term == 2
+    assert fill(Checkpoints("b/c", inside)).token.term == 2
     assert Checkpoints("b/c", inside).verify() == []
     mock = fs._MockFileSystem()
     fill(Checkpoints("x", mock))
@@ -257,8 +257,8 @@ def test_every_file_is_on_the_disk_before_its_name_and_its_name_before_the_next_
             super().move(src, dest)
 
     monkeypatch.setattr(os, "fsync", recorded)
-    claim = Checkpoints(tmp_path, Recorded()).claim(resumes=None)
-    claim.commit(state=b"state")
+    owner = Checkpoints(tmp_path, Recorded()).take_over(resumes=None)
+    owner.commit(state=b"state")
     names_in_order = [name.partition("-")[0] + Path(name).suffix for what, name in done if what == "to"]
     assert names_in_order == ["owner.json", "state.bin", "snapshot.json", "snapshot.done"]
     assert len(done) == 5 * len(names_in_order)
@@ -273,12 +273,12 @@ def test_names_are_sorted_by_what_they_mean() -> None:
     listing = Listing.of(
         ["owner-000012-00ff00ff00ff00ff.json", "snapshot-000012-0000000003.json", "notes.txt", "owner-1.json"]
     )
-    assert (listing.epoch, set(listing.places)) == (12, {Place(12, 3)})
+    assert (listing.term, set(listing.snapshot_ids)) == (12, {SnapshotId(12, 3)})
     assert listing.foreign == ("notes.txt", "owner-1.json")
-    place = Place(1234567, 12345678901)  # more digits than usual are no problem
-    assert Listing.of([place.manifest, place.marker, place.new_state()]).markers == {place}
+    snapshot_id = SnapshotId(1234567, 12345678901)  # more digits than usual are no problem
+    assert Listing.of([snapshot_id.manifest, snapshot_id.marker, snapshot_id.new_state()]).markers == {snapshot_id}
     assert store_module.KEEP == 3
-    beside = temporary_name(place.manifest)
+    beside = temporary_name(snapshot_id.manifest)
     listing = Listing.of([beside, temporary_name("notes.txt")])
     assert listing.partial == {(1234567, beside)}, "the term of the driver that wrote it is in its name"
     assert len(listing.foreign) == 1

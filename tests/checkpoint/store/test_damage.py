@@ -33,7 +33,7 @@ def test_every_byte_of_every_file(tmp_path: Path, *, idle: bool) -> None:
     fill(Checkpoints(tmp_path), epochs=2, snapshots=2, name="P")
     store = Checkpoints(tmp_path)
     if idle:
-        store.claim(resumes=store.latest(), facts={"name": "P"})
+        store.take_over(resumes=store.latest(), fingerprint={"name": "P"})
     good = digest(store.latest())
     store.folder = folder = InMemory.of_folder(tmp_path)
     assert store.verify() == []
@@ -93,7 +93,7 @@ def test_a_folder_of_which_much_is_lost_is_no_fresh_start(tmp_path: Path, lost: 
             digest(store.latest(allow_older=older))
     before = names(tmp_path)
     with pytest.raises(CheckpointError, match="CHECKPOINT_EXISTS" if lost == "state" else "CHECKPOINT_MISSING_FILE"):
-        store.claim(resumes=None)
+        store.take_over(resumes=None)
     assert names(tmp_path) == before
 
 
@@ -128,9 +128,9 @@ def test_an_older_snapshot_is_used_only_on_request(tmp_path: Path) -> None:
     older = store.latest(allow_older=True)
     assert older is not None
     assert (older.number, older.state()) == (1, b"state 0/0")
-    claim = store.claim(resumes=older)
+    owner = store.take_over(resumes=older)
     assert digest(store.latest()) == digest(older)  # from now on it is the one to go on from
-    assert claim.commit(state=b"again").number == 4  # no number is used twice
+    assert owner.commit(state=b"again").number == 4  # no number is used twice
     assert [snapshot.number for snapshot in store.all()] == [1, 4]
     assert store.verify() == []
 
@@ -139,13 +139,13 @@ def test_without_the_last_claim_older_snapshots_can_be_had_on_request(tmp_path: 
     store = Checkpoints(tmp_path)
     fill(store, epochs=1)
     good = digest(store.latest())
-    store.claim(resumes=store.latest())
+    store.take_over(resumes=store.latest())
     next(tmp_path.glob("owner-000002-*")).write_bytes(b"{}")
     with pytest.raises(CheckpointError, match=r"CHECKPOINT_DAMAGED.*owner-000002"):
         store.latest()
     older = store.latest(allow_older=True)
     assert digest(older) == good
-    assert store.claim(resumes=older).commit(state=b"").manifest.place == (3, 3)
+    assert store.take_over(resumes=older).commit(state=b"").manifest.snapshot_id == (3, 3)
 
 
 def test_if_nothing_is_whole_there_is_no_older_one(tmp_path: Path) -> None:
@@ -180,8 +180,8 @@ def test_whoever_asks_for_an_older_one_may_look_at_more_than_its_state(tmp_path:
     assert (found.number, looked_at) == (2, [3, 2])
     with pytest.raises(CheckpointError, match=r"CHECKPOINT_DAMAGED\] rows\.parquet"):
         store.latest(allow_older=True, check=up_to(0))
-    claim = store.claim(resumes=found)
-    assert claim.commit(state=b"other").manifest.place == (2, 4)
+    owner = store.take_over(resumes=found)
+    assert owner.commit(state=b"other").manifest.snapshot_id == (2, 4)
     looked_at.clear()
     store.latest(allow_older=True, check=up_to(9))
     assert looked_at == [4]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flumina.checkpoint import BatchProgress, Checkpoints, Place, SnapshotManifest, StateFile
+from flumina.checkpoint import BatchProgress, Checkpoints, SnapshotId, SnapshotManifest, StateFile
 from flumina.checkpoint.store.manifest import BufferedRows, OwnerRecord, SeenTimestamps
 from flumina.errors import CheckpointError
 from flumina.storage.checksummed_file import decode, encode
@@ -29,15 +29,15 @@ PROGRESS = BatchProgress(
 )
 MANIFEST = SnapshotManifest(
     number=3,
-    epoch=2,
-    claim="id",
+    term=2,
+    owner="id",
     run="run",
     created=datetime(2026, 1, 2, tzinfo=UTC),
     flumina="1",
     states=(StateFile("state", 5, "00", (("w1", 2), ("w2", 3))),),
-    resumes=Place(1, 2),
+    resumes=SnapshotId(1, 2),
     batch_progress=PROGRESS,
-    facts={"any": ["thing", None]},
+    fingerprint={"any": ["thing", None]},
 )
 
 
@@ -66,13 +66,13 @@ def test_what_was_written_is_read_again() -> None:
 def test_a_field_that_is_wrong_is_named(path: str, wrong: Any, told: str) -> None:
     content = MANIFEST.to_json()
     *way, last = path.split(".")
-    place: Any = content
+    snapshot_id: Any = content
     for step in way:
-        place = place[int(step)] if isinstance(place, list) else place[step]
-    if isinstance(place, list):
-        place[["newest", "heard"].index(last) if last in ("newest", "heard") else int(last)] = wrong
+        snapshot_id = snapshot_id[int(step)] if isinstance(snapshot_id, list) else snapshot_id[step]
+    if isinstance(snapshot_id, list):
+        snapshot_id[["newest", "heard"].index(last) if last in ("newest", "heard") else int(last)] = wrong
     else:
-        place[last] = wrong
+        snapshot_id[last] = wrong
     with pytest.raises(CheckpointError, match="CHECKPOINT_DAMAGED.*" + told.replace("[", "\\[")) as caught:
         SnapshotManifest.from_json(content, "f")
     assert caught.value.file == "f"
@@ -89,7 +89,7 @@ def test_a_field_that_is_missing_is_named() -> None:
 def test_a_manifest_of_another_shape_is_damage_and_no_crash(tmp_path: Path) -> None:
     """Its checksums are right: a version that forgot to raise the format has written it."""
     store = Checkpoints(tmp_path)
-    store.claim(resumes=None).commit(state=b"x")
+    store.take_over(resumes=None).commit(state=b"x")
     manifest = next(tmp_path.glob("snapshot-*.json"))
     content = decode(manifest.read_bytes(), "manifest", "")
     for file in tmp_path.glob("*.done"):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flumina.checkpoint import Checkpoints, Claim, Snapshot
+from flumina.checkpoint import CheckpointOwner, Checkpoints, Snapshot
 from flumina.errors import CheckpointError
 from tests.checkpoint.store.support import Player, digest, fill, names, play
 from tests.storage.crashing import PowerFailure, disk
@@ -16,7 +16,7 @@ from tests.storage.crashing import PowerFailure, disk
 def test_a_driver_that_was_replaced_is_told_and_writes_nothing(tmp_path: Path) -> None:
     store = Checkpoints(tmp_path)
     old = fill(store, epochs=1)
-    new = store.claim(resumes=store.latest())
+    new = store.take_over(resumes=store.latest())
     before = names(tmp_path)
     for late in (lambda: old.commit(state=b"late"), old.check):
         with pytest.raises(CheckpointError, match=r"CHECKPOINT_IN_USE.*took over with term 2, this one had 1"):
@@ -31,9 +31,9 @@ def test_what_a_replaced_driver_still_writes_hides_nothing(tmp_path: Path, monke
     store = Checkpoints(tmp_path, keep=1)
     old = fill(store, epochs=1)
     resumed = store.latest()
-    monkeypatch.setattr(Claim, "_check", lambda self, listing: None)
-    monkeypatch.setattr(Claim, "_prune", lambda self, listing, newest: None)
-    new = store.claim(resumes=resumed)
+    monkeypatch.setattr(CheckpointOwner, "_check", lambda self, listing: None)
+    monkeypatch.setattr(CheckpointOwner, "_prune", lambda self, listing, newest: None)
+    new = store.take_over(resumes=resumed)
     old.commit(number=77, state=b"late", after=10**6)
     assert (1, 77) in store.folder.listing().manifests
     assert digest(store.latest()) == digest(resumed)
@@ -44,51 +44,51 @@ def test_what_a_replaced_driver_still_writes_hides_nothing(tmp_path: Path, monke
     assert [finding.damaged for finding in store.verify()] == [False, False]  # told, but no damage
     made = new.commit(state=b"newer")
     assert digest(store.latest()) == digest(made)
-    assert store.folder.listing().manifests == {made.manifest.place}  # what was late is gone
+    assert store.folder.listing().manifests == {made.manifest.snapshot_id}  # what was late is gone
     assert store.verify() == []
 
 
 def test_a_snapshot_that_is_no_longer_the_latest_can_not_be_claimed(tmp_path: Path) -> None:
     store = Checkpoints(tmp_path)
-    claim = fill(store, epochs=1)
+    owner = fill(store, epochs=1)
     read = store.latest()
-    claim.commit(state=b"meanwhile")
+    owner.commit(state=b"meanwhile")
     with pytest.raises(CheckpointError, match=r"CHECKPOINT_IN_USE.*committed snapshot 3"):
-        store.claim(resumes=read)
+        store.take_over(resumes=read)
     read = store.latest()
-    store.claim(resumes=read)
+    store.take_over(resumes=read)
     with pytest.raises(CheckpointError, match=r"CHECKPOINT_IN_USE.*took over with term 2"):
-        store.claim(resumes=read)
-    assert {owner.term for owner in store.folder.listing().claims} == {1, 2}
+        store.take_over(resumes=read)
+    assert {owner.term for owner in store.folder.listing().owners} == {1, 2}
 
 
 def test_a_checkpoint_with_snapshots_is_not_begun_anew(tmp_path: Path) -> None:
     store = Checkpoints(tmp_path)
     fill(store)
     with pytest.raises(CheckpointError, match=r"CHECKPOINT_EXISTS.*up to 4"):
-        store.claim(resumes=None)
+        store.take_over(resumes=None)
 
 
 def test_drivers_that_die_before_their_first_snapshot_are_no_damage(tmp_path: Path) -> None:
     store = Checkpoints(tmp_path)
-    for epoch in (1, 2, 3):
-        assert store.claim(resumes=store.latest()).owner.term == epoch
+    for term in (1, 2, 3):
+        assert store.take_over(resumes=store.latest()).token.term == term
     assert store.latest() is None
     fill(store, epochs=1)
     latest = store.latest()
-    for epoch in (5, 6):
-        assert store.claim(resumes=store.latest()).owner.term == epoch
+    for term in (5, 6):
+        assert store.take_over(resumes=store.latest()).token.term == term
         assert digest(store.latest()) == digest(latest)
     assert store.verify() == []
 
 
 def test_a_checkpoint_that_is_deleted_under_a_driver_is_noticed(tmp_path: Path) -> None:
     store = Checkpoints(tmp_path)
-    claim = fill(store)
+    owner = fill(store)
     for file in tmp_path.iterdir():
         file.unlink()
     with pytest.raises(CheckpointError, match=r"CHECKPOINT_MISSING_FILE.*owner-000002"):
-        claim.commit(state=b"x")
+        owner.commit(state=b"x")
     assert names(tmp_path) == []
 
 
@@ -110,17 +110,17 @@ def test_of_two_drivers_that_claim_at_once_at_most_one_gets_it(tmp_path: Path, n
     outcomes = set()
     for n, schedule in enumerate(schedules((5, 5))):
         store = Checkpoints(tmp_path / str(n))
-        players = [Player(store, lambda s: s.claim(resumes=None)) for _ in range(2)]
+        players = [Player(store, lambda s: s.take_over(resumes=None)) for _ in range(2)]
         play(players, schedule)
-        errors = [p.result for p in players if not isinstance(p.result, Claim)]
+        errors = [p.result for p in players if not isinstance(p.result, CheckpointOwner)]
         for error in errors:
             assert isinstance(error, CheckpointError), repr(error)
             assert error.condition == "CHECKPOINT_IN_USE"
-        won = [p.result for p in players if isinstance(p.result, Claim)]
+        won = [p.result for p in players if isinstance(p.result, CheckpointOwner)]
         # Where one was through before the other looked for the first time, it is a takeover, and nobody's mistake.
-        assert len({claim.owner.term for claim in won}) == len(won)
-        outcomes.add(tuple(sorted(claim.owner.term for claim in won)))
-        assert len(store.folder.listing().claims) == len(won)
+        assert len({owner.token.term for owner in won}) == len(won)
+        outcomes.add(tuple(sorted(owner.token.term for owner in won)))
+        assert len(store.folder.listing().owners) == len(won)
     assert outcomes == {(), (1,), (2,), (1, 2)}
 
 
@@ -128,15 +128,15 @@ def test_a_commit_and_a_claim_at_once(tmp_path: Path, no_disk: None) -> None:
     """Nobody goes on from what the other one deletes, and no commit that succeeded is lost."""
     outcomes = set()
 
-    def take_over(store: Checkpoints) -> tuple[Claim, Snapshot | None]:
+    def take_over(store: Checkpoints) -> tuple[CheckpointOwner, Snapshot | None]:
         snapshot = store.latest()
-        return store.claim(resumes=snapshot), snapshot
+        return store.take_over(resumes=snapshot), snapshot
 
     for n, schedule in enumerate(schedules((9, 9))):
         store = Checkpoints(tmp_path / str(n), keep=1)
         old = fill(store, epochs=1)
 
-        def commit(stepwise: Checkpoints, old: Claim = old) -> Any:
+        def commit(stepwise: Checkpoints, old: CheckpointOwner = old) -> Any:
             old._reader, old._folder = stepwise, stepwise.folder
             return old.commit(number=3, state=b"three")
 
@@ -149,7 +149,7 @@ def test_a_commit_and_a_claim_at_once(tmp_path: Path, no_disk: None) -> None:
         assert latest is not None
         latest.states()
         if not isinstance(taken, Exception):
-            assert taken[0].resumes == latest.manifest.place
+            assert taken[0].resumes == latest.manifest.snapshot_id
         if isinstance(committed, Snapshot):
             assert latest.number == 3
         outcomes.add((isinstance(committed, Snapshot), isinstance(taken, tuple)))
@@ -166,7 +166,7 @@ def test_a_driver_may_die_at_every_step(tmp_path: Path, monkeypatch: pytest.Monk
         fill(store, epochs=1, snapshots=3)
         dying, died = Checkpoints(store.folder.path, disk(step, puts_at_once=not renames), keep=2), False
         try:
-            dying.claim(resumes=dying.latest()).commit(state=b"four", number=4)
+            dying.take_over(resumes=dying.latest()).commit(state=b"four", number=4)
         except PowerFailure:
             died = True
         latest = store.latest()
@@ -176,9 +176,9 @@ def test_a_driver_may_die_at_every_step(tmp_path: Path, monkeypatch: pytest.Monk
         findings = store.verify()
         left_behind |= {finding.what for finding in findings}
         assert not [finding for finding in findings if finding.damaged]
-        claim = store.claim(resumes=latest)
+        owner = store.take_over(resumes=latest)
         assert store.verify() == []  # nothing is left behind
-        assert claim.commit(state=b"five", number=5).state() == b"five"
+        assert owner.commit(state=b"five", number=5).state() == b"five"
         assert [snapshot.number for snapshot in store.all()] == [latest.number, 5]
         assert store.verify() == []
         if not died:

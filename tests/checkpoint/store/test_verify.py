@@ -18,9 +18,9 @@ def store(tmp_path: Path) -> Checkpoints:
     for name in ("a/x.parquet", "y.parquet"):
         (staged / name).write_bytes(name.encode() * 3)
         files.append(OutputFile("rows", name, len(name) * 3, zlib.crc32(name.encode() * 3), 5))
-    claim = made.claim(resumes=None)
-    claim.commit(state=b"1", folder=str(staged), outputs=files[:1])
-    claim.commit(state=b"2", folder=str(staged), outputs=files)
+    owner = made.take_over(resumes=None)
+    owner.commit(state=b"1", folder=str(staged), outputs=files[:1])
+    owner.commit(state=b"2", folder=str(staged), outputs=files)
     return made
 
 
@@ -50,12 +50,12 @@ def test_outputs_that_were_being_published_when_the_driver_died(tmp_path: Path) 
     for name in "abcd":
         (staged / name).write_bytes(name.encode() * 3)
     store = Checkpoints(tmp_path / "checkpoint")
-    claim = store.claim(resumes=None)
-    claim.commit(state=b"1", folder=str(staged), outputs=[files["a"], files["b"]])
+    owner = store.take_over(resumes=None)
+    owner.commit(state=b"1", folder=str(staged), outputs=[files["a"], files["b"]])
     shown = {"1": str(staged / "b"), "2": str(staged / "c"), "3": str(staged / "d")}
     checksums = {str(staged / name): Checksum(3, zlib.crc32(name.encode() * 3)) for name in "bcd"}
     progress = RunProgress({"rows": 10}, ResultFiles({"rows": shown}, checksums))
-    claim.commit(folder=str(staged), outputs=[files["a"], files["b"]], progress=progress)
+    owner.commit(folder=str(staged), outputs=[files["a"], files["b"]], progress=progress)
     assert store.verify() == []
     (staged / "b").rename(staged / "ready" / "1")
     (staged / "d").rename(tmp_path / "published")
@@ -75,8 +75,8 @@ def test_what_lies_there_without_need_is_told(store: Checkpoints, tmp_path: Path
     folder = tmp_path / "checkpoint"
     (folder / "notes.txt").write_text("mine")
     (folder / ".snapshot-000001-0000000009.json.0011223344556677.tmp").write_text("half")
-    claim = store.claim(resumes=store.latest())
-    store.write_state(claim.place(), b"to be committed")
+    owner = store.take_over(resumes=store.latest())
+    store.write_state(owner.snapshot_id(), b"to be committed")
     found = store.verify()
     assert [finding.what for finding in found] == [
         "belongs to a snapshot that was not committed",
@@ -87,9 +87,9 @@ def test_what_lies_there_without_need_is_told(store: Checkpoints, tmp_path: Path
 
 def test_what_a_driver_deletes_meanwhile_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Checkpoints(tmp_path, keep=1)
-    claim = fill(store, epochs=1)
+    owner = fill(store, epochs=1)
     listing = store.folder.listing()
-    claim.commit(state=b"next")
+    owner.commit(state=b"next")
     listings = iter([listing, store.folder.listing()])
     monkeypatch.setattr(type(store.folder), "listing", lambda self: next(listings))
     assert store.verify() == []

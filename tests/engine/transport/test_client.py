@@ -51,11 +51,11 @@ def joined(line: tuple[Listener, Secret, queue.Queue[Channel]], **more: Any) -> 
     """A task that was told its peers, and the driver's end of its line."""
     listener, secret, came = line
     with ThreadPoolExecutor(1) as pool:
-        member = pool.submit(DriverClient.join, listener.address, secret, registration(), within=300, **more)
+        client = pool.submit(DriverClient.join, listener.address, secret, registration(), within=300, **more)
         channel = came.get(timeout=300)
         channel.unblock()
         channel.put(dumps(PeerTable(1, {})))
-        return member.result(300), channel
+        return client.result(300), channel
 
 
 def heard(channel: Channel, kind: type) -> Any:
@@ -74,38 +74,38 @@ def test_how_long_a_gang_assembles_is_for_the_driver_to_say(line: Any) -> None:
     """The time for the connection was counted for the whole: a task gave up on others that were slow to start."""
     listener, secret, came = line
     with ThreadPoolExecutor(1) as pool:
-        member = pool.submit(DriverClient.join, listener.address, secret, registration(), within=0.3)
+        client = pool.submit(DriverClient.join, listener.address, secret, registration(), within=0.3)
         channel = came.get(timeout=300)
         channel.unblock()
-        assert wait([member], timeout=0.8).not_done
+        assert wait([client], timeout=0.8).not_done
         channel.put(dumps(PeerTable(1, {})))
-        assert member.result(300).generation == 1
-        member.result().close()
+        assert client.result(300).generation == 1
+        client.result().close()
 
 
 def test_signs_of_life_come_while_the_loop_is_busy(line: Any) -> None:
-    member, channel = joined(line, interval=0.02)
+    client, channel = joined(line, interval=0.02)
     numbers = [heard(channel, Ping).number for _ in range(3)]  # nothing calls the member meanwhile
     assert numbers == sorted(set(numbers))
-    member.close()
+    client.close()
 
 
 def test_a_call_that_holds_the_lock_of_python_silences_and_does_not_end_a_task(line: Any) -> None:
-    member, channel = joined(line, interval=0.02)
+    client, channel = joined(line, interval=0.02)
     heard(channel, Ping)
     ctypes.PyDLL(None).usleep(300_000)  # unlike CDLL, PyDLL keeps the lock
     heard(channel, Ping)
-    member.check()
-    member.close()
+    client.check()
+    client.close()
 
 
 def test_the_last_word_waits_for_a_driver_that_is_busy(line: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was given 30 s, and a driver that took longer to read a large result lost the task that had done its part."""
     monkeypatch.setattr("flumina.engine.transport.client.LAST_WORD", 0.05, raising=False)
-    member, channel = joined(line)
+    client, channel = joined(line)
     result = bytes(30_000_000)
     with ThreadPoolExecutor(1) as pool:
-        told = pool.submit(member.done, result)
+        told = pool.submit(client.done, result)
         assert wait([told], timeout=0.5).not_done
         assert heard(channel, TaskDone).result == result
         assert told.result(300) is None
@@ -113,9 +113,9 @@ def test_the_last_word_waits_for_a_driver_that_is_busy(line: Any, monkeypatch: p
 
 def test_a_task_that_has_lost_a_peer_waits_for_a_busy_driver_to_say_why(line: Any) -> None:
     """It left after some seconds, and the driver took it for the one that was lost."""
-    member, channel = joined(line)
+    client, channel = joined(line)
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(member.await_word, 0.0)
+        waiting = pool.submit(client.wait_for_message, 0.0)
         first = heard(channel, Ping)
         assert wait([waiting], timeout=0.3).not_done
         channel.put(dumps(ControlMessage(PingReply(first.number))))
@@ -124,35 +124,35 @@ def test_a_task_that_has_lost_a_peer_waits_for_a_busy_driver_to_say_why(line: An
         channel.put(dumps(CalledOff("task 3 was lost")))
         with pytest.raises(CalledOffError, match="task 3 was lost"):
             waiting.result(300)
-    member.close()
+    client.close()
 
 
 def test_a_task_that_has_lost_a_peer_leaves_if_the_driver_knows_nothing_of_it(line: Any) -> None:
-    member, channel = joined(line)
+    client, channel = joined(line)
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(member.await_word, 0.0)
+        waiting = pool.submit(client.wait_for_message, 0.0)
         for _ in range(2):
             channel.put(dumps(ControlMessage(PingReply(heard(channel, Ping).number))))
         assert waiting.result(300) is None
-    member.close()
+    client.close()
 
 
 def test_words_that_the_line_does_not_know_are_left_to_the_loop(line: Any) -> None:
-    member, channel = joined(line)
+    client, channel = joined(line)
     channel.put(dumps(ControlMessage("stop soon")))
     with selectors.DefaultSelector() as selector:
-        selector.register(member, selectors.EVENT_READ)
+        selector.register(client, selectors.EVENT_READ)
         assert selector.select(10), "the bell rings"
-    member.check()
-    member.close()
+    client.check()
+    client.close()
 
 
 def test_a_line_that_is_closed_leaves_no_thread(line: Any) -> None:
     before = set(threading.enumerate())
-    member, _ = joined(line)
-    member.close()
-    member.close()
-    assert member.fileno() == -1
+    client, _ = joined(line)
+    client.close()
+    client.close()
+    assert client.fileno() == -1
     assert not [thread for thread in set(threading.enumerate()) - before if "line" in thread.name]
 
 

@@ -75,17 +75,17 @@ class Gang:
             time.sleep(0.005)
 
 
-def outcome(member: DriverClient) -> str:
+def outcome(client: DriverClient) -> str:
     """Why a member has to end."""
     with selectors.DefaultSelector() as selector:
-        selector.register(member, selectors.EVENT_READ)
+        selector.register(client, selectors.EVENT_READ)
         assert selector.select(300), "a member lingers"
     try:
-        member.check()
+        client.check()
     except CalledOffError as error:
         return error.reason
     finally:
-        member.close()
+        client.close()
     return "nothing"
 
 
@@ -100,11 +100,11 @@ def test_all_are_told_of_all_and_results_come_back(pool: ThreadPoolExecutor, sec
 
         def task(number: int) -> tuple[int, dict[int, tuple[str, int]]]:
             me = Registration(number, f"a{number}", ("127.0.0.1", 1000 + number), os.getpid(), "here")
-            member = DriverClient.join(meeting.address, secret, me, within=300)
-            member.check()
-            member.report({"events": number})
-            member.done(f"result {number}")
-            return member.generation, dict(member.peer_table.addresses)
+            client = DriverClient.join(meeting.address, secret, me, within=300)
+            client.check()
+            client.report({"events": number})
+            client.done(f"result {number}")
+            return client.generation, dict(client.peer_table.addresses)
 
         told = list(pool.map(task, range(3)))
         assert told == [(1, {number: ("127.0.0.1", 1000 + number) for number in range(3)})] * 3
@@ -117,18 +117,18 @@ def test_all_are_told_of_all_and_results_come_back(pool: ThreadPoolExecutor, sec
 def test_a_large_result(pool: ThreadPoolExecutor) -> None:
     data = os.urandom(20_000_000)
     with Rendezvous(1, SECRET) as meeting:
-        (member,) = Gang(pool, meeting).assemble(1)
-        member.done(data)
+        (client,) = Gang(pool, meeting).assemble(1)
+        client.done(data)
         assert meeting.wait(300) == {0: data}
 
 
 def test_a_result_that_is_too_large_can_still_be_told(pool: ThreadPoolExecutor) -> None:
     with Rendezvous(1, SECRET) as meeting:
-        (member,) = Gang(pool, meeting).assemble(1)
-        member._channel.limit = 10_000
+        (client,) = Gang(pool, meeting).assemble(1)
+        client._channel.limit = 10_000
         with pytest.raises(FrameError) as caught:
-            member.done(bytes(20_000))
-        member.fail(caught.value)
+            client.done(bytes(20_000))
+        client.fail(caught.value)
         with pytest.raises(FrameError):
             meeting.wait(300)
 
@@ -188,9 +188,9 @@ def test_a_lost_task_calls_off_the_others_at_once_and_a_new_gang_may_come(pool: 
         assert [outcome(first[0]), outcome(first[2])] == ["task 1 was lost"] * 2
         assert not meeting.over
         second = gang.assemble(3, "2")
-        assert {member.generation for member in second} == {2}
-        for number, member in enumerate(second):
-            member.done(number)
+        assert {client.generation for client in second} == {2}
+        for number, client in enumerate(second):
+            client.done(number)
         assert meeting.wait(300) == {0: 0, 1: 1, 2: 2}
 
 
@@ -234,12 +234,12 @@ def test_nothing_is_heard_of_a_task_that_was_called_off(
         gang = Gang(pool, meeting)
         stale = gang.assemble(2)
         members = gang.assemble(2, "2")
-        assert {member.generation for member in members} == {2}
-        for member in stale:
+        assert {client.generation for client in members} == {2}
+        for client in stale:
             with pytest.raises(CalledOffError, match="was tried again"):
-                member.await_word(10)  # and goes on all the same
-            member.report("old")
-            member.save("old")
+                client.wait_for_message(10)  # and goes on all the same
+            client.report("old")
+            client.save("old")
         stale[0].done("old")
         stale[1].fail(UsageError("OLD", "of an attempt that was given up"))
         members[0].report("new")
@@ -248,8 +248,8 @@ def test_nothing_is_heard_of_a_task_that_was_called_off(
         while meeting._leaving:  # all that they said has come
             assert time.monotonic() < until
             time.sleep(0.005)
-        for member in members:
-            member.done("new")
+        for client in members:
+            client.done("new")
         assert meeting.wait(300) == {0: "new", 1: "new"}
     assert told == [(0, "new")]
     assert handed.what == [(0, "new")]
@@ -287,7 +287,7 @@ def test_a_retry_ends_the_generation_before(pool: ThreadPoolExecutor) -> None:
         came_first = next(iter(meeting._gang))
         time.sleep(0.6)  # the new gang has time of its own
         fresh = [gang.join(came_first, "2")]
-        assert [outcome(member) for member in stale] == [f"task {came_first} was tried again"] * 3
+        assert [outcome(client) for client in stale] == [f"task {came_first} was tried again"] * 3
         fresh += [gang.join(task, "2") for task in {0, 1, 2} - {came_first}]
         assert {future.result(300).generation for future in fresh} == {2}
 
@@ -308,9 +308,9 @@ def test_a_retry_while_the_gang_assembles_drops_all_that_came_before(pool: Threa
         gang.settle(2)
         last = [gang.join(0, "2"), gang.join(3, "2")]
         members = [future.result(300) for future in (kept, fresh, *last)]
-        assert {member.generation for member in members} == {1}
-        for member in members:
-            member.close()
+        assert {client.generation for client in members} == {1}
+        for client in members:
+            client.close()
 
 
 def test_a_task_lost_while_the_gang_assembles(pool: ThreadPoolExecutor) -> None:
@@ -347,9 +347,9 @@ def test_a_killed_process_is_noticed_at_once(pool: ThreadPoolExecutor) -> None:
         assert process.stdin is not None
         process.stdin.write(pickle.dumps((meeting.address, SECRET)))
         process.stdin.close()
-        member = Gang(pool, meeting).join(0).result(300)
+        client = Gang(pool, meeting).join(0).result(300)
         os.kill(process.pid, signal.SIGKILL)
-        assert outcome(member) == "task 1 was lost"
+        assert outcome(client) == "task 1 was lost"
         process.wait()
 
 
@@ -388,7 +388,7 @@ def test_a_silent_task_is_warned_of_by_name_and_may_come_back(
     with Rendezvous(2, SECRET, retry=False, liveness=SOON) as meeting:
         process = stopped(meeting)
         with gone(process):
-            member = Gang(pool, meeting).join(0, interval=0.05).result(300)
+            client = Gang(pool, meeting).join(0, interval=0.05).result(300)
             os.kill(process.pid, signal.SIGSTOP)
             wait_for(caplog, "task 1 has given no sign of life")
             assert "process 1 on h)" in caplog.text
@@ -397,19 +397,19 @@ def test_a_silent_task_is_warned_of_by_name_and_may_come_back(
             wait_for(caplog, "task 1 is heard again")
             assert not meeting.over
             assert "task 0 has" not in caplog.text
-            member.close()
+            client.close()
 
 
 def test_a_silent_task_is_lost_after_the_timeout(pool: ThreadPoolExecutor) -> None:
     with Rendezvous(2, SECRET, retry=False, liveness=replace(SOON, timeout=3.0)) as meeting:
         process = stopped(meeting)
         with gone(process):
-            member = Gang(pool, meeting).join(0, interval=0.05).result(300)
+            client = Gang(pool, meeting).join(0, interval=0.05).result(300)
             os.kill(process.pid, signal.SIGSTOP)
             with pytest.raises(TaskSilentError, match=r"task 1 gave no sign of life for .*process 1 on h") as caught:
                 meeting.wait(300)
             assert (caught.value.condition, caught.value.task, caught.value.host) == ("TASK_SILENT", 1, "h")
-            assert "task 1 gave no sign of life" in outcome(member)
+            assert "task 1 gave no sign of life" in outcome(client)
 
 
 def test_a_silent_task_is_ended_and_a_new_gang_may_come(pool: ThreadPoolExecutor) -> None:
@@ -425,8 +425,8 @@ def test_a_silent_task_is_ended_and_a_new_gang_may_come(pool: ThreadPoolExecutor
             assert [(whom.task, whom.attempt) for whom, _ in ended] == [(1, "1")]
             second = gang.assemble(2, "2", interval=0.05)
             os.kill(process.pid, signal.SIGCONT)  # what is left of it finds its line closed
-            for number, member in enumerate(second):
-                member.done(number)
+            for number, client in enumerate(second):
+                client.done(number)
             assert meeting.wait(300) == {0: 0, 1: 1}
 
 
@@ -434,9 +434,9 @@ def test_when_spark_gives_up_because_of_silence_the_silence_is_told(pool: Thread
     with Rendezvous(2, SECRET, liveness=replace(SOON, timeout=3.0)) as meeting:
         process = stopped(meeting)
         with gone(process):
-            member = Gang(pool, meeting).join(0, interval=0.05).result(300)
+            client = Gang(pool, meeting).join(0, interval=0.05).result(300)
             os.kill(process.pid, signal.SIGSTOP)
-            assert "task 1 gave no sign of life" in outcome(member)
+            assert "task 1 gave no sign of life" in outcome(client)
             meeting.cancel(ClusterError("SPARK", "Spark gave up on the run"))
             with pytest.raises(TaskSilentError) as caught:
                 meeting.wait(300)
@@ -451,11 +451,11 @@ def test_a_driver_that_stood_still_blames_no_task(pool: ThreadPoolExecutor, capl
 
     liveness = Liveness(interval=0.05, warn_after=0.4, timeout=0.8)
     with Rendezvous(1, SECRET, liveness=liveness, on_progress=show, retry=False) as meeting:
-        (member,) = Gang(pool, meeting).assemble(1, interval=0.05)
-        member.report("this")
+        (client,) = Gang(pool, meeting).assemble(1, interval=0.05)
+        client.report("this")
         with pytest.raises(TimeoutError):
             meeting.wait(2.5)
-        member.done(1)
+        client.done(1)
         assert meeting.wait(300) == {0: 1}
     assert "no sign of life" not in caplog.text
 
@@ -476,7 +476,7 @@ def test_an_error_in_one_task_ends_all(pool: ThreadPoolExecutor) -> None:
         members[2].fail(UsageError("BAD", "user code raised"))
         with pytest.raises(UsageError, match="user code raised"):
             meeting.wait(300)
-        assert [outcome(member) for member in members[:2]] == ["UsageError: [BAD] user code raised"] * 2
+        assert [outcome(client) for client in members[:2]] == ["UsageError: [BAD] user code raised"] * 2
 
 
 def test_an_error_that_cannot_be_pickled(pool: ThreadPoolExecutor) -> None:
@@ -484,8 +484,8 @@ def test_an_error_that_cannot_be_pickled(pool: ThreadPoolExecutor) -> None:
         pass
 
     with Rendezvous(1, SECRET) as meeting:
-        (member,) = Gang(pool, meeting).assemble(1)
-        member.fail(Local("what happened"))
+        (client,) = Gang(pool, meeting).assemble(1)
+        client.fail(Local("what happened"))
         with pytest.raises(TaskFailedError, match="what happened"):
             meeting.wait(300)
 
@@ -507,7 +507,7 @@ def test_cancel(pool: ThreadPoolExecutor) -> None:
         meeting.cancel(UsageError("STOP", "a second reason"))
         with pytest.raises(UsageError, match="the cluster went away"):
             meeting.wait(300)
-        assert all("the cluster went away" in outcome(member) for member in members)
+        assert all("the cluster went away" in outcome(client) for client in members)
 
 
 def test_a_progress_function_that_raises_ends_the_run(pool: ThreadPoolExecutor) -> None:
@@ -515,11 +515,11 @@ def test_a_progress_function_that_raises_ends_the_run(pool: ThreadPoolExecutor) 
         raise ValueError(f"cannot show {progress}")
 
     with Rendezvous(1, SECRET, on_progress=show) as meeting:
-        (member,) = Gang(pool, meeting).assemble(1)
-        member.report("this")
+        (client,) = Gang(pool, meeting).assemble(1)
+        client.report("this")
         with pytest.raises(ValueError, match="cannot show this"):
             meeting.wait(300)
-        assert "cannot show" in outcome(member)
+        assert "cannot show" in outcome(client)
 
 
 def test_a_slow_driver_blocks_no_task(pool: ThreadPoolExecutor) -> None:
@@ -529,12 +529,12 @@ def test_a_slow_driver_blocks_no_task(pool: ThreadPoolExecutor) -> None:
         asleep.wait(300)
 
     with Rendezvous(1, SECRET, on_progress=show) as meeting:
-        (member,) = Gang(pool, meeting).assemble(1)
+        (client,) = Gang(pool, meeting).assemble(1)
         for _ in range(1_000):
-            member.report(bytes(100_000))
-        assert member._channel.pending <= 100_000 + 1_000, "reports that nobody reads don't pile up"
+            client.report(bytes(100_000))
+        assert client._channel.pending <= 100_000 + 1_000, "reports that nobody reads don't pile up"
         asleep.set()
-        member.done("done")
+        client.done("done")
         assert meeting.wait(300) == {0: "done"}
 
 
@@ -556,19 +556,19 @@ def test_a_task_notices_that_the_driver_was_killed(*, last_word: bool) -> None:
         process.stdin.write(pickle.dumps(SECRET))
         process.stdin.close()
         address = "127.0.0.1", int(process.stdout.readline())
-        member = DriverClient.join(address, SECRET, Registration(0, "1", address, 1, "h"), within=300)
+        client = DriverClient.join(address, SECRET, Registration(0, "1", address, 1, "h"), within=300)
         os.kill(process.pid, signal.SIGKILL)
     with pytest.raises(PeerLostError, match="the driver went away"):
-        member.done(bytes(50_000_000)) if last_word else member.check()
-    member.close()
+        client.done(bytes(50_000_000)) if last_word else client.check()
+    client.close()
 
 
 @pytest.mark.parametrize("hello", ["hello", None, Registration(5, "1", ("x", 1), 1, "h")], ids=str)
 def test_members_only(pool: ThreadPoolExecutor, hello: object) -> None:
     with Rendezvous(1, SECRET) as meeting:
         channel = connect(meeting.address, SECRET, hello, within=300)
-        (member,) = Gang(pool, meeting).assemble(1)
-        member.done(1)
+        (client,) = Gang(pool, meeting).assemble(1)
+        client.done(1)
         assert meeting.wait(300) == {0: 1}
         channel.close()
 
@@ -581,7 +581,7 @@ def test_close_calls_off_and_leaves_no_thread(monkeypatch: pytest.MonkeyPatch) -
             members = Gang(pool, meeting).assemble(2)
         with pytest.raises(GangError, match="closed"):
             meeting.wait(0)
-        assert ["closed" in outcome(member) for member in members] == [True, True]
+        assert ["closed" in outcome(client) for client in members] == [True, True]
     assert set(threading.enumerate()) <= before
     with pytest.raises(OSError, match="refused"):
         socket.create_connection(meeting.address)

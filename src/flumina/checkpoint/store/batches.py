@@ -81,16 +81,16 @@ def _folder(reader: SnapshotReader, path: str) -> CheckpointDirectory:
 
 def _verify(folder: CheckpointDirectory, output: str, last: int) -> Iterator[Finding]:
     """Compare the batches of one output, the last of which is known."""
-    place = folder.below(output) if output else folder
+    snapshot_id = folder.below(output) if output else folder
     try:
-        names = place.names()
+        names = snapshot_id.names()
     except FluminaError as error:
-        yield Finding(place.path, error.message)
+        yield Finding(snapshot_id.path, error.message)
         return
     there = sorted(int(match[1]) for match in map(_BATCH.fullmatch, names) if match)
     wanted = {last: "the newest snapshot"}
     for batch in there:
-        found = place.below(f"batch={batch}")
+        found = snapshot_id.below(f"batch={batch}")
         try:
             marker = BatchMarker.of(found.fetch(MARKER), found.at(MARKER))
         except CheckpointError as error:
@@ -103,7 +103,7 @@ def _verify(folder: CheckpointDirectory, output: str, last: int) -> Iterator[Fin
         yield from _files(found, marker)
     for batch in sorted(set(wanted) - set(there)):
         told = f"is not there, though {wanted[batch]} tells of it: its rows are lost, perhaps those before it, too"
-        yield Finding(place.at(f"batch={batch}"), told)
+        yield Finding(snapshot_id.at(f"batch={batch}"), told)
 
 
 def _files(folder: CheckpointDirectory, marker: BatchMarker) -> Iterator[Finding]:

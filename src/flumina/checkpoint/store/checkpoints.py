@@ -10,9 +10,9 @@ from typing import Any
 from pyarrow import fs
 
 from flumina.checkpoint.differences import check_program
-from flumina.checkpoint.store.layout import CheckpointDirectory, Listing, Place, owner_file
+from flumina.checkpoint.store.layout import CheckpointDirectory, Listing, SnapshotId, owner_file
 from flumina.checkpoint.store.manifest import OwnerRecord, StateFile, library_version
-from flumina.checkpoint.store.owner import Claim, in_use
+from flumina.checkpoint.store.owner import CheckpointOwner, in_use
 from flumina.checkpoint.store.reader import SnapshotReader
 from flumina.checkpoint.store.snapshot import Snapshot, write_state
 from flumina.checkpoint.store.verify import Finding, verify
@@ -37,32 +37,35 @@ class Checkpoints(SnapshotReader):
         super().__init__(CheckpointDirectory.of(path, "checkpoint", filesystem))
         self.keep = keep
 
-    def claim(
+    def take_over(
         self,
         *,
         resumes: Snapshot | None,
-        facts: Mapping[str, Any] | None = None,
+        fingerprint: Mapping[str, Any] | None = None,
         run: str | None = None,
         allow_code_change: bool = False,
-    ) -> Claim:
+    ) -> CheckpointOwner:
         """Become the driver that writes snapshots; every driver before loses that right.
 
         ``resumes`` is what :meth:`latest` gave. If somebody else has claimed or committed since, this is an error, and
-        of two drivers that claim at once at least one gets it. ``facts`` (of :func:`program_facts`) have to be those
-        of the program that made the snapshot; ``allow_code_change`` allows that its code is another.
+        of two drivers that claim at once at least one gets it. ``fingerprint`` (of :func:`program_fingerprint`) have
+        to be those of the program that made the snapshot; ``allow_code_change`` allows that its code is another.
         """
         if resumes is not None:
             check_program(
-                resumes.manifest.facts, facts or {}, allow_code_change=allow_code_change, where=self.folder.path
+                resumes.manifest.fingerprint,
+                fingerprint or {},
+                allow_code_change=allow_code_change,
+                where=self.folder.path,
             )
         self.folder.create()
         before = self.folder.listing()
         if resumes is None:
             self._check_fresh(before)
-        name = OwnerName.following(before.epoch)
+        name = OwnerName.following(before.term)
         owner = OwnerToken(run or name.id, name)
-        place = None if resumes is None else resumes.manifest.place
-        record = OwnerRecord(name.term, name.id, owner.run, place, datetime.now(UTC), library_version())
+        snapshot_id = None if resumes is None else resumes.manifest.snapshot_id
+        record = OwnerRecord(name.term, name.id, owner.run, snapshot_id, datetime.now(UTC), library_version())
         data = encode("owner", to_json(record))
         try:
             self.folder.write(owner_file(name), data)
@@ -72,15 +75,18 @@ class Checkpoints(SnapshotReader):
             self.folder.delete([owner_file(name)])
             raise
         self._clean(now, name.term)
-        highest = max((found.number for found in now.places), default=0)
-        return Claim(self, self.keep, owner, place, dict(facts or {}), highest)
+        highest = max((found.number for found in now.snapshot_ids), default=0)
+        return CheckpointOwner(self, self.keep, owner, snapshot_id, dict(fingerprint or {}), highest)
 
-    def write_state(self, place: Place, data: bytes, shares: Sequence[tuple[str, int]] = ()) -> StateFile:
+    def write_state(
+        self, snapshot_id: SnapshotId, data: bytes, tree_sizes: Sequence[tuple[str, int]] = ()
+    ) -> StateFile:
         """Write a state for a snapshot that will be committed; any process may do this, and more than once.
 
-        ``place`` is what :meth:`Claim.place` gave the driver, ``shares`` what is in it: see :class:`StateFile`.
+        ``snapshot_id`` is what :meth:`Claim.snapshot_id` gave the driver, ``tree_sizes`` what is in it: see
+        :class:`StateFile`.
         """
-        return write_state(self.folder, place, data, shares)
+        return write_state(self.folder, snapshot_id, data, tree_sizes)
 
     def verify(self) -> list[Finding]:
         """Read everything, and tell what is damaged or lies there without need; empty if all is well."""
@@ -103,15 +109,19 @@ class Checkpoints(SnapshotReader):
         Two drivers write their claims and look afterwards, so that at least one of them sees the other. A driver
         commits and looks for claims before it deletes old snapshots; so either it is seen here, or it deletes none.
         """
-        rivals = sorted(now.claims - seen.claims - {own})
-        added = sorted(now.places - seen.places)
-        if rivals or added or own not in now.claims:
+        rivals = sorted(now.owners - seen.owners - {own})
+        added = sorted(now.snapshot_ids - seen.snapshot_ids)
+        if rivals or added or own not in now.owners:
             what = f"took over with term {rivals[-1].term}" if rivals else f"committed snapshot {added[-1].number}"
             raise in_use(
                 self.folder.path, f"another driver {what}" if rivals or added else "the file of this owner was deleted"
             )
 
-    def _clean(self, listing: Listing, epoch: int) -> None:
+    def _clean(self, listing: Listing, term: int) -> None:
         """Delete what earlier drivers did not finish."""
-        orphans = [name for place, name in listing.states if place.epoch < epoch and place not in listing.places]
-        self.folder.delete([*orphans, *(name for of, name in listing.partial if of <= epoch)])
+        orphans = [
+            name
+            for snapshot_id, name in listing.states
+            if snapshot_id.term < term and snapshot_id not in listing.snapshot_ids
+        ]
+        self.folder.delete([*orphans, *(name for of, name in listing.partial if of <= term)])

@@ -38,14 +38,14 @@ def owner_file(name: OwnerName) -> str:
     return f"{name}.json"
 
 
-class Place(NamedTuple):
+class SnapshotId(NamedTuple):
     """Which snapshot: the epoch of the driver that made it, and its number; later ones compare greater."""
 
-    epoch: int
+    term: int
     number: int
 
     def __str__(self) -> str:
-        return f"{self.epoch:06d}-{self.number:010d}"
+        return f"{self.term:06d}-{self.number:010d}"
 
     @property
     def manifest(self) -> str:
@@ -66,10 +66,10 @@ class Place(NamedTuple):
 class Listing:
     """What lies in the folder at one moment, by names alone."""
 
-    claims: frozenset[OwnerName] = frozenset()
-    manifests: frozenset[Place] = frozenset()
-    markers: frozenset[Place] = frozenset()
-    states: frozenset[tuple[Place, str]] = frozenset()
+    owners: frozenset[OwnerName] = frozenset()
+    manifests: frozenset[SnapshotId] = frozenset()
+    markers: frozenset[SnapshotId] = frozenset()
+    states: frozenset[tuple[SnapshotId, str]] = frozenset()
     partial: frozenset[tuple[int, str]] = frozenset()
     """Files that were being written, and the epochs of those who did."""
     foreign: tuple[str, ...] = ()
@@ -78,9 +78,9 @@ class Listing:
     @staticmethod
     def of(names: Iterable[str]) -> Listing:
         """Sort names by what they mean."""
-        claims: set[OwnerName] = set()
-        of_places: dict[str, set[Place]] = {"manifest": set(), "marker": set()}
-        states: set[tuple[Place, str]] = set()
+        owners: set[OwnerName] = set()
+        of_snapshot_ids: dict[str, set[SnapshotId]] = {"manifest": set(), "marker": set()}
+        states: set[tuple[SnapshotId, str]] = set()
         partial: set[tuple[int, str]] = set()
         foreign: list[str] = []
         for name in names:
@@ -90,41 +90,41 @@ class Listing:
                 foreign.append(name)
                 continue
             kind = match.lastgroup
-            epoch, *rest = (group for group in match.groups() if group and group != match[0])
+            term, *rest = (group for group in match.groups() if group and group != match[0])
             if target is not None:
-                partial.add((int(epoch), name))
+                partial.add((int(term), name))
             elif kind == "owner":
-                claims.add(OwnerName(int(epoch), rest[0]))
+                owners.add(OwnerName(int(term), rest[0]))
             elif kind == "state":
-                states.add((Place(int(epoch), int(rest[0])), name))
+                states.add((SnapshotId(int(term), int(rest[0])), name))
             else:
-                of_places[str(kind)].add(Place(int(epoch), int(rest[0])))
+                of_snapshot_ids[str(kind)].add(SnapshotId(int(term), int(rest[0])))
         return Listing(
-            frozenset(claims),
-            frozenset(of_places["manifest"]),
-            frozenset(of_places["marker"]),
+            frozenset(owners),
+            frozenset(of_snapshot_ids["manifest"]),
+            frozenset(of_snapshot_ids["marker"]),
             frozenset(states),
             frozenset(partial),
             tuple(sorted(foreign)),
         )
 
     @property
-    def places(self) -> frozenset[Place]:
+    def snapshot_ids(self) -> frozenset[SnapshotId]:
         """Snapshots that were committed, also those whose manifest is gone."""
         return self.manifests | self.markers
 
     @property
-    def epoch(self) -> int:
+    def term(self) -> int:
         """The highest epoch that left anything that counts; 0 if there is none."""
-        return max((epoch for epoch, _ in (*self.claims, *self.places)), default=0)
+        return max((term for term, _ in (*self.owners, *self.snapshot_ids)), default=0)
 
-    def up_to(self, epoch: int) -> Listing:
+    def up_to(self, term: int) -> Listing:
         """Without what later drivers wrote."""
         return replace(
             self,
-            claims=frozenset(claim for claim in self.claims if claim.term <= epoch),
-            manifests=frozenset(place for place in self.manifests if place.epoch <= epoch),
-            markers=frozenset(place for place in self.markers if place.epoch <= epoch),
+            owners=frozenset(owner for owner in self.owners if owner.term <= term),
+            manifests=frozenset(snapshot_id for snapshot_id in self.manifests if snapshot_id.term <= term),
+            markers=frozenset(snapshot_id for snapshot_id in self.markers if snapshot_id.term <= term),
         )
 
 

@@ -11,26 +11,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from flumina.checkpoint.store.layout import Listing, Place
+from flumina.checkpoint.store.layout import Listing, SnapshotId
 
 
-def lineage(listing: Listing, resumed: Callable[[int], Place | None]) -> Iterator[Place]:
+def lineage(listing: Listing, resumed: Callable[[int], SnapshotId | None]) -> Iterator[SnapshotId]:
     """The snapshots that count, the newest first; ``resumed`` tells from which one an epoch went on.
 
     It ends where snapshots were deleted because there are newer ones. That a driver without snapshots of its own has
     lost the one that it went on from is found by whoever reads it: it comes first.
     """
-    epoch, found = listing.epoch, False
+    term, found = listing.term, False
     bound: int | None = None
-    while epoch:
-        own = [p for p in listing.places if p.epoch == epoch and (bound is None or p.number <= bound)]
+    while term:
+        own = [p for p in listing.snapshot_ids if p.term == term and (bound is None or p.number <= bound)]
         yield from sorted(own, reverse=True)
         found = found or bool(own)
-        before = resumed(epoch)
+        before = resumed(term)
         if before is None:
             return
-        if before not in listing.places:
+        if before not in listing.snapshot_ids:
             if not found:
                 yield before
             return
-        epoch, bound = before
+        term, bound = before

@@ -8,7 +8,7 @@ from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
-from flumina.checkpoint.store.layout import Place
+from flumina.checkpoint.store.layout import SnapshotId
 from flumina.output.outputs import SortedRun
 from flumina.storage.checksum import Checksum
 from flumina.storage.record import from_json, to_json
@@ -18,18 +18,18 @@ from flumina.storage.record import from_json, to_json
 class StateFile:
     """States that were written, below the folder of the checkpoint.
 
-    ``shares`` are the trees of the plan whose states are in it, one behind the other, and how many bytes each has; none
-    where it holds something else, or a state as a whole.
+    ``tree_sizes`` are the trees of the plan whose states are in it, one behind the other, and how many bytes each has;
+    none where it holds something else, or a state as a whole.
     """
 
     name: str
     size: int
     sha256: str
-    shares: tuple[tuple[str, int], ...] = ()
+    tree_sizes: tuple[tuple[str, int], ...] = ()
 
-    def is_of(self, place: Place) -> bool:
+    def is_of(self, snapshot_id: SnapshotId) -> bool:
         """Whether it was written for this snapshot."""
-        return self.name.startswith(f"state-{place}-")
+        return self.name.startswith(f"state-{snapshot_id}-")
 
 
 @dataclass(frozen=True)
@@ -119,13 +119,13 @@ class SnapshotManifest:
 
     All events up to the timestamp ``after`` are in it and none behind (None: no timestamp says which), in all
     ``events`` of them. ``outputs`` are the files with what these events caused, below ``folder``. With ``finished``
-    the run is over. ``facts`` describe the program, ``plan`` is the one that was run (JSON). ``run_progress`` is that
-    of a whole run, ``batch_progress`` that of a streaming query.
+    the run is over. ``fingerprint`` describe the program, ``plan`` is the one that was run (JSON). ``run_progress`` is
+    that of a whole run, ``batch_progress`` that of a streaming query.
     """
 
     number: int
-    epoch: int
-    claim: str
+    term: int
+    owner: str
     run: str
     created: datetime
     flumina: str
@@ -135,16 +135,16 @@ class SnapshotManifest:
     states: tuple[StateFile, ...] = ()
     folder: str | None = None
     outputs: tuple[OutputFile, ...] = ()
-    resumes: Place | None = None
+    resumes: SnapshotId | None = None
     run_progress: RunProgress | None = None
     batch_progress: BatchProgress | None = None
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    fingerprint: Mapping[str, Any] = field(default_factory=dict)
     plan: str | None = None
 
     @property
-    def place(self) -> Place:
+    def snapshot_id(self) -> SnapshotId:
         """Which snapshot this is."""
-        return Place(self.epoch, self.number)
+        return SnapshotId(self.term, self.number)
 
     @property
     def state_size(self) -> int:
@@ -182,7 +182,7 @@ class OwnerRecord:
     term: int
     id: str
     run: str
-    resumes: Place | None
+    resumes: SnapshotId | None
     created: datetime
     flumina: str
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from flumina.checkpoint.store.layout import Listing, Place, owner_file
+from flumina.checkpoint.store.layout import Listing, SnapshotId, owner_file
 from flumina.checkpoint.store.manifest import (
     BatchProgress,
     OutputFile,
@@ -26,19 +26,19 @@ from flumina.storage.checksummed_file import decode, encode
 from flumina.storage.owner import OwnerToken
 
 
-class Claim:
-    """One driver's turn at a checkpoint, from :meth:`Checkpoints.claim`; it lasts until another driver claims."""
+class CheckpointOwner:
+    """One driver's turn at a checkpoint, from :meth:`Checkpoints.take_over`; it lasts until another driver claims."""
 
     def __init__(
         self,
         reader: SnapshotReader,
         keep: int,
-        owner: OwnerToken,
-        resumes: Place | None,
-        facts: Mapping[str, Any],
+        token: OwnerToken,
+        resumes: SnapshotId | None,
+        fingerprint: Mapping[str, Any],
         highest: int,
     ) -> None:
-        self.owner, self.resumes, self.facts = owner, resumes, facts
+        self.token, self.resumes, self.fingerprint = token, resumes, fingerprint
         self._reader, self._folder, self._keep = reader, reader.folder, keep
         self._last, self._highest = -1 if resumes is None else resumes.number, highest
 
@@ -47,13 +47,13 @@ class Claim:
         """The number that the next snapshot gets if none is given: no other one in the folder has it."""
         return max(self._last, self._highest) + 1
 
-    def place(self, number: int | None = None) -> Place:
+    def snapshot_id(self, number: int | None = None) -> SnapshotId:
         """Where a state for the snapshot of this number belongs: what a task needs to write it."""
         number = self.next_number if number is None else number
         if not isinstance(number, int) or isinstance(number, bool) or number <= self._last:
             before = "a snapshot has a number from 0 on" if self._last < 0 else f"the last one was {self._last}"
             raise UsageError("SNAPSHOT_NUMBER", f"the numbers of snapshots increase: got {number!r}, {before}")
-        return Place(self.owner.term, number)
+        return SnapshotId(self.token.term, number)
 
     def check(self) -> None:
         """Raise if another driver has taken over, or the checkpoint was deleted."""
@@ -78,15 +78,15 @@ class Claim:
         The state is given as bytes, or was written by tasks (``state_files``); it may be in several pieces. For the
         rest see :class:`SnapshotManifest`.
         """
-        place = self.place(number)
+        snapshot_id = self.snapshot_id(number)
         self.check()
         for file in state_files:
-            self._check_written(file, place)
+            self._check_written(file, snapshot_id)
         manifest = SnapshotManifest(
-            number=place.number,
-            epoch=self.owner.term,
-            claim=self.owner.id,
-            run=self.owner.run,
+            number=snapshot_id.number,
+            term=self.token.term,
+            owner=self.token.id,
+            run=self.token.run,
             created=datetime.now(UTC),
             flumina=library_version(),
             after=after,
@@ -98,37 +98,37 @@ class Claim:
             resumes=self.resumes,
             run_progress=progress if isinstance(progress, RunProgress) else None,
             batch_progress=progress if isinstance(progress, BatchProgress) else None,
-            facts=self.facts,
+            fingerprint=self.fingerprint,
             plan=plan,
         )
         encode("manifest", manifest.to_json())  # what is no JSON is refused before anything is written
         if state is not None:
-            written = write_state(self._folder, place, state)
+            written = write_state(self._folder, snapshot_id, state)
             manifest = replace(manifest, states=(*manifest.states, written))
         data = encode("manifest", manifest.to_json())
-        self._folder.write(place.manifest, data)
+        self._folder.write(snapshot_id.manifest, data)
         marker = encode("marker", {"manifest": hashlib.sha256(data).hexdigest()})
-        self._folder.write(place.marker, marker)
-        self._last = place.number
+        self._folder.write(snapshot_id.marker, marker)
+        self._last = snapshot_id.number
         now = self._folder.listing()
         self._check(now)  # before anything is deleted: another driver may just have gone on from what is old to us
         self._prune(now, manifest)
-        path = self._folder.at(place.manifest)
+        path = self._folder.at(snapshot_id.manifest)
         return Snapshot(SnapshotManifest.from_json(decode(data, "manifest", path), path), self._folder, now)
 
     def _check(self, listing: Listing) -> None:
-        terms = {owner.term for owner in listing.claims}
-        if self.owner.is_fenced(terms):
-            what = f"another driver took over with term {max(terms)}, this one had {self.owner.term}"
+        terms = {owner.term for owner in listing.owners}
+        if self.token.is_fenced(terms):
+            what = f"another driver took over with term {max(terms)}, this one had {self.token.term}"
             raise in_use(self._folder.path, what)
-        if self.owner.name not in listing.claims:
-            raise missing(self._folder.at(owner_file(self.owner.name)))
+        if self.token.name not in listing.owners:
+            raise missing(self._folder.at(owner_file(self.token.name)))
 
-    def _check_written(self, file: StateFile, place: Place) -> None:
-        if not file.is_of(place):
+    def _check_written(self, file: StateFile, snapshot_id: SnapshotId) -> None:
+        if not file.is_of(snapshot_id):
             raise UsageError(
                 "STATE_FILES",
-                f"{file.name} was not written for snapshot {place.number} of epoch {place.epoch}",
+                f"{file.name} was not written for snapshot {snapshot_id.number} of epoch {snapshot_id.term}",
                 hint="give write_state the place that Claim.place gave",
             )
         size = self._folder.size(file.name)
@@ -150,24 +150,26 @@ class Claim:
         whatever is left by a crash still tells the truth.
         """
         named = {file.name for file in newest.states}
-        self._folder.delete([name for of, name in listing.states if of == newest.place and name not in named])
-        kept: list[Place] = []
+        self._folder.delete([name for of, name in listing.states if of == newest.snapshot_id and name not in named])
+        kept: list[SnapshotId] = []
         with suppress(CheckpointError):
-            for place in self._reader.chain(listing.up_to(self.owner.term)):
-                kept.append(place)
+            for snapshot_id in self._reader.chain(listing.up_to(self.token.term)):
+                kept.append(snapshot_id)
                 if len(kept) == self._keep:
                     break
-            self._delete_all_but(kept, listing, newest.place)
+            self._delete_all_but(kept, listing, newest.snapshot_id)
 
-    def _delete_all_but(self, kept: Sequence[Place], listing: Listing, newest: Place) -> None:
-        gone = sorted(place for place in listing.places if place <= newest and place not in kept)
-        first = min(place.epoch for place in kept)
+    def _delete_all_but(self, kept: Sequence[SnapshotId], listing: Listing, newest: SnapshotId) -> None:
+        gone = sorted(
+            snapshot_id for snapshot_id in listing.snapshot_ids if snapshot_id <= newest and snapshot_id not in kept
+        )
+        first = min(snapshot_id.term for snapshot_id in kept)
         self._folder.delete(
             [
-                *(place.marker for place in gone if place in listing.markers),
-                *(place.manifest for place in gone if place in listing.manifests),
-                *(name for place, name in listing.states if place < newest and place not in kept),
-                *(owner_file(owner) for owner in listing.claims if owner.term < first),
+                *(snapshot_id.marker for snapshot_id in gone if snapshot_id in listing.markers),
+                *(snapshot_id.manifest for snapshot_id in gone if snapshot_id in listing.manifests),
+                *(name for snapshot_id, name in listing.states if snapshot_id < newest and snapshot_id not in kept),
+                *(owner_file(owner) for owner in listing.owners if owner.term < first),
             ]
         )
 

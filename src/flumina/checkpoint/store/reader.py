@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
-from flumina.checkpoint.store.layout import CheckpointDirectory, Listing, Place, owner_file
+from flumina.checkpoint.store.layout import CheckpointDirectory, Listing, SnapshotId, owner_file
 from flumina.checkpoint.store.lineage import lineage
 from flumina.checkpoint.store.manifest import OwnerRecord, SnapshotManifest
 from flumina.checkpoint.store.snapshot import Snapshot
@@ -51,10 +51,10 @@ class SnapshotReader:
         listing = self.folder.listing()
         self.check_ours(listing)
         there = []
-        for place in self.chain(listing):
-            if place.number == number:
-                return self.read(place, listing)
-            there.append(place.number)
+        for snapshot_id in self.chain(listing):
+            if snapshot_id.number == number:
+                return self.read(snapshot_id, listing)
+            there.append(snapshot_id.number)
         raise UsageError(
             "NO_SNAPSHOT",
             f"{self.folder.path} has no snapshot {number}",
@@ -69,33 +69,33 @@ class SnapshotReader:
                 raise snapshot
         return [snapshot for snapshot in found if isinstance(snapshot, Snapshot)]
 
-    def each(self) -> Iterator[tuple[Place, Snapshot | CheckpointError]]:
+    def each(self) -> Iterator[tuple[SnapshotId, Snapshot | CheckpointError]]:
         """Every snapshot in the folder, the oldest first, or what is wrong with it."""
         listing = self.folder.listing()
-        for place in sorted(listing.places):
+        for snapshot_id in sorted(listing.snapshot_ids):
             try:
-                yield place, self.read(place, listing)
+                yield snapshot_id, self.read(snapshot_id, listing)
             except CheckpointError as error:
-                yield place, error
+                yield snapshot_id, error
 
     def newest(self, listing: Listing) -> Snapshot | None:
         """The snapshot to go on from, by what lay in the folder at one moment."""
         self.check_ours(listing)
-        place = next(self.chain(listing), None)
-        return None if place is None else self.read(place, listing)
+        snapshot_id = next(self.chain(listing), None)
+        return None if snapshot_id is None else self.read(snapshot_id, listing)
 
     def _newest_good(self, listing: Listing, check: Callable[[Snapshot], None]) -> Snapshot | None:
         """The newest snapshot on the chain that is whole, or, where the chain is broken, of all."""
-        if not listing.places:
+        if not listing.snapshot_ids:
             return self.newest(listing)
         try:
             counted = list(self.chain(listing))
         except CheckpointError:
-            counted = sorted(listing.places, reverse=True)
+            counted = sorted(listing.snapshot_ids, reverse=True)
         first: CheckpointError | None = None
-        for place in counted:
+        for snapshot_id in counted:
             try:
-                snapshot = self.read(place, listing)
+                snapshot = self.read(snapshot_id, listing)
                 snapshot.states()
                 check(snapshot)
             except CheckpointError as error:
@@ -107,48 +107,48 @@ class SnapshotReader:
             "restore what is damaged from a copy, or begin anew, with another checkpoint and another place for outputs"
         )
         none_whole = CheckpointError(first.condition, first.message, file=first.file, hint=hint)
-        none_whole.add_note(f"none of the {len(listing.places)} snapshots in {self.folder.path} is whole")
+        none_whole.add_note(f"none of the {len(listing.snapshot_ids)} snapshots in {self.folder.path} is whole")
         raise none_whole from first
 
-    def names(self, listing: Listing, since: Place | None = None) -> dict[str, str]:
+    def names(self, listing: Listing, since: SnapshotId | None = None) -> dict[str, str]:
         """Staged files that a driver has begun to publish, and under which names: it may have died over it.
 
         Only snapshots from the one at ``since`` on are asked, and those that can't be read say nothing.
         """
         names: dict[str, str] = {}
-        for place in sorted(listing.manifests):
-            if since is None or place >= since:
+        for snapshot_id in sorted(listing.manifests):
+            if since is None or snapshot_id >= since:
                 with suppress(CheckpointError):
-                    results = self.read(place, listing).manifest.results
+                    results = self.read(snapshot_id, listing).manifest.results
                     names |= {} if results is None else results.names
         return names
 
-    def read(self, place: Place, listing: Listing) -> Snapshot:
+    def read(self, snapshot_id: SnapshotId, listing: Listing) -> Snapshot:
         """A snapshot whose manifest has its own checksum and that of its marker."""
-        data, path = self.folder.fetch(place.manifest), self.folder.at(place.manifest)
+        data, path = self.folder.fetch(snapshot_id.manifest), self.folder.at(snapshot_id.manifest)
         manifest = SnapshotManifest.from_json(decode(data, "manifest", path), path)
-        if manifest.place != place:
-            raise damaged(path, f"it is the manifest of snapshot {manifest.place}")
-        if place in listing.markers:
-            marker = decode(self.folder.fetch(place.marker), "marker", self.folder.at(place.marker))
+        if manifest.snapshot_id != snapshot_id:
+            raise damaged(path, f"it is the manifest of snapshot {manifest.snapshot_id}")
+        if snapshot_id in listing.markers:
+            marker = decode(self.folder.fetch(snapshot_id.marker), "marker", self.folder.at(snapshot_id.marker))
             if marker["manifest"] != hashlib.sha256(data).hexdigest():
                 raise damaged(path, "it is not the manifest that was committed")
         return Snapshot(manifest, self.folder, listing)
 
-    def chain(self, listing: Listing) -> Iterator[Place]:
+    def chain(self, listing: Listing) -> Iterator[SnapshotId]:
         """The snapshots that count, the newest first."""
-        return lineage(listing, lambda epoch: self._resumed(epoch, listing))
+        return lineage(listing, lambda term: self._resumed(term, listing))
 
-    def _resumed(self, epoch: int, listing: Listing) -> Place | None:
+    def _resumed(self, term: int, listing: Listing) -> SnapshotId | None:
         """From which snapshot an epoch went on.
 
         There are two claims of one epoch where a driver died while it found out that it was not alone. It has written
         nothing, so that it does not matter which of them is believed, as long as it is always the same.
         """
-        records = [self.read_claim(claim) for claim in sorted(listing.claims) if claim.term == epoch]
+        records = [self.read_owner(owner) for owner in sorted(listing.owners) if owner.term == term]
         return max((record.resumes for record in records if record.resumes is not None), default=None)
 
-    def read_claim(self, name: OwnerName) -> OwnerRecord:
+    def read_owner(self, name: OwnerName) -> OwnerRecord:
         """What a driver wrote when it took over."""
         path = self.folder.at(owner_file(name))
         record = from_json(OwnerRecord, decode(self.folder.fetch(owner_file(name)), "owner", path), path)
@@ -158,13 +158,13 @@ class SnapshotReader:
 
     def begun(self) -> str | None:
         """The run of the last driver that claimed the folder, which may have died before its first snapshot."""
-        claims = sorted(self.folder.listing().claims)
-        return self.read_claim(claims[-1]).run if claims else None
+        owners = sorted(self.folder.listing().owners)
+        return self.read_owner(owners[-1]).run if owners else None
 
     def check_ours(self, listing: Listing) -> None:
         """A folder is empty, or holds claims for all that it holds."""
-        if not listing.claims:
-            if listing.places or listing.states:
+        if not listing.owners:
+            if listing.snapshot_ids or listing.states:
                 raise missing(self.folder.at("owner-*.json"))
             if listing.foreign:
                 raise CheckpointError(
@@ -174,6 +174,6 @@ class SnapshotReader:
                     hint="choose a folder that is empty or not there yet",
                 )
             return
-        latest = max(claim.term for claim in listing.claims)
-        if latest < listing.epoch:
-            raise missing(self.folder.at(f"owner-{listing.epoch:06d}-*.json"))
+        latest = max(owner.term for owner in listing.owners)
+        if latest < listing.term:
+            raise missing(self.folder.at(f"owner-{listing.term:06d}-*.json"))

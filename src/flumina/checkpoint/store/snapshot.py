@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from flumina.checkpoint.store.layout import CheckpointDirectory, Listing, Place
+from flumina.checkpoint.store.layout import CheckpointDirectory, Listing, SnapshotId
 from flumina.checkpoint.store.manifest import SnapshotManifest, StateFile
 from flumina.errors import UsageError
 from flumina.plan.forest import Forest
@@ -48,11 +48,11 @@ class Snapshot:
 
     def forest(self) -> Forest:
         """That of the plan whose trees have left the state; it is damage if there are others, or they are not all."""
-        where = self.folder.at(self.manifest.place.manifest)
+        where = self.folder.at(self.manifest.snapshot_id.manifest)
         if self.manifest.plan is None:
             raise damaged(where, "it names no plan whose trees have left the state")
         forest = Forest.of(from_json(self.manifest.plan, f"the plan of snapshot {self.number}").root)
-        there = sorted(tree for file in self.manifest.states for tree, _ in file.shares)
+        there = sorted(tree for file in self.manifest.states for tree, _ in file.tree_sizes)
         if there != sorted(tree.id for tree in forest.trees):
             raise damaged(where, f"it has the states of {there}, the trees of its plan are others")
         return forest
@@ -67,7 +67,7 @@ def read_state(folder: CheckpointDirectory, file: StateFile) -> bytes:
     data = folder.fetch(file.name)
     if len(data) != file.size:
         raise damaged(folder.at(file.name), f"it has {len(data):,} bytes, {file.size:,} were written")
-    if file.shares and sum(size for _, size in file.shares) != file.size:
+    if file.tree_sizes and sum(size for _, size in file.tree_sizes) != file.size:
         raise damaged(folder.at(file.name), "the shares that the manifest states do not make it up")
     if hashlib.sha256(data).hexdigest() != file.sha256:
         raise damaged(folder.at(file.name), "its bytes do not have the checksum that the manifest states")
@@ -75,9 +75,9 @@ def read_state(folder: CheckpointDirectory, file: StateFile) -> bytes:
 
 
 def write_state(
-    folder: CheckpointDirectory, place: Place, data: bytes, shares: Sequence[tuple[str, int]] = ()
+    folder: CheckpointDirectory, snapshot_id: SnapshotId, data: bytes, tree_sizes: Sequence[tuple[str, int]] = ()
 ) -> StateFile:
     """A new file with a state, or with those of several trees."""
-    file = StateFile(place.new_state(), len(data), hashlib.sha256(data).hexdigest(), tuple(shares))
+    file = StateFile(snapshot_id.new_state(), len(data), hashlib.sha256(data).hexdigest(), tuple(tree_sizes))
     folder.write(file.name, data)
     return file

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyarrow import fs
 
-from flumina.checkpoint.store.layout import CheckpointDirectory, Listing, Place
+from flumina.checkpoint.store.layout import CheckpointDirectory, Listing, SnapshotId
 from flumina.checkpoint.store.manifest import SnapshotManifest
 from flumina.checkpoint.store.reader import SnapshotReader
 from flumina.checkpoint.store.snapshot import Snapshot, read_state
@@ -37,8 +37,8 @@ def verify(reader: SnapshotReader) -> list[Finding]:
     """
     listing = reader.folder.listing()
     found = list(_look(reader, listing))
-    gone = listing.places - reader.folder.listing().places
-    return [finding for place, finding in found if place not in gone]
+    gone = listing.snapshot_ids - reader.folder.listing().snapshot_ids
+    return [finding for snapshot_id, finding in found if snapshot_id not in gone]
 
 
 def verify_log(folder: CheckpointDirectory) -> list[Finding]:
@@ -55,30 +55,30 @@ def verify_log(folder: CheckpointDirectory) -> list[Finding]:
     return found
 
 
-def _look(reader: SnapshotReader, listing: Listing) -> Iterator[tuple[Place | None, Finding]]:
-    counted: set[Place] | None = None
+def _look(reader: SnapshotReader, listing: Listing) -> Iterator[tuple[SnapshotId | None, Finding]]:
+    counted: set[SnapshotId] | None = None
     try:
         reader.check_ours(listing)
         counted = set(reader.chain(listing))
     except CheckpointError as error:
         yield None, _found(error)
-    for claim in sorted(listing.claims):
+    for owner in sorted(listing.owners):
         try:
-            reader.read_claim(claim)
+            reader.read_owner(owner)
         except CheckpointError as error:
             yield None, _found(error)
-    claimed = {claim.term for claim in listing.claims}
-    for epoch in sorted({place.epoch for place in counted or ()} - claimed):
-        yield None, _found(missing(reader.folder.at(f"owner-{epoch:06d}-*.json")))
+    owned = {owner.term for owner in listing.owners}
+    for term in sorted({snapshot_id.term for snapshot_id in counted or ()} - owned):
+        yield None, _found(missing(reader.folder.at(f"owner-{term:06d}-*.json")))
     checked: set[tuple[str | None, str]] = set()
     names = reader.names(listing)
-    for place in sorted(listing.places | (counted or set())):
-        counts = counted is None or place in counted
+    for snapshot_id in sorted(listing.snapshot_ids | (counted or set())):
+        counts = counted is None or snapshot_id in counted
         if not counts:
-            path = reader.folder.at(place.manifest)
-            yield place, Finding(path, "does not count: its driver had been replaced before", damaged=False)
-        for finding in _look_at(reader, place, listing, checked, names):
-            yield place, finding if counts else Finding(finding.file, finding.what, damaged=False)
+            path = reader.folder.at(snapshot_id.manifest)
+            yield snapshot_id, Finding(path, "does not count: its driver had been replaced before", damaged=False)
+        for finding in _look_at(reader, snapshot_id, listing, checked, names):
+            yield snapshot_id, finding if counts else Finding(finding.file, finding.what, damaged=False)
     for finding in _without_need(reader, listing):
         yield None, finding
 
@@ -95,14 +95,14 @@ class _Written(NamedTuple):
 
 def _look_at(
     reader: SnapshotReader,
-    place: Place,
+    snapshot_id: SnapshotId,
     listing: Listing,
     checked: set[tuple[str | None, str]],
     names: Mapping[str, str],
 ) -> Iterator[Finding]:
     """One snapshot with its files; outputs belong to many snapshots and are read once."""
     try:
-        snapshot = reader.read(place, listing)
+        snapshot = reader.read(snapshot_id, listing)
     except CheckpointError as error:
         yield _found(error)
         return
@@ -112,13 +112,13 @@ def _look_at(
             read_state(reader.folder, file)
         except CheckpointError as error:
             yield _found(error)
-    if any(file.shares for file in manifest.states):
+    if any(file.tree_sizes for file in manifest.states):
         try:
             snapshot.forest()
         except CheckpointError as error:
             yield _found(error)
     named = {file.name for file in manifest.states}
-    for name in sorted(name for of, name in listing.states if of == place and name not in named):
+    for name in sorted(name for of, name in listing.states if of == snapshot_id and name not in named):
         yield Finding(reader.folder.at(name), "belongs to no snapshot: a task that was lost wrote it", damaged=False)
     new = {file.path: file for file in _written(manifest, names) if (manifest.folder, file.path) not in checked}
     checked |= {(manifest.folder, path) for path in new}
@@ -179,12 +179,12 @@ def _output(filesystem: fs.FileSystem, folder: str, file: _Written) -> Iterator[
 
 
 def _without_need(reader: SnapshotReader, listing: Listing) -> Iterator[Finding]:
-    for place, name in sorted(listing.states):
-        if place not in listing.places:
+    for snapshot_id, name in sorted(listing.states):
+        if snapshot_id not in listing.snapshot_ids:
             yield Finding(reader.folder.at(name), "belongs to a snapshot that was not committed", damaged=False)
     for _, name in sorted(listing.partial):
         yield Finding(reader.folder.at(name), "was not written to its end", damaged=False)
-    for name in listing.foreign if listing.claims else ():
+    for name in listing.foreign if listing.owners else ():
         yield Finding(reader.folder.at(name), "is no file of a checkpoint", damaged=False)
 
 

@@ -147,7 +147,7 @@ class DriverClient:
         self._channel, self._interval = channel, interval
         self._changed = Condition()
         """Guards everything below and the channel, which one thread at a time may use."""
-        self._words: deque[object] = deque()
+        self._messages: deque[object] = deque()
         self._error: BaseException | None = None
         """Why no more words will come."""
         self._alive = self._heard = 0
@@ -168,17 +168,17 @@ class DriverClient:
         channel = connect(address, secret, registration, within=within)
         channel.name = "the driver"
         channel.unblock()
-        member = cls(channel, interval)
+        client = cls(channel, interval)
         try:
-            while not member.generation:
-                with member._changed:
-                    while not member._told:
-                        member._changed.wait()
-                member.check()
+            while not client.generation:
+                with client._changed:
+                    while not client._told:
+                        client._changed.wait()
+                client.check()
         except BaseException:
-            member.close()
+            client.close()
             raise
-        return member
+        return client
 
     @property
     def generation(self) -> int:
@@ -196,7 +196,7 @@ class DriverClient:
                 self._receive()
                 with suppress(OSError):  # all that it rang for is taken now
                     self._bell.recv(64)
-            words, self._words = self._words, deque()
+            words, self._messages = self._messages, deque()
             error = self._error
         for message in words:
             if isinstance(message, CalledOff):
@@ -206,7 +206,7 @@ class DriverClient:
         if error is not None:
             raise error
 
-    def await_word(self, seconds: float) -> None:
+    def wait_for_message(self, seconds: float) -> None:
         """Wait until the driver has said why a peer is gone; return if it does not know.
 
         It does not know if it has answered twice from here on, and said nothing else for so many seconds: a driver
@@ -278,12 +278,12 @@ class DriverClient:
     @property
     def _told(self) -> bool:
         """Whether there is something for the loop to look at."""
-        return bool(self._words) or self._error is not None
+        return bool(self._messages) or self._error is not None
 
     @property
     def _over(self) -> bool:
         """Whether the loop will be told to end."""
-        return self._error is not None or any(isinstance(word, CalledOff) for word in self._words)
+        return self._error is not None or any(isinstance(word, CalledOff) for word in self._messages)
 
     def _put(self, buffers: Any) -> None:  # noqa: ANN401 -- what channels take
         self._channel.put(buffers)
@@ -303,7 +303,7 @@ class DriverClient:
         """Take in what the driver has said, and send what is queued."""
         if self._error is not None:
             return
-        before = len(self._words)
+        before = len(self._messages)
         try:
             self._channel.flush()
             for frame in self._channel.take():
@@ -311,12 +311,12 @@ class DriverClient:
                 if isinstance(message, ControlMessage):
                     self._hear(message.what)
                 else:
-                    self._words.append(message)
+                    self._messages.append(message)
         except PeerLostError:
             self._error = _driver_lost()
         except Exception as error:  # noqa: BLE001 -- told to the loop: without the driver there is nothing to do
             self._error = error
-        if len(self._words) > before or self._error is not None:
+        if len(self._messages) > before or self._error is not None:
             with suppress(OSError):  # full: it rings already
                 self._rope.send(b"!")
         self._changed.notify_all()
@@ -326,7 +326,7 @@ class DriverClient:
         if isinstance(what, PingReply):
             self._heard = what.number
         else:
-            self._words.append(what)
+            self._messages.append(what)
 
     # The thread.
 

@@ -56,7 +56,7 @@ GRACE = 5.0
 
 
 @dataclass(eq=False, slots=True)
-class _Seat:
+class _Peer:
     """A task that registered. ``leaves_by`` is set once it was called off."""
 
     registration: Registration
@@ -97,11 +97,11 @@ class Rendezvous:
         """Why the last generation was over, if that was silence."""
         self._tasks, self._within, self._on_progress, self._retry = tasks, assemble_within, on_progress, retry
         self._generation = 0
-        self._gang: dict[int, _Seat] = {}
+        self._gang: dict[int, _Peer] = {}
         """By task, in the order in which they came: those who assemble, or the generation that runs."""
         self._running = False
         self._deadline = time.monotonic() + assemble_within
-        self._leaving: set[_Seat] = set()
+        self._leaving: set[_Peer] = set()
         self._results: dict[int, object] = {}
         self._error: BaseException | None = None
         self._over = Event()
@@ -192,7 +192,7 @@ class Rendezvous:
     def _turn(self) -> None:
         heard_until = time.monotonic()  # before we listen: that this process stood still is no silence of others
         for key, _ in self._selector.select(self._patience()):
-            if isinstance(key.data, _Seat):
+            if isinstance(key.data, _Peer):
                 self._hear(key.data)
             else:
                 self._bell.recv(4096)
@@ -202,12 +202,12 @@ class Rendezvous:
         now = time.monotonic()
         if not self._running and not self._over.is_set() and now >= self._deadline:
             self._end(self._incomplete())
-        for seat in [seat for seat in self._leaving if seat.leaves_by is not None and now >= seat.leaves_by]:
-            self._remove(seat)
+        for peer in [peer for peer in self._leaving if peer.leaves_by is not None and now >= peer.leaves_by]:
+            self._remove(peer)
 
     def _clear_up(self) -> None:
         for key in list(self._selector.get_map().values()):
-            if isinstance(key.data, _Seat):
+            if isinstance(key.data, _Peer):
                 key.data.channel.close()
         self._selector.close()
         self._bell.close()
@@ -215,10 +215,10 @@ class Rendezvous:
 
     def _patience(self) -> float | None:
         """Seconds until something is due."""
-        due = [seat.leaves_by for seat in self._leaving if seat.leaves_by is not None]
+        due = [peer.leaves_by for peer in self._leaving if peer.leaves_by is not None]
         if not self._running and not self._over.is_set():
             due.append(self._deadline)
-        due += [at for seat in self._gang.values() if not seat.done and (at := seat.monitor.due) is not None]
+        due += [at for peer in self._gang.values() if not peer.done and (at := peer.monitor.due) is not None]
         return max(0.0, min(due) - time.monotonic()) if due else None
 
     def _register(self, hello: object, channel: Channel) -> None:
@@ -227,22 +227,22 @@ class Rendezvous:
             channel.close()
             return
         channel.name = f"task {hello.task}"
-        seat = _Seat(hello, channel, LivenessMonitor(self._liveness, time.monotonic()))
-        self._selector.register(channel, selectors.EVENT_READ, seat)
+        peer = _Peer(hello, channel, LivenessMonitor(self._liveness, time.monotonic()))
+        self._selector.register(channel, selectors.EVENT_READ, peer)
         if self._over.is_set():
-            self._call_off(seat, "the run is over")
+            self._call_off(peer, "the run is over")
             return
         self._make_way(hello.task)
-        self._gang[hello.task] = seat
+        self._gang[hello.task] = peer
         if len(self._gang) == self._tasks:
             self._generation += 1
             self._running, self._silent = True, None
             addresses = {task: s.registration.address for task, s in sorted(self._gang.items())}
             start = None if self._records is None else self._records.begin()
             peer_table = PeerTable(self._generation, addresses, time.time(), start)
-            for member in self._gang.values():
-                member.generation = self._generation
-                self._tell(member, peer_table)
+            for client in self._gang.values():
+                client.generation = self._generation
+                self._tell(client, peer_table)
 
     def _count_anew(self) -> None:
         if not self._running and not self._gang:
@@ -262,49 +262,49 @@ class Rendezvous:
 
     def _look_for_silence(self, now: float) -> None:
         """Warn of tasks that have given no sign of life for long, and lose those that have not for too long."""
-        for seat in [seat for seat in self._gang.values() if not seat.done]:
-            match seat.monitor.look(now):
+        for peer in [peer for peer in self._gang.values() if not peer.done]:
+            match peer.monitor.look(now):
                 case Silence.WARN:
-                    log.warning(_silence(seat.registration, now - seat.monitor.heard, self._liveness.timeout))
+                    log.warning(_silence(peer.registration, now - peer.monitor.heard, self._liveness.timeout))
                 case Silence.TIMEOUT:
-                    self._time_out(seat, now - seat.monitor.heard)
+                    self._time_out(peer, now - peer.monitor.heard)
                     return  # the gang is another one now
 
-    def _time_out(self, seat: _Seat, seconds: float) -> None:
-        whom = seat.registration
+    def _time_out(self, peer: _Peer, seconds: float) -> None:
+        whom = peer.registration
         assert self._liveness.timeout is not None
         timeout = self._liveness.timeout
         error = TaskSilentError(whom.task, pid=whom.pid, host=whom.host, seconds=seconds, timeout=timeout)
-        self._lose(seat, error)
+        self._lose(peer, error)
         if self._retry and not self._over.is_set():
             self._silent = error
             log.warning("%s; the tasks of the run are called off, and may be tried again", error.message)
         if self._on_silent is not None:
             self._on_silent(whom, error.message)
 
-    def _hear(self, seat: _Seat) -> None:
-        silence = seat.monitor.hear(time.monotonic())
+    def _hear(self, peer: _Peer) -> None:
+        silence = peer.monitor.hear(time.monotonic())
         if silence is not None:
-            log.warning("task %d is heard again, after %.0f s", seat.registration.task, silence)
+            log.warning("task %d is heard again, after %.0f s", peer.registration.task, silence)
         try:
-            if seat.waits_to_write and seat.channel.flush():
-                self._listen(seat, selectors.EVENT_READ)
-            messages = [loads(frame) for frame in seat.channel.take()]
+            if peer.waits_to_write and peer.channel.flush():
+                self._listen(peer, selectors.EVENT_READ)
+            messages = [loads(frame) for frame in peer.channel.take()]
         except FluminaError:  # gone, or out of its mind
-            self._lose(seat)
+            self._lose(peer)
             return
         except Exception as error:  # noqa: BLE001 -- a result whose class does not exist here can fail in any way
             self._end(error)
             return
         for message in messages:
-            if seat.leaves_by is not None:
+            if peer.leaves_by is not None:
                 return
-            self._understand(seat, message)
+            self._understand(peer, message)
 
-    def _understand(self, seat: _Seat, message: object) -> None:
-        task = seat.registration.task
+    def _understand(self, peer: _Peer, message: object) -> None:
+        task = peer.registration.task
         if isinstance(message, Ping):
-            self._tell(seat, ControlMessage(PingReply(message.number)))
+            self._tell(peer, ControlMessage(PingReply(message.number)))
         elif isinstance(message, TaskFailure):
             self._end(message.error(task))
         elif isinstance(message, ProgressReport) and self._on_progress is not None:
@@ -319,19 +319,19 @@ class Rendezvous:
             except Exception as error:  # noqa: BLE001 -- the run must not go on without
                 self._end(error)
         elif isinstance(message, TaskDone):
-            assert seat.generation == self._generation, "only members of the gang that runs are still listened to"
-            seat.done = True
+            assert peer.generation == self._generation, "only members of the gang that runs are still listened to"
+            peer.done = True
             self._results[task] = message.result
             if len(self._results) == self._tasks:
                 self._end(None)
 
-    def _lose(self, seat: _Seat, why: TaskSilentError | None = None) -> None:
+    def _lose(self, peer: _Peer, why: TaskSilentError | None = None) -> None:
         """A connection is gone, or given up: the end of the gang unless the task was done, or had been called off."""
-        wanted = seat.leaves_by is None and not seat.done
-        self._remove(seat)
+        wanted = peer.leaves_by is None and not peer.done
+        self._remove(peer)
         if not wanted or self._over.is_set():
             return
-        whom = seat.registration
+        whom = peer.registration
         if not self._retry:
             self._end(why or TaskLostError(whom.task, pid=whom.pid, host=whom.host))
             return
@@ -340,8 +340,8 @@ class Rendezvous:
 
     def _disband(self, reason: str) -> None:
         """Call off the gang, and give a new one the time to assemble."""
-        for seat in self._gang.values():
-            self._call_off(seat, reason)
+        for peer in self._gang.values():
+            self._call_off(peer, reason)
         self._gang.clear()
         self._results.clear()
         self._running = False
@@ -357,37 +357,37 @@ class Rendezvous:
         self._error = error
         self._over.set()
         reason = "the run is done" if error is None else f"{type(error).__name__}: {error}".partition("\n")[0][:500]
-        for seat in self._gang.values():
-            self._call_off(seat, reason)
+        for peer in self._gang.values():
+            self._call_off(peer, reason)
         self._gang.clear()
 
-    def _call_off(self, seat: _Seat, reason: str) -> None:
+    def _call_off(self, peer: _Peer, reason: str) -> None:
         """Tell a task to end, and hear no more of it; it has a while to read that."""
-        if seat.channel.fileno() < 0:
+        if peer.channel.fileno() < 0:
             return  # it was done, and has left
-        seat.leaves_by = time.monotonic() + GRACE
-        self._leaving.add(seat)
-        self._tell(seat, CalledOff(reason, over=self._over.is_set()))
+        peer.leaves_by = time.monotonic() + GRACE
+        self._leaving.add(peer)
+        self._tell(peer, CalledOff(reason, over=self._over.is_set()))
 
-    def _tell(self, seat: _Seat, message: object) -> None:
-        seat.channel.put(dumps(message))
-        if seat.channel.pending:
-            self._listen(seat, selectors.EVENT_READ | selectors.EVENT_WRITE)
+    def _tell(self, peer: _Peer, message: object) -> None:
+        peer.channel.put(dumps(message))
+        if peer.channel.pending:
+            self._listen(peer, selectors.EVENT_READ | selectors.EVENT_WRITE)
 
-    def _listen(self, seat: _Seat, events: int) -> None:
-        seat.waits_to_write = events != selectors.EVENT_READ
-        self._selector.modify(seat.channel, events, seat)
+    def _listen(self, peer: _Peer, events: int) -> None:
+        peer.waits_to_write = events != selectors.EVENT_READ
+        self._selector.modify(peer.channel, events, peer)
 
-    def _remove(self, seat: _Seat) -> None:
-        self._leaving.discard(seat)
+    def _remove(self, peer: _Peer) -> None:
+        self._leaving.discard(peer)
         with suppress(KeyError, ValueError):
-            self._selector.unregister(seat.channel)
-        seat.channel.close()
+            self._selector.unregister(peer.channel)
+        peer.channel.close()
 
     def _begin_to_close(self) -> None:
         self._closing = True
-        for seat in self._leaving:
-            seat.leaves_by = min(seat.leaves_by or 0.0, time.monotonic() + 0.5)
+        for peer in self._leaving:
+            peer.leaves_by = min(peer.leaves_by or 0.0, time.monotonic() + 0.5)
 
     def _incomplete(self) -> GangError:
         missing = [task for task in range(self._tasks) if task not in self._gang]

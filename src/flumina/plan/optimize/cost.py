@@ -36,7 +36,7 @@ _MANY = 2000
 _EXACT_TAGS = 4
 """With more tags than this, not all their orders are tried."""
 
-_POLISHED = 16
+_SEARCHED = 16
 """Up to this many atoms a plan is improved step by step."""
 
 Judge = Callable[[Node], Cost]
@@ -53,7 +53,7 @@ def cost(inputs: Inputs, slots: int | None = None, model: CostModel | None = Non
         judge = judge_for(inputs, pieces, model)
         found = [(judge(node), node) for node in _trees(graph, leaves)]
         chosen = min(found, key=lambda pair: pair[0].key)
-        if len(pieces) <= _POLISHED:
+        if len(pieces) <= _SEARCHED:
             starts = sorted(found, key=lambda pair: pair[0].key)[:3]
             improved = [local_search(graph, node, judge, leaves) for _, node in starts]
             chosen = min([chosen, *((judge(node), node) for node in improved)], key=lambda pair: pair[0].key)

@@ -16,7 +16,7 @@ from flumina.model.schema import column as as_column
 from flumina.model.tag import Tag
 from flumina.program.analysis.misspellings import misspellings
 from flumina.program.analysis.side_effects import find_side_effects
-from flumina.program.decorators import PARAMETERS, Mark, StateType, marks, state_types
+from flumina.program.decorators import PARAMETERS, Decoration, StateType, decorations, state_types
 from flumina.state.fields import Field
 
 Members = dict[str, Any]
@@ -200,7 +200,9 @@ def _outputs(cls: type[_ProgramClass], where: str) -> Iterator[Problem]:
 def _signatures(members: Members, where: str) -> Iterator[Problem]:
     wanted = [(m, name, PARAMETERS[name]) for name, m in members.items() if name in PARAMETERS]
     wanted += [
-        (m, mark.role, PARAMETERS[mark.role]) for m in members.values() for mark in getattr(m, "__flumina__", ())
+        (m, decoration.role, PARAMETERS[decoration.role])
+        for m in members.values()
+        for decoration in getattr(m, "__flumina__", ())
     ]
     for method, role, parameters in wanted:
         if isinstance(method, Tag | Field | StateType):
@@ -235,9 +237,13 @@ def _misspelled(cls: type[_ProgramClass], members: Members) -> Iterator[Problem]
     methods = [(name, name, given[name]) for name in given if name in members]
     if state_types(members):
         methods = [
-            (name, mark.role, {n: t for n, t in tags.items() if any(not s.tags or t in s.tags for s in mark.types)})
-            for name, mark in marks(members)
-            if mark.role in given
+            (
+                name,
+                decoration.role,
+                {n: t for n, t in tags.items() if any(not s.tags or t in s.tags for s in decoration.types)},
+            )
+            for name, decoration in decorations(members)
+            if decoration.role in given
         ]
     for name, role, of in methods:
         if inspect.isfunction(members[name]) and _takes(members[name], PARAMETERS[role]):
@@ -312,15 +318,15 @@ def _typed(cls: type[_ProgramClass], members: Members, types: Mapping[str, State
             first.where,
             "write fl.StateType() without tags",
         )
-    marked = marks(members)
-    for name, mark in marked:
-        for t in mark.types:
+    decorated = decorations(members)
+    for name, decoration in decorated:
+        for t in decoration.types:
             if t not in types.values():
                 yield Problem(
                     "UNDECLARED_TYPE", f"{name} is marked for a state type of another class", location_of(members[name])
                 )
     for t in types.values():
-        updates = [name for name, mark in marked if mark.role == "update" and t in mark.types]
+        updates = [name for name, decoration in decorated if decoration.role == "update" and t in decoration.types]
         if len(updates) > 1:
             yield Problem("TWO_UPDATES", f"state type {t.name} has the updates {', '.join(updates)}", t.where)
         if not updates:
@@ -330,15 +336,17 @@ def _typed(cls: type[_ProgramClass], members: Members, types: Mapping[str, State
         for tag in t.tags:
             if tag not in cls._tags.values():
                 yield Problem("UNDECLARED_TAG", f"state type {t.name} names a tag that is not declared", t.where)
-    yield from _wiring(members, types, marked)
+    yield from _wiring(members, types, decorated)
     if "init" not in members:
         yield Problem("NO_INIT", f"the program has no init(self) that makes a {first.name}", where)
 
 
-def _wiring(members: Members, types: Mapping[str, StateType], marked: list[tuple[str, Mark]]) -> Iterator[Problem]:
+def _wiring(
+    members: Members, types: Mapping[str, StateType], decorated: list[tuple[str, Decoration]]
+) -> Iterator[Problem]:
     """Every type is reached by forks from the first, and every fork has the join that undoes it."""
-    forks = [(name, mark.types) for name, mark in marked if mark.role == "fork"]
-    joins = {mark.types for _, mark in marked if mark.role == "join"}
+    forks = [(name, decoration.types) for name, decoration in decorated if decoration.role == "fork"]
+    joins = {decoration.types for _, decoration in decorated if decoration.role == "join"}
     reached = {next(iter(types.values()))}
     while more := {t for _, (source, *into) in forks if source in reached for t in into} - reached:
         reached |= more

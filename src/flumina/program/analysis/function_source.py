@@ -122,10 +122,10 @@ class FunctionSource:
         else:
             start = shift + node.col_offset
             stop = shift + (node.end_col_offset or 0) if node.end_lineno == number else len(raw)
-        before, marked = raw[:start].decode(errors="replace"), raw[start:stop].decode(errors="replace")
+        before, decorated = raw[:start].decode(errors="replace"), raw[start:stop].decode(errors="replace")
         space = "".join(c if c == "\t" else " " * width(c) for c in before)
         cut = len(line) - len(line.lstrip())
-        return f"{line[cut:]}\n{space[cut:]}{'^' * max(width(marked), 1)}"
+        return f"{line[cut:]}\n{space[cut:]}{'^' * max(width(decorated), 1)}"
 
     def is_local(self, name: str) -> bool:
         """Whether a name is a variable of this very function."""

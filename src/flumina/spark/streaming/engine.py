@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from flumina.checkpoint.committer import Committer
 from flumina.checkpoint.start import Start
 from flumina.checkpoint.state_partitions import FinalStatePolicy, PartitionedState
-from flumina.engine.driver import make_job, run_job, shares
+from flumina.engine.driver import make_job, run_job, tree_sizes
 from flumina.engine.hooks import NO_HOOKS
 from flumina.engine.job import TaskReport
 from flumina.engine.options import RunOptions
@@ -47,10 +47,10 @@ class SparkEngine:
         streams: Sequence[Stream],
         plan: Plan,
         state: PartitionedState | None,
-        ending: FinalStatePolicy,
+        final_state_policy: FinalStatePolicy,
         out: str,
     ) -> BatchRun:
-        """Run the plan from a state, with its outputs in a new folder; ``ending`` says where states go."""
+        """Run the plan from a state, with its outputs in a new folder; ``final_state_policy`` says where states go."""
         cluster = Cluster.of(self.spark)
         options = RunOptions(
             out=out,
@@ -60,13 +60,15 @@ class SparkEngine:
             task_timeout=self.options.task_timeout,
         )
         job = make_job(self.program, streams, plan, self.ts_type, options, start=Start(state))
-        job = replace(job, ending=replace(ending, most=ending.most // job.layout.tasks))
-        cluster.require(job.layout.tasks)
+        job = replace(
+            job, final_state_policy=replace(final_state_policy, most=final_state_policy.most // job.placement.tasks)
+        )
+        cluster.require(job.placement.tasks)
         line = ProgressLine(f"{self.name}, batch {batch}", shown=False)
 
-        def execute_batch(recorder: Committer | None) -> dict[int, TaskReport]:
+        def execute_batch(committer: Committer | None) -> dict[int, TaskReport]:
             tls = self.options.tls or cluster.encrypted
-            return execute(cluster, Staged(job, streams, None, None), line, recorder, tls=tls, measured=False)[0]
+            return execute(cluster, Staged(job, streams, None, None), line, committer, tls=tls, measured=False)[0]
 
         results, reports, _ = run_job(job, None, execute_batch)
-        return BatchRun(shares(job, reports), results, RunStats.of(reports))
+        return BatchRun(tree_sizes(job, reports), results, RunStats.of(reports))

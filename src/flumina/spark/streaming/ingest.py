@@ -68,19 +68,19 @@ class Wide:
         ordered = {s.name: _alike(definition, s) for s in streams if must_be_one_part(definition, s)}
         return Wide(union, columns, schemas, ordered)
 
-    def gather(self, batch: DataFrame, sieves: Mapping[str, RowValidator]) -> dict[str, ValidatedRows]:
+    def gather(self, batch: DataFrame, validators: Mapping[str, RowValidator]) -> dict[str, ValidatedRows]:
         """The rows of a batch, brought to the driver and sorted out."""
         told = [field for field in batch.schema if field.name not in (FILE, WITHIN, PATH)]
         hashed = F.xxhash64(*(part for field in told for part in _hashable(field)))
         whole = batch.drop(PATH).withColumns({POSITION: F.monotonically_increasing_id(), DIGEST: hashed}).toArrow()
         found: dict[str, ValidatedRows] = {}
-        for number, (name, row_validator) in enumerate(sieves.items()):
+        for number, (name, row_validator) in enumerate(validators.items()):
             mine = whole.filter(pc.equal(whole.column(STREAM), number)) if len(self.columns) > 1 else whole
             rows = self._rows(name, mine)
             digest = self._digest(name, rows, mine.column(DIGEST).to_numpy())
             known = mine.column(FILE).null_count < len(mine)
             files = partial(paths, batch.where(F.col(STREAM) == number)) if known else dict  # the source is asked again
-            found[name] = replace(row_validator.sift(rows), digest=digest, files=files)
+            found[name] = replace(row_validator.validate(rows), digest=digest, files=files)
         return found
 
     def _digest(self, name: str, rows: pa.Table, hashes: Ints) -> int:
@@ -90,11 +90,12 @@ class Wide:
         alike = tuple(rows.column(column) for column in self.ordered[name])
         return in_order_digest(hashes, alike, rows.column(PLACE).to_numpy(), rows.column(ROW).to_numpy())
 
-    def nothing(self, sieves: Mapping[str, RowValidator]) -> dict[str, ValidatedRows]:
+    def nothing(self, validators: Mapping[str, RowValidator]) -> dict[str, ValidatedRows]:
         """What a batch without rows holds."""
         schema = to_arrow_schema(self.frame.withColumn(POSITION, F.lit(0).cast("long")).schema, timezone="UTC")
         return {
-            name: row_validator.sift(self._rows(name, schema.empty_table())) for name, row_validator in sieves.items()
+            name: row_validator.validate(self._rows(name, schema.empty_table()))
+            for name, row_validator in validators.items()
         }
 
     def _rows(self, name: str, mine: pa.Table) -> pa.Table:

@@ -30,7 +30,7 @@ class StreamingQuery:
         self.batches, self.wide, self.engine, self.drain = batches, wide, engine, drain
         self.spark_query: SparkQuery | None = None
         self._started = threading.Event()
-        self._claimed = False
+        self._registered = False
         self._error: BaseException | None = None
         self._closing: threading.Thread | None = None
         self._stopping = False
@@ -52,11 +52,11 @@ class StreamingQuery:
             self._worker = threading.get_ident()
             try:
                 self.engine.spark = frame.sparkSession
-                if not self._claimed:
-                    self.batches.log.claim_query(self._query.id)
-                    self._claimed = True
+                if not self._registered:
+                    self.batches.log.register_query(self._query.id)
+                    self._registered = True
                     self.batches.finish(self.wide.nothing)
-                self.batches.process(number, lambda sieves: self.wide.gather(frame, sieves))
+                self.batches.process(number, lambda validators: self.wide.gather(frame, validators))
             except BaseException as error:
                 self._error = error
                 raise

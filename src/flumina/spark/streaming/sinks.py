@@ -49,7 +49,7 @@ class FunctionSink:
         """A folder in the checkpoint."""
         return self.staged.new(batch)
 
-    def publish(
+    def commit(
         self,
         batch: int,
         results: Mapping[str, CommittedOutput],

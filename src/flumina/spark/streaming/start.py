@@ -89,8 +89,8 @@ def start(
         chosen.plan if isinstance(chosen.plan, Plan) or chosen.plan is None else Plan.load(chosen.plan),
         chosen.adaptive,
     )
-    letters = DeadLetters(folder.at(DEAD_LETTERS) if chosen.dead_letters is None else chosen.dead_letters)
-    _check_apart(folder, target, letters)
+    dead_letters = DeadLetters(folder.at(DEAD_LETTERS) if chosen.dead_letters is None else chosen.dead_letters)
+    _check_apart(folder, target, dead_letters)
     batches = Batches(
         folder,
         program,
@@ -100,7 +100,7 @@ def start(
         planner,
         engine,
         target,
-        letters,
+        dead_letters,
         ProgressLog(shown),
         chosen.engine_options.hooks,
     )
@@ -134,13 +134,13 @@ def _taken(name: str) -> UsageError:
     return UsageError("NAME", f"a query called {name!r} is running already", hint="give this one another name=")
 
 
-def _check_apart(checkpoint: Directory, sink: Sink, letters: DeadLetters) -> None:
+def _check_apart(checkpoint: Directory, sink: Sink, dead_letters: DeadLetters) -> None:
     """Batches of two kinds in one folder would be taken for each other, and Spark's files for ours."""
     places = {"checkpoint": checkpoint}
     if isinstance(sink, ParquetSink):
         places["sink"] = sink.folder
-    if letters.folder != checkpoint.below(DEAD_LETTERS):
-        places["dead_letters"] = letters.folder
+    if dead_letters.folder != checkpoint.below(DEAD_LETTERS):
+        places["dead_letters"] = dead_letters.folder
     for (one, first), (other, second) in combinations(places.items(), 2):
         if first.overlaps(second):
             raise UsageError(
