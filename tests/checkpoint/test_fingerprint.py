@@ -40,7 +40,7 @@ class Rules(fl.Program):
     def update(self, state, event, emit):
         # a comment
         if event.tag is self.rule:
-            emit.sums(state.total)
+            emit.sums(*[state.total])
             state.model = event.r
         else:
             state.total += event.v
@@ -326,7 +326,7 @@ def test_programs_of_several_state_types_and_functions() -> None:
     fingerprint = program_fingerprint(Typed)
     assert fingerprint["depends"] == {"a[1], a[1]": "always"}
     assert fingerprint["state"] == {"types": {"whole": ["a"], "half": ["a"]}}
-    assert set(fingerprint["code"]) >= {"init", "step", "cut", "unite"}
+    assert set(fingerprint["code"]) >= {"init", "step", "truncation", "unite"}
     assert fingerprint["tags"]["a"]["keys"] == ["1", "2"]
 
 

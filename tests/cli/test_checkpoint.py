@@ -55,7 +55,7 @@ def test_ls(path: Path, capsys: Output) -> None:
     code, out, err = run(capsys, "ls", path)
     assert (code, err) == (0, "")
     head, first, second = out.splitlines()
-    assert " ".join(head.split()) == "number epoch created (UTC) up to events state rows finished"
+    assert " ".join(head.split()) == "number term created (UTC) up to events state rows finished"
     assert first.split()[:2] + first.split()[4:] == ["1", "1", "100", "1,000", "2", "KiB", "no"]
     assert second.split()[:3] + second.split()[5:] == ["*", "2", "2", "200", "2,000", "1", "bytes", "output", "7", "no"]
 

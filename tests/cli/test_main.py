@@ -114,7 +114,7 @@ def test_checks_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(capsys.readouterr().out)
     assert not found["ok"]
     assert found["broken"]
-    broken = [verification for verification in found["verdicts"] if verification["counterexample"]]
+    broken = [verification for verification in found["results"] if verification["counterexample"]]
     assert [verification["law"] for verification in broken] == found["broken"]
     assert main(["check", "flumina.apps:ValueBarrier", "--examples", "5", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["ok"]

@@ -17,12 +17,12 @@ PART = ("values", 0)
 def task(**fields: Any) -> Task:
     """A task of which only some fields are there."""
     made = object.__new__(Task)
-    for name, value in {"feeds": {}, "workers": {}, "past": {}, "past_syncs": 0, "inbox": deque(), **fields}.items():
+    for name, value in {"readers": {}, "workers": {}, "past": {}, "past_syncs": 0, "inbox": deque(), **fields}.items():
         setattr(made, name, value)
     return made
 
 
-def feed(**fields: Any) -> Any:
+def reader(**fields: Any) -> Any:
     return SimpleNamespace(**{"ended": True, "over": True, "highest": 20, "paused": False, "limit": None, **fields})
 
 
@@ -39,12 +39,12 @@ def feed(**fields: Any) -> Any:
 def test_a_part_has_more_if_it_has_sent_what_lies_behind_the_cut(
     changed: dict[str, Any], ts: int | None, *, exhausted: bool
 ) -> None:
-    assert task(feeds={PART: feed(**changed)}).sources_exhausted(ts) == exhausted
+    assert task(readers={PART: reader(**changed)}).sources_exhausted(ts) == exhausted
 
 
 def test_a_segment_has_ended_when_all_parts_have() -> None:
     assert task().sources_ended()
-    assert not task(feeds={PART: feed(), ("barriers", 0): feed(ended=False)}).sources_ended()
+    assert not task(readers={PART: reader(), ("barriers", 0): reader(ended=False)}).sources_ended()
 
 
 def test_it_pauses_and_goes_on_up_to_a_timestamp() -> None:
@@ -55,8 +55,8 @@ def test_it_pauses_and_goes_on_up_to_a_timestamp() -> None:
         "w1": SimpleNamespace(passed=None, truncate=lambda ts: (f"effects up to {ts}", [data])),
         "w2": SimpleNamespace(passed=7, truncate=lambda ts: ("none", [])),
     }
-    part = feed()
-    here = task(feeds={PART: part}, workers=workers)
+    part = reader()
+    here = task(readers={PART: part}, workers=workers)
     here.perform = lambda *given: executed.append(given)  # type: ignore[method-assign]
     assert here.pause() == 7
     assert part.paused

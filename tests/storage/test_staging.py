@@ -47,7 +47,7 @@ def test_a_start_leaves_the_driver_at_work_alone(tmp_path: Path, point: str) -> 
 
 def test_half_written_entries_of_a_log_outlive_a_start(tmp_path: Path) -> None:
     query = Query(tmp_path, ValueBarrier, streams())
-    beside = tmp_path / "checkpoint" / "log" / "cuts" / ".000000000000.json.0123456789abcdef.tmp"
+    beside = tmp_path / "checkpoint" / "log" / "watermarks" / ".000000000000.json.0123456789abcdef.tmp"
     beside.touch()
     query.start()
     assert beside.exists(), "it may be that of a driver at work"

@@ -313,7 +313,7 @@ def test_a_crash_anywhere_loses_no_dead_letter(
     for number, given in enumerate(SPOILT):
         if number == where:
             if point not in POINTS:
-                monkeypatch.setattr(ParquetSink, "publish", lambda *_: crash())
+                monkeypatch.setattr(ParquetSink, "commit", lambda *_: crash())
             with pytest.raises(Crash):
                 query.feed(number, given)
             monkeypatch.undo()
@@ -655,5 +655,5 @@ def test_a_row_is_validated_when_it_comes_and_not_again(tmp_path: Path, monkeypa
     query = Query(tmp_path, ValueBarrier, streams(), watermarks=dict.fromkeys((VALUES, BARRIERS), fl.BoundedDelay(0)))
     for number, given in enumerate(APART):
         query.feed(number, given)
-    assert query.last["carried"][VALUES], "rows are buffered"
+    assert query.last["buffered"][VALUES], "rows are buffered"
     assert sorted(seen) == sorted(ts for given in APART for table in given[VALUES] for ts in table["ts"].to_pylist())

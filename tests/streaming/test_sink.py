@@ -344,7 +344,7 @@ class Named(fl.Program):
         if event.tag is self.value:
             state.total += event.v
         else:
-            emit.dead_letters(state.total)
+            emit.letters(state.total)
             state.total = 0
 
 

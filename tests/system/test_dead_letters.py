@@ -67,7 +67,7 @@ def assert_accounted_for(
     table, ways = broken
     assert len(result.plan.leaves) > 1
     assert result.stats.events == 9 * BROKEN
-    assert result.stats.dead_letters == result.letters.rows == BROKEN
+    assert result.stats.dead_letters == result.committed_dead_letters.rows == BROKEN
     assert_are_the_bad_rows(letters, table, ways, folder)
     good = fl.spec(Strict, [replace(SHOPS, data=table.filter(pa.array(ways < 0)))])
     assert_same_outputs(outputs, good.outputs)
@@ -102,7 +102,7 @@ def test_every_bad_row_is_accounted_for(broken: Any, source: str, out: bool, tmp
 
 def test_outputs_that_nobody_wants_are_counted_and_so_are_dead_letters(broken: Any) -> None:
     result = run(Strict, [replace(SHOPS, data=cut(broken[0]))], out=fl.DISCARD)
-    assert (result.letters.rows, result.stats.events) == (BROKEN, 9 * BROKEN)
+    assert (result.committed_dead_letters.rows, result.stats.events) == (BROKEN, 9 * BROKEN)
     with pytest.raises(fl.UsageError, match="NOT_KEPT"):
         _ = result.dead_letters
 
@@ -112,7 +112,7 @@ def test_without_bad_rows_there_are_none(tmp_path: Path) -> None:
     asked: list[dict[str, Any]] = [{}, {"out": tmp_path / "out"}, {"bad_rows": "error"}]
     for options in asked:
         result = run(ValueBarrier, streams, **options)
-        assert result.dead_letters.num_rows == result.letters.rows == result.stats.dead_letters == 0
+        assert result.dead_letters.num_rows == result.committed_dead_letters.rows == result.stats.dead_letters == 0
         assert "reason" in result.dead_letters.column_names
 
 
@@ -178,7 +178,7 @@ def test_a_run_that_goes_on_has_each_dead_letter_once(case: str, after: int, tmp
     def places(letters: pa.Table) -> list[tuple[Any, ...]]:
         return sorted((row["stream"], row["partition"], row["row"], row["reason"]) for row in letters.to_pylist())
 
-    assert result.letters.rows == bad
+    assert result.committed_dead_letters.rows == bad
     assert places(result.dead_letters) == places(oracle.dead_letters)
     again = begin(workers=after, checkpoint=keep(events=150))
     assert again.stats.events == 0
@@ -192,7 +192,7 @@ def test_a_run_that_is_over_is_asked_again_in_the_other_way(tmp_path: Path) -> N
         kept = tmp_path / f"kept for {place}".replace("/", "-")
         for bad_rows in ("error", "dead-letter", "error"):
             result = run(ValueBarrier, streams, out=place, checkpoint=kept, bad_rows=bad_rows)
-            assert (result.committed["output"].rows, result.letters.rows) == (2, 0)
+            assert (result.committed["output"].rows, result.committed_dead_letters.rows) == (2, 0)
 
 
 def test_all_rows_of_a_stream_are_bad(tmp_path: Path) -> None:

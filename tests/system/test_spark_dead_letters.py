@@ -92,7 +92,7 @@ def test_a_stage_that_is_tried_again_has_each_once(spark: SparkSession, tmp_path
     result = run(program, files, **more)
     assert (tmp_path / "died").exists()
     oracle = fl.spec(program, files, bad_rows="dead-letter")
-    assert result.letters.rows == bad == len(oracle.dead_letters)
+    assert result.committed_dead_letters.rows == bad == len(oracle.dead_letters)
 
     def places(letters: pa.Table) -> list[tuple[Any, ...]]:
         return sorted((row["file"], row["row"]) for row in letters.to_pylist())

@@ -95,7 +95,7 @@ def on_spark(
     )
     query.awaitTermination()
     batches = query.recentProgress
-    assert any(sum(batch["carried"].values()) for batch in batches), "rows were buffered for a later batch"
+    assert any(sum(batch["buffered"].values()) for batch in batches), "rows were buffered for a later batch"
     return sum(int(batch["processed"]) for batch in batches)
 
 

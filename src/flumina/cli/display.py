@@ -29,8 +29,8 @@ def shown_outputs(result: RunResult, rows: int, *, place: str | None = None) -> 
         _shown("outputs" if name == ONLY_OUTPUT else f"outputs {name}", one, rows, place)
         for name, one in result.committed.items()
     ]
-    if result.dead_letters.rows:
-        blocks.append(_shown("dead letters", result.dead_letters, rows, place, DEAD_LETTER_COLUMNS))
+    if result.committed_dead_letters.rows:
+        blocks.append(_shown("dead letters", result.committed_dead_letters, rows, place, DEAD_LETTER_COLUMNS))
     return "\n".join(blocks)
 
 

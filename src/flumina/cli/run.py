@@ -373,7 +373,10 @@ def _as_json(
         "mismatch": None if verification is None else verification.mismatch,
         "report": None if report is None else str(report),
         "left_out": len(work.left_out),
-        "dead_letters": {"rows": result.dead_letters.rows, "path": result.dead_letters.path if kept else None},
+        "dead_letters": {
+            "rows": result.committed_dead_letters.rows,
+            "path": result.committed_dead_letters.path if kept else None,
+        },
         "stats": run_figures(result.stats),
         "plan": json.loads(to_json(result.plan)),
     }

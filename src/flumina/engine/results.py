@@ -136,7 +136,8 @@ class RunResult(Generic[Table]):
 
     ``outputs`` holds one table for each declared output: the declared columns, then ``event_ts`` and ``event_stream``
     of the event that caused the row. ``state`` is the state after the last event, if it was asked for. ``committed``
-    says of each output how many rows it has and where they lie, ``letters`` the same of :attr:`dead_letters`.
+    says of each output how many rows it has and where they lie, ``committed_dead_letters`` the same of
+    :attr:`dead_letters`.
     """
 
     outputs: Mapping[str, Table] = field(repr=False)
@@ -144,7 +145,7 @@ class RunResult(Generic[Table]):
     stats: RunStats
     state: Any
     committed: Mapping[str, CommittedOutput] = field(repr=False)
-    letters: CommittedOutput = field(repr=False)
+    committed_dead_letters: CommittedOutput = field(repr=False)
     _readable: Callable[[Mapping[str, CommittedOutput]], Mapping[str, Table]] = field(repr=False)
 
     @staticmethod
@@ -156,14 +157,14 @@ class RunResult(Generic[Table]):
         readable: Callable[[Mapping[str, CommittedOutput]], Mapping[str, Table]],
     ) -> RunResult[Table]:
         """What was published, as the engine makes it ``readable``."""
-        letters = committed.get(DEAD_LETTERS, CommittedOutput(0, SCHEMA, held=SCHEMA.empty_table()))
+        dead_letters = committed.get(DEAD_LETTERS, CommittedOutput(0, SCHEMA, held=SCHEMA.empty_table()))
         outputs = {name: one for name, one in committed.items() if name != DEAD_LETTERS}
-        return RunResult(readable(outputs), plan, stats, state, outputs, letters, readable)
+        return RunResult(readable(outputs), plan, stats, state, outputs, dead_letters, readable)
 
     @property
     def dead_letters(self) -> Table:
         """The rows that could not be read; none unless the run was told to put them aside."""
-        return self._readable({DEAD_LETTERS: self.letters})[DEAD_LETTERS]
+        return self._readable({DEAD_LETTERS: self.committed_dead_letters})[DEAD_LETTERS]
 
     @property
     def output(self) -> Table:

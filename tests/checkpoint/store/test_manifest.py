@@ -56,7 +56,7 @@ def test_what_was_written_is_read_again() -> None:
         ("created", "yesterday", "expected a time in field 'created'"),
         ("resumes", [1], "expected an array of 2 in field 'resumes'"),
         ("states", {}, "expected an array in field 'states'"),
-        ("states.0.shares.1.1", None, "expected an integer in field 'states.0.shares.1.1', got None"),
+        ("states.0.tree_sizes.1.1", None, "expected an integer in field 'states.0.tree_sizes.1.1', got None"),
         ("batch_progress.closed", 1, "expected true or false in field 'batch_progress.closed', got 1"),
         ("batch_progress.seen.values.newest", "x", "in field 'batch_progress.seen.values.newest'"),
         ("batch_progress.totals", [], "expected an object in field 'batch_progress.totals'"),
