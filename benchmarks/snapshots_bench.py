@@ -21,7 +21,7 @@ import numpy as np
 import flumina as fl
 from flumina import local
 from flumina.apps import ValueBarrier
-from flumina.checkpoint import Checkpoints
+from flumina.checkpoint.store.checkpoints import Checkpoints
 
 WINDOW = 10_000
 SIZES = (("1 KB", 10, 100), ("1 MB", 1000, 1000), ("10 MB", 1000, 10_000), ("100 MB", 1000, 100_000))

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 from flumina.apps import PageViews
-from flumina.checkpoint import Checkpoints
 from flumina.checkpoint.committer import CommittedProgress, Committer
 from flumina.checkpoint.participant import TaskCheckpoint
 from flumina.checkpoint.start import Start
+from flumina.checkpoint.store.checkpoints import Checkpoints
 from flumina.output.outputs import Manifest, Outputs, StagedFile
 from flumina.program.base import define
 from flumina.storage.output_directory import OutputDirectory

@@ -21,8 +21,9 @@ import pytest
 import flumina as fl
 from flumina.apps import Fraud, KeyCounter, PageViews, ValueBarrier
 from flumina.apps.outliers import Connections
-from flumina.checkpoint import Checkpoints, check_program, differences, input_fingerprint, program_fingerprint
-from flumina.checkpoint.fingerprint import code_hash
+from flumina.checkpoint.differences import check_program, differences
+from flumina.checkpoint.fingerprint import code_hash, input_fingerprint, program_fingerprint
+from flumina.checkpoint.store.checkpoints import Checkpoints
 from flumina.errors import CheckpointError
 
 SOURCE = """

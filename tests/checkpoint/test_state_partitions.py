@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from flumina.apps import PageViews
-from flumina.checkpoint import CheckpointOwner, Checkpoints
 from flumina.checkpoint.state_partitions import (
     FinalStatePolicy,
     InMemoryPartition,
@@ -17,6 +16,8 @@ from flumina.checkpoint.state_partitions import (
     StoredPartition,
     settled,
 )
+from flumina.checkpoint.store.checkpoints import Checkpoints
+from flumina.checkpoint.store.owner import CheckpointOwner
 from flumina.engine.message_codec import Codec
 from flumina.errors import CheckpointError
 from flumina.model.tag_set import KeySet, TagSet

@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 from flumina.apps import ValueBarrier
-from flumina.checkpoint import Checkpoints, OutputFile, RunProgress, program_fingerprint
+from flumina.checkpoint.fingerprint import program_fingerprint
+from flumina.checkpoint.store.checkpoints import Checkpoints
+from flumina.checkpoint.store.manifest import OutputFile, RunProgress
 from flumina.cli.main import main
 from flumina.plan.optimize import make_plan
 from flumina.plan.render.json import to_json

@@ -16,7 +16,7 @@ import flumina as fl
 from flumina import local
 from flumina.apps import PageViews
 from flumina.apps.registry import find_app
-from flumina.checkpoint import Checkpoints
+from flumina.checkpoint.store.checkpoints import Checkpoints
 from flumina.cli import run as command
 from flumina.cli.main import main
 from flumina.plan import StreamRates, make_plan

@@ -14,8 +14,8 @@ import pytest
 
 import flumina as fl
 from flumina.apps import ValueBarrier
-from flumina.checkpoint import Checkpoints
 from flumina.checkpoint.store.batches import MARKER
+from flumina.checkpoint.store.checkpoints import Checkpoints
 from flumina.cli.main import main
 from flumina.output.commit import CommittedOutput
 from flumina.storage.owner import OWNER, OwnerName, OwnerToken

@@ -15,9 +15,9 @@ import pytest
 import flumina as fl
 from flumina import local
 from flumina.apps import Fraud, KeyCounter, PageViews, ValueBarrier
-from flumina.checkpoint import Checkpoints, Snapshot
 from flumina.checkpoint.state_partitions import PartitionedState
-from flumina.checkpoint.store.snapshot import read_state
+from flumina.checkpoint.store.checkpoints import Checkpoints
+from flumina.checkpoint.store.snapshot import Snapshot, read_state
 from flumina.engine.message_codec import Codec
 from flumina.engine.results import RunResult
 from flumina.model.hashing import BUCKETS

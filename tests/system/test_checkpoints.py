@@ -17,7 +17,7 @@ from pyarrow import fs
 import flumina as fl
 from flumina import local
 from flumina.apps import Fraud, KeyCounter, PageViews, ValueBarrier
-from flumina.checkpoint import Checkpoints
+from flumina.checkpoint.store.checkpoints import Checkpoints
 from flumina.engine.results import RunResult
 from flumina.errors import CheckpointError, TaskLostError, UsageError
 from flumina.runtime.topology import ProtocolOptions

@@ -18,7 +18,7 @@ import pytest
 
 import flumina as fl
 from flumina.apps.fraud import Fraud
-from flumina.checkpoint import Checkpoints
+from flumina.checkpoint.store.checkpoints import Checkpoints
 from flumina.engine.hooks import BATCH_STEPS as POINTS
 from flumina.engine.options import EngineOptions
 from flumina.errors import GangError

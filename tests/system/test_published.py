@@ -11,8 +11,9 @@ import pytest
 import flumina as fl
 from flumina import local
 from flumina.apps import Fraud, PageViews, ValueBarrier
-from flumina.checkpoint import Checkpoints, Snapshot
 from flumina.checkpoint.committer import Committer
+from flumina.checkpoint.store.checkpoints import Checkpoints
+from flumina.checkpoint.store.snapshot import Snapshot
 from flumina.engine.results import RunResult
 from flumina.errors import CheckpointError, OutputError, TaskLostError
 from flumina.output import commit as publishing

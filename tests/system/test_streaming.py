@@ -21,8 +21,8 @@ import pytest
 
 import flumina as fl
 from flumina.apps import Fraud, PageViews, ValueBarrier
-from flumina.checkpoint import Checkpoints
 from flumina.checkpoint.state_partitions import PartitionedState
+from flumina.checkpoint.store.checkpoints import Checkpoints
 from flumina.engine.message_codec import Codec
 from flumina.model.order import LAST, Point
 from flumina.plan.forest import Forest

@@ -18,8 +18,8 @@ import pytest
 
 import flumina as fl
 from flumina.apps import PageViews
-from flumina.checkpoint import Checkpoints
 from flumina.checkpoint.state_partitions import PartitionedState
+from flumina.checkpoint.store.checkpoints import Checkpoints
 from flumina.engine.hooks import BATCH_STEPS as POINTS
 from flumina.engine.hooks import Hooks
 from flumina.engine.message_codec import Codec
@@ -159,20 +159,20 @@ def test_a_state_in_shares_is_gone_on_with_after_crashes_by_other_numbers_of_wor
     assert same(state, files.oracle().state)
 
 
-def test_a_function_gets_the_same_rows_after_a_crash(
-    spark: SparkSession, files: Files, tmp_path: Path, crashes: list[tuple[str, int]]
-) -> None:
+def test_a_function_gets_the_same_rows_after_a_crash(spark: SparkSession, files: Files, tmp_path: Path) -> None:
     calls: dict[int, list[dict[str, pa.Table]]] = {}
-    del crashes[::2]  # every restart takes a second
+    crashes = Crashes()
+    del crashes.waiting[::2]  # every restart takes a second
+    given = fl.EngineOptions(hooks=crashes)
 
     def collect(outputs: Any, batch: int) -> None:
         calls.setdefault(batch, []).append({name: frame.toArrow() for name, frame in outputs.items()})
 
-    for _ in list(crashes):
+    for _ in list(crashes.waiting):
         with pytest.raises(Crash):
-            start(spark, files.streams(spark), tmp_path, sink=collect).awaitTermination()
-    start(spark, files.streams(spark), tmp_path, sink=collect).awaitTermination()
-    assert not crashes
+            start(spark, files.streams(spark), tmp_path, sink=collect, engine_options=given).awaitTermination()
+    start(spark, files.streams(spark), tmp_path, sink=collect, engine_options=given).awaitTermination()
+    assert not crashes.waiting
     assert sorted(calls) == [0, 1, 2, 3]
     assert max(map(len, calls.values())) > 1, "a batch that crashed behind the sink is handed over again"
     assert all(again == first for first, *others in calls.values() for again in others), "in the same order"
@@ -182,17 +182,16 @@ def test_a_function_gets_the_same_rows_after_a_crash(
 
 
 @pytest.mark.parametrize("name", ENDLESS)
-def test_a_query_that_never_ends_fails_and_is_tried_again(
-    spark: SparkSession, tmp_path: Path, crashes: list[tuple[str, int]], name: str
-) -> None:
-    source = ENDLESS[name]
+def test_a_query_that_never_ends_fails_and_is_tried_again(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    source, crashes = ENDLESS[name], Crashes()
     if name == "ticks":  # with a process of Python for every start
-        del crashes[1::2]
-    for _ in list(crashes):
+        del crashes.waiting[1::2]
+    given: dict[str, Any] = {**options(source), "engine_options": fl.EngineOptions(hooks=crashes)}
+    for _ in list(crashes.waiting):
         with pytest.raises(Crash):
-            start(spark, source.streams(spark), tmp_path, **options(source)).awaitTermination()
-    done = stopped_after(start(spark, source.streams(spark), tmp_path, **options(source)), 4)
-    assert not crashes
+            start(spark, source.streams(spark), tmp_path, **given).awaitTermination()
+    done = stopped_after(start(spark, source.streams(spark), tmp_path, **given), 4)
+    assert not crashes.waiting
     assert done["leaves"] > 1
     assert done["joins"] > 0
     assert_exactly_once(tmp_path / "out", expected(source, done))

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from flumina.checkpoint import CheckpointOwner, OutputFile, ResultFiles, RunProgress, Snapshot, StateFile
 from flumina.checkpoint.participant import TaskCheckpoint
 from flumina.checkpoint.start import Start
 from flumina.checkpoint.state_partitions import PartitionedState
+from flumina.checkpoint.store.manifest import OutputFile, ResultFiles, RunProgress, StateFile
+from flumina.checkpoint.store.owner import CheckpointOwner
+from flumina.checkpoint.store.snapshot import Snapshot
 from flumina.output.commit import CommittedOutput, prepare
 from flumina.output.outputs import Manifest, Outputs, StagedFile
 from flumina.plan.render.json import to_json

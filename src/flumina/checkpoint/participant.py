@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from flumina.checkpoint import SnapshotId, StateFile
 from flumina.checkpoint.coordinator import (
     BeginEpoch,
     CheckpointCoordinator,
@@ -26,6 +25,8 @@ from flumina.checkpoint.coordinator import (
 )
 from flumina.checkpoint.start import Snapshots
 from flumina.checkpoint.state_partitions import InMemoryPartition
+from flumina.checkpoint.store.layout import SnapshotId
+from flumina.checkpoint.store.manifest import StateFile
 from flumina.output.outputs import Manifest
 from flumina.runtime.messages import Credit, Data, Message
 from flumina.runtime.truncate import truncated

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from flumina.checkpoint import CheckpointOwner, Checkpoints, Snapshot, input_fingerprint, program_fingerprint
 from flumina.checkpoint.committer import CommittedProgress, Committer, commit
+from flumina.checkpoint.fingerprint import input_fingerprint, program_fingerprint
 from flumina.checkpoint.policy import Checkpoint
 from flumina.checkpoint.start import Snapshots, Start
+from flumina.checkpoint.store.checkpoints import Checkpoints
+from flumina.checkpoint.store.owner import CheckpointOwner
+from flumina.checkpoint.store.snapshot import Snapshot
 from flumina.errors import CheckpointError
 from flumina.input.stream import Stream
 from flumina.output.commit import CommittedOutput, OutputCommit

@@ -14,9 +14,11 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from flumina.checkpoint import Checkpoints, Snapshot, SnapshotId, StateFile, differences
-from flumina.checkpoint.store.layout import CheckpointDirectory
-from flumina.checkpoint.store.snapshot import read_state
+from flumina.checkpoint.differences import differences
+from flumina.checkpoint.store.checkpoints import Checkpoints
+from flumina.checkpoint.store.layout import CheckpointDirectory, SnapshotId
+from flumina.checkpoint.store.manifest import StateFile
+from flumina.checkpoint.store.snapshot import Snapshot, read_state
 from flumina.plan.forest import Forest
 from flumina.plan.tree import Plan
 from flumina.program.definition import Definition, initial_state

@@ -19,10 +19,13 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from flumina.checkpoint import CheckpointOwner, Checkpoints, Snapshot, check_program, program_fingerprint
+from flumina.checkpoint.differences import check_program
+from flumina.checkpoint.fingerprint import program_fingerprint
 from flumina.checkpoint.state_partitions import FinalStatePolicy, PartitionedState
+from flumina.checkpoint.store.checkpoints import Checkpoints
 from flumina.checkpoint.store.manifest import BufferedRows
-from flumina.checkpoint.store.snapshot import read_state
+from flumina.checkpoint.store.owner import CheckpointOwner
+from flumina.checkpoint.store.snapshot import Snapshot, read_state
 from flumina.engine.hooks import BATCH_STEPS, NO_HOOKS, Hooks
 from flumina.errors import CheckpointError, FluminaError, InputError, UsageError
 from flumina.input.stream import Stream

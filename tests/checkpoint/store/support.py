@@ -8,8 +8,11 @@ from typing import Any
 
 from pyarrow import fs
 
-from flumina.checkpoint import CheckpointOwner, Checkpoints, RunProgress, Snapshot
+from flumina.checkpoint.store.checkpoints import Checkpoints
 from flumina.checkpoint.store.layout import CheckpointDirectory
+from flumina.checkpoint.store.manifest import RunProgress
+from flumina.checkpoint.store.owner import CheckpointOwner
+from flumina.checkpoint.store.snapshot import Snapshot
 
 
 def fill(store: Checkpoints, *, epochs: int = 2, snapshots: int = 2, **fingerprint: Any) -> CheckpointOwner:

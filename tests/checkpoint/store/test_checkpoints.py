@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from pyarrow import fs
 
-from flumina.checkpoint import Checkpoints, OutputFile, ResultFiles, RunProgress, SnapshotId
 from flumina.checkpoint.store import checkpoints as store_module
-from flumina.checkpoint.store.layout import Listing
+from flumina.checkpoint.store.checkpoints import Checkpoints
+from flumina.checkpoint.store.layout import Listing, SnapshotId
+from flumina.checkpoint.store.manifest import OutputFile, ResultFiles, RunProgress
 from flumina.errors import CheckpointError, UsageError
 from flumina.model.order import Point
 from flumina.output.outputs import SortedRun

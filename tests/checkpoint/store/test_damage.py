@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from flumina.checkpoint import Checkpoints, Snapshot
+from flumina.checkpoint.store.checkpoints import Checkpoints
+from flumina.checkpoint.store.snapshot import Snapshot
 from flumina.errors import CheckpointError
 from flumina.storage import checksummed_file
 from flumina.storage.checksum import damaged

@@ -7,8 +7,16 @@ from typing import Any
 
 import pytest
 
-from flumina.checkpoint import BatchProgress, Checkpoints, SnapshotId, SnapshotManifest, StateFile
-from flumina.checkpoint.store.manifest import BufferedRows, OwnerRecord, SeenTimestamps
+from flumina.checkpoint.store.checkpoints import Checkpoints
+from flumina.checkpoint.store.layout import SnapshotId
+from flumina.checkpoint.store.manifest import (
+    BatchProgress,
+    BufferedRows,
+    OwnerRecord,
+    SeenTimestamps,
+    SnapshotManifest,
+    StateFile,
+)
 from flumina.errors import CheckpointError
 from flumina.storage.checksummed_file import decode, encode
 from flumina.storage.record import from_json, to_json

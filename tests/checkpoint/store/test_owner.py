@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from flumina.checkpoint import CheckpointOwner, Checkpoints, Snapshot
+from flumina.checkpoint.store.checkpoints import Checkpoints
+from flumina.checkpoint.store.owner import CheckpointOwner
+from flumina.checkpoint.store.snapshot import Snapshot
 from flumina.errors import CheckpointError
 from tests.checkpoint.store.support import Player, digest, fill, names, play
 from tests.storage.crashing import PowerFailure, disk

@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from flumina.checkpoint import Checkpoints, OutputFile, ResultFiles, RunProgress
+from flumina.checkpoint.store.checkpoints import Checkpoints
+from flumina.checkpoint.store.manifest import OutputFile, ResultFiles, RunProgress
 from flumina.storage.checksum import Checksum
 from tests.checkpoint.store.support import fill
 

@@ -270,7 +270,7 @@ def reach(cls: type[fl.Program], nodes: list[ast.Attribute]) -> list[set[str]]:
         return getattr(event, nodes[number].attr)
 
     with pytest.MonkeyPatch.context() as patch:  # the class is made whatever is wrong with it
-        patch.setattr(program_module, "find", lambda *_: [])
+        patch.setattr(program_module, "check_declarations", lambda *_: [])
         patch.setattr(DeclaredState, "derive", lambda *a, **k: (derive(*a, **k)[0], []))
         patch.setattr(fl.Event, "__getattr__", look)
         run(rewritten(cls, {node: f"event.probe{number}" for number, node in enumerate(nodes)})[cls.__name__])
