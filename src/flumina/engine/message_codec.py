@@ -38,6 +38,8 @@ from flumina.runtime.messages import (
 from flumina.runtime.run import EMPTY, Run
 from flumina.runtime.worker import Address
 from flumina.state.fields import Field
+from flumina.state.keyed_map import FloatSet, KeyedMap, ValueSet
+from flumina.state.record import Record
 
 Buffer = bytes | bytearray | memoryview
 EncodedMessage = tuple[Address, Address, Message]
@@ -209,6 +211,10 @@ def _table_back(tag: Tag, table: Any) -> pa.RecordBatch:  # noqa: ANN401 -- what
     return pa.ipc.read_record_batch(pa.py_buffer(table), tag.schema)
 
 
+_OURS = {kind.__name__: kind for kind in (Record, KeyedMap, ValueSet, FloatSet)}
+"""Classes of states by name: a checkpoint outlives a move of their modules."""
+
+
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc] # it ships no types
     def __init__(self, file: io.BytesIO, numbers: dict[int, int], apart: Callable[[pickle.PickleBuffer], bool]) -> None:
         super().__init__(file, protocol=5, buffer_callback=apart)
@@ -228,7 +234,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc] # it ships no types
         number = self.shared_numbers.get(id(obj))
         if number is not None:
             return (_known, (number,))
-        if type(obj).__module__ in ("flumina.state.compare", "flumina.state.keyed_map"):
+        if type(obj) in _OURS.values():
             return NotImplemented
         return super().reducer_override(obj)
 
@@ -243,6 +249,9 @@ class _Unpickler(pickle.Unpickler):
         self.shared = shared
 
     def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401
-        if name == "_known" and module == __name__:
-            return self.shared.__getitem__
+        if module.startswith("flumina."):
+            if name == _known.__name__:
+                return self.shared.__getitem__
+            if name in _OURS:
+                return _OURS[name]
         return super().find_class(module, name)
