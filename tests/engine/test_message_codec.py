@@ -31,6 +31,7 @@ from flumina.runtime.messages import (
     Stop,
 )
 from flumina.runtime.run import EMPTY, Run
+from flumina.state.keyed_map import FloatSet
 
 NAMES = ("views", "changes")
 P = Point(7, 1, 3)
@@ -277,14 +278,10 @@ def test_a_state_is_the_same_for_who_has_moved_lines_of_the_class() -> None:
 def test_a_state_can_be_read_wherever_the_modules_of_its_classes_lie() -> None:
     definition = fl.define(PageViews)
     states = definition.init()
-    states["home"].info = "new"
+    states["home"].info = FloatSet([1.5])
     codec = Codec(definition, NAMES)
-    packed = codec.pack(states)
-    moved = packed
-    for module in (b"flumina.state.keyed_map", b"flumina.state.record", b"flumina.engine.message_codec"):
-        assert module in packed or module == b"flumina.state.record", (
-            "the initial state's type is one of the shared objects"
-        )
+    packed = moved = codec.pack(states)
+    for module in (b"flumina.state.keyed_map", b"flumina.engine.message_codec"):
+        assert module in packed
         moved = moved.replace(module, b"flumina.a" + b"_" * (len(module) - 9))
-    assert moved != packed, "some of them are named"
-    assert codec.unpack(moved)["home"].info == "new"
+    assert codec.unpack(moved)["home"].info == {1.5}
