@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import os
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
@@ -29,6 +29,32 @@ TOGETHER = {
 }
 """Files that run in one process, one after the other: those of the first group share a session of Spark; those of the
 second start one of their own or a cluster, mostly wait for it, and run beside them. All other tests run anywhere."""
+
+
+SLOW = {
+    "sim": {
+        "test_coverage",
+        "test_crashes",
+        "test_explore",
+        "test_mutants",
+        "test_regressions",
+        "test_shrink",
+        "test_trial",
+    },
+    "runtime": {"test_ablation", "test_flight", "test_tie_watch"},
+    "plan": {"test_cost", "test_forest", "test_greedy", "test_validity"},
+    "program": {"test_misspellings"},
+    "check": {"test_laws", "test_runner"},
+}
+"""Files of the pure core, by folder, that `make check` leaves out: searches of many seconds, which `make test` runs."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of slow files."""
+    for item in items:
+        folder = item.path.relative_to(Path(__file__).parent).parts[0]
+        if item.path.stem in SLOW.get(folder, ()):
+            item.add_marker(pytest.mark.slow)
 
 
 def group(nodeid: str) -> str:
