@@ -456,7 +456,7 @@ def test_children_are_asked_once_for_everything_that_is_served(ahead: int, pipel
         all_asked += asked(answer(inner, ts, START))
         new = ts + ahead
         all_asked += asked(inner.handle(("change", 1), own(Point(new, 0, 9), change(new))))
-        assert inner.told.frontier == (Point(new, 0, 9) if pipeline or ahead == 1 else Point(ts + 2, 0, -1))
+        assert inner.told[0] == (Point(new, 0, 9) if pipeline or ahead == 1 else Point(ts + 2, 0, -1))
     assert all_asked == [(ts, "a") for ts in range(1, (7 + ahead if pipeline else 8) + 1)]
 
 
@@ -475,7 +475,7 @@ def test_what_was_settled_above_is_not_asked_for_again(settled: int, pipeline: b
     all_asked += asked(inner.handle("root", Request(wanted(30, 40), Point(50, 0, 0), END)))
     last = times[-1]
     assert all_asked == [(ts, "a") for ts in ([*times, 30, 40] if pipeline else [1, last])]
-    assert inner.told.frontier == (Point(50, 0, 0) if pipeline else Point(30, 0, -1))
+    assert inner.told[0] == (Point(50, 0, 0) if pipeline else Point(30, 0, -1))
 
 
 @pytest.mark.parametrize("pipeline", [True, False])

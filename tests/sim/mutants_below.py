@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from heapq import merge
 
 from flumina.model.order import END, Point
@@ -20,30 +20,30 @@ from tests.sim.mutant import mutant
 
 
 @mutant((Leaf, "bound"), seed=33)
-def no_parent_frontier(self: Leaf, component: Component, stops: Sequence[Point]) -> Point:
+def no_parent_frontier(self: Leaf, component: Component) -> Point:
     """A leaf goes on before it knows that no request is on its way."""
-    return min([self.calm, *stops])
+    return min([self.calm, *component.stops])
 
 
 @mutant((Leaf, "bound"), seed=33)
-def past_the_request(self: Leaf, component: Component, stops: Sequence[Point]) -> Point:
+def past_the_request(self: Leaf, component: Component) -> Point:
     """A leaf goes on past the first request that waits, up to the last."""
     bound = self.calm if component.shape.free else min(self.calm, self.parent_frontier)
-    return min(bound, stops[-1]) if stops else bound
+    return min(bound, component.stops[-1]) if component.stops else bound
 
 
 @mutant((Leaf, "bound"))
-def stops_before_the_point(self: Leaf, component: Component, stops: Sequence[Point]) -> Point:
+def stops_before_the_point(self: Leaf, component: Component) -> Point:
     """A leaf does not process the independent event at the very point of a request, and so never answers."""
     bound = self.calm if component.shape.free else min(self.calm, self.parent_frontier)
-    return min(bound, before(stops[0])) if stops else bound
+    return min(bound, before(component.stops[0])) if component.stops else bound
 
 
 @mutant((Leaf, "bound"), seed=306)
-def calm_ignored(self: Leaf, component: Component, stops: Sequence[Point]) -> Point:
+def calm_ignored(self: Leaf, component: Component) -> Point:
     """A component on which no ancestor's tag depends runs past a snapshot that is still to come."""
     bound = END if component.shape.free else self.parent_frontier
-    return min(bound, stops[0]) if stops else bound
+    return min(bound, component.stops[0]) if component.stops else bound
 
 
 @mutant((Leaf, "caught_up"), seed=429)

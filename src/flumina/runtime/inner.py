@@ -21,7 +21,6 @@ from typing import Any
 from flumina.model.event import Event
 from flumina.model.order import END, START, Point
 from flumina.model.schema import Schema
-from flumina.model.tag_set import Key
 from flumina.program.definition import Join
 from flumina.runtime.busy import NOTHING, Entry
 from flumina.runtime.mailbox import Queue, before
@@ -83,6 +82,9 @@ class Child:
 class Inner(Worker):
     """A worker with two children."""
 
+    by_key = False
+    """Whether an own event of a keyed tag needs the state of its key only."""
+
     def __init__(self, shape: WorkerShape, outputs: Mapping[str, Schema], options: ProtocolOptions) -> None:
         super().__init__(shape, outputs)
         self.options = options
@@ -101,7 +103,8 @@ class Inner(Worker):
         """Requests for everything of which the children have not been told."""
         self.asking: tuple[list[Item], ...] = ([], [])
         """Requests for single keys that have not been sent, by child."""
-        self.told = Request((), START, START)
+        self.told = START, START
+        """The frontier and the snapshot frontier that the children know."""
         self.children = [Child(child) for child in shape.children]
         self.state: Any = NOTHING
         """The joined state while it is here."""
@@ -146,7 +149,7 @@ class Inner(Worker):
     @property
     def known(self) -> Point:
         """Everything of the sequence up to this point has come."""
-        return min((queue.frontier for queue in self.queues.values()), default=END)
+        return min([queue.frontier for queue in self.queues.values()], default=END)
 
     @property
     def limit(self) -> Point:
@@ -161,30 +164,31 @@ class Inner(Worker):
         self.settled = limit
         new: list[Entry] = []
         for part, queue in self.queues.items():
+            run = queue.take(limit)
+            if not run:
+                continue
             told = part[0] in self.shape.ties_below
             new += [
                 Entry(
                     Item(
                         point,
                         (self.id, event.tag.name),
-                        self.key_of(event),
+                        event.key if self.by_key else None,
                         Origin(part[1], event.key) if told else None,
                     ),
                     event,
                     part,
                 )
-                for point, event in queue.take(limit)
+                for point, event in run
             ]
             self.taken(queue)
         if self.watch is not None:
             self.watch.released_events(((part, event) for _, event, part in new if event and part), limit)
         new += map(Entry, self.requests_up_to(limit))
-        new.sort(key=lambda entry: entry[0].point)
-        self.line_up(new)
-
-    def key_of(self, event: Event) -> Key:  # noqa: ARG002 -- KeyedInner looks at it
-        """Return the key whose state an own event needs; None if it needs all of it."""
-        return None
+        if len(new) > 1:
+            new.sort(key=lambda entry: entry[0].point)
+        if new:
+            self.line_up(new)
 
     def requests_up_to(self, limit: Point) -> list[Item]:
         """Remove and return the requests of the parent up to a point."""
@@ -205,33 +209,39 @@ class Inner(Worker):
 
     def announce(self) -> None:
         """Tell the children which states will be wanted, and how far that is known."""
-        upto = self.announced
-        known = upto == len(self.sequence) and self.settled == self.told.frontier and self.calm == self.told.calm
-        if known and not (self.asking[0] or self.asking[1]):
+        asking = self.asking[0] or self.asking[1]
+        if not asking and self.announced == len(self.sequence) and (self.settled, self.calm) == self.told:
             return  # nothing is new
         unasked = self.unasked
-        if self.options.pipeline:
-            upto = len(self.sequence)
-        elif self.state is NOTHING and not self.away:  # one at a time, and not while it may still be coalesced
-            group = self.first_group()
-            if group and (unasked is None or unasked > group[0][0].point):
-                upto = max(upto, len(group))
-        items = tuple(self.sequence[n][0] for n in range(self.announced, upto))
+        upto = len(self.sequence) if self.options.pipeline else self.announceable(unasked)
+        items = tuple([self.sequence[n][0] for n in range(self.announced, upto)])
         frontier = before(self.sequence[upto][0].point) if upto < len(self.sequence) else self.settled
         if unasked is not None:
             frontier = min(frontier, before(unasked))
-        for _ in filter(lambda item: item.cause == EVERYTHING, items):
-            self.hidden.popleft()
+        for item in items:
+            if item.cause == EVERYTHING:
+                self.hidden.popleft()
         calm = min(self.calm, before(self.hidden[0])) if self.hidden else self.calm
         self.announced = upto
-        changed = (frontier, calm) != (self.told.frontier, self.told.calm)
-        self.told = request = Request(items, frontier, calm)
-        for child, of_keys in zip(self.children, self.asking, strict=True):
-            if of_keys:
-                self.send(child.shape.id, Request((*of_keys, *items), frontier, calm))
-                of_keys.clear()
-            elif changed or items:
+        changed = items or (frontier, calm) != self.told
+        self.told = frontier, calm
+        if asking:
+            for child, of_keys in zip(self.children, self.asking, strict=True):
+                if of_keys or changed:
+                    self.send(child.shape.id, Request((*of_keys, *items), frontier, calm))
+                    of_keys.clear()
+        elif changed:
+            request = Request(items, frontier, calm)
+            for child in self.children:
                 self.send(child.shape.id, request)
+
+    def announceable(self, unasked: Point | None) -> int:
+        """Return how many entries of the sequence to announce without pipelining: one point at a time."""
+        if self.state is NOTHING and not self.away:  # else the next ones may still be coalesced
+            group = self.first_group()
+            if group and (unasked is None or unasked > group[0][0].point):
+                return max(self.announced, len(group))
+        return self.announced
 
     def first_group(self) -> list[tuple[Item, Event | None]]:
         """The first of the sequence, and what shares its point.
@@ -255,8 +265,13 @@ class Inner(Worker):
         self.admit()
         self.announce()
         self.work()
-        self.give_credit(self.done)
-        self.done.clear()
+        self.return_credit()
+
+    def return_credit(self) -> None:
+        """Give the sources credit for the own events that were served."""
+        if self.done:
+            self.give_credit(self.done)
+            self.done.clear()
 
     def work(self) -> None:
         """Serve what can be served of the sequence."""

@@ -21,7 +21,6 @@ from functools import lru_cache
 from heapq import heappop, heappush
 from typing import Any
 
-from flumina.model.event import Event
 from flumina.model.order import END, Point
 from flumina.model.schema import Schema
 from flumina.model.tag_set import Key
@@ -40,6 +39,8 @@ from flumina.state.keyed_map import KeyedMap
 
 class KeyedInner(Inner):
     """A worker with two children, for many keys."""
+
+    by_key = True
 
     def __init__(
         self, shape: WorkerShape, outputs: Mapping[str, Schema], options: ProtocolOptions, lifted: Lifted
@@ -105,12 +106,10 @@ class KeyedInner(Inner):
 
     # -- what is to be served -----------------------------------------------------------------------------------
 
-    def key_of(self, event: Event) -> Key:
-        key: Key = event.key
-        return key
-
     def line_up(self, new: Sequence[Entry]) -> None:
-        super().line_up([entry for entry in new if entry.item.key is None])
+        for_all_keys = [entry for entry in new if entry.item.key is None]
+        if for_all_keys:
+            super().line_up(for_all_keys)
         for entry in new:
             if entry.item.key is not None:
                 self.enqueue(entry)
@@ -139,7 +138,7 @@ class KeyedInner(Inner):
         self.first.set(key, first)
         self.first_own.set(key, busy.first_own)
         self.first_unasked.set(key, busy.first_unasked)
-        if self.sequence or self.blocked:
+        if self.sequence or self.blocked.of:
             self.blocked.set(key, first if first is not None and first > self.barrier else None)
 
     def ask(self, busy: Busy) -> None:
@@ -164,16 +163,15 @@ class KeyedInner(Inner):
     def progress(self) -> None:
         self.admit()
         while True:
-            if self.state is NOTHING and not self.away:
+            if self.touched and self.state is NOTHING and not self.away:
                 self.serve_keys()
             self.announce()
             self.work()
-            if self.blocked:
-                self.touched.update(dict.fromkeys(self.blocked.up_to(self.barrier)))
+            if self.blocked.of:
+                self.touched.update(dict.fromkeys(self.blocked.pop_up_to(self.barrier)))
             if self.away or not self.touched:
                 break
-        self.give_credit(self.done)
-        self.done.clear()
+        self.return_credit()
 
     def serve_keys(self) -> None:
         """Serve what can be served for the keys to which something has happened."""
@@ -244,7 +242,8 @@ class KeyedInner(Inner):
                 self.serve_key(key, busy)
             else:
                 self.hand_back_key(key, busy)
-        self.absorb_late(key, busy)
+        if busy.expected and not busy.away:
+            self.absorb_late(key, busy)
         self.note(key, busy)
         if not (busy.entries or busy.away or busy.expected or any(busy.responses.values())):
             del self.busy[key]
@@ -286,8 +285,6 @@ class KeyedInner(Inner):
 
     def absorb_late(self, key: Key, busy: Busy) -> None:
         """Take in contributions for requests that an ancestor has settled without them."""
-        if busy.away:
-            return
         for side in busy.sides:
             responses = busy.responses[side]
             while self.shape.children[side].hands_over and responses and self.is_settled(busy, responses[0].point):

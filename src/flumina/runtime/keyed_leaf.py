@@ -48,7 +48,7 @@ class HotKey:
     @property
     def idle(self) -> bool:
         """Whether nothing is going on with this key any more."""
-        return not (self.requests or self.first is not None or self.away)
+        return not (self.requests or self.away) and self.first is None
 
     @property
     def first(self) -> Point | None:
@@ -78,20 +78,22 @@ class KeyedLeaf(Leaf):
             for component in self.components
         ]
         """For each component the tags that see all keys, by part."""
+        self.unkeyed_parts = {part for tags in self.unkeyed for part in tags}
         self.ahead: list[list[Point]] = [[] for _ in self.components]
         """For each component the points of such events that were not taken, as a heap."""
 
     def on_data(self, message: Data) -> None:
         super().on_data(message)
-        if not message.run:
-            return
-        for unkeyed, ahead in zip(self.unkeyed, self.ahead, strict=True):
-            if message.part in unkeyed:
-                for point, _ in message.run.only(unkeyed[message.part]):
-                    heappush(ahead, point)
+        if message.part in self.unkeyed_parts and message.run:
+            for unkeyed, ahead in zip(self.unkeyed, self.ahead, strict=True):
+                if message.part in unkeyed:
+                    for point, _ in message.run.only(unkeyed[message.part]):
+                        heappush(ahead, point)
 
     def put_requests(self, items: Sequence[Item]) -> None:
-        super().put_requests([item for item in items if item.key is None])
+        for_all_keys = [item for item in items if item.key is None]
+        if for_all_keys:
+            super().put_requests(for_all_keys)
         for item in items:
             if item.key is not None:
                 hot = self.hot.get(item.key)
@@ -115,22 +117,25 @@ class KeyedLeaf(Leaf):
             hot.requests.popleft()
 
     def release_all(self) -> None:
-        held = moved = True
-        while held and moved:
-            held = moved = False
-            for number, (component, stops) in enumerate(zip(self.components, self.stops, strict=True)):
-                bound = self.bound(component, stops)
-                ahead = self.ahead[number]
-                if self.hot and ahead and ahead[0] <= bound:
-                    held, bound = True, self.up_to_unkeyed(component, ahead[0])
-                moved |= self.release_keyed(number, bound)
+        again = True
+        while again:
+            limited = moved = False
+            for number, component in enumerate(self.components):
+                bound, ahead = self.bound(component), self.ahead[number]
+                if ahead and self.hot and ahead[0] <= bound:
+                    limited, bound = True, self.up_to_unkeyed(component, ahead[0])
+                if self.release_keyed(number, component, bound):
+                    moved = True
             for components, due in self.due.items():
-                if due:
-                    self.touched.update(dict.fromkeys(due.up_to(min(self.clear_of(components), self.barrier))))
-            touched, self.touched = self.touched, {}
-            for key in touched:
-                self.advance(key)
-            moved |= bool(touched)
+                if due.of:
+                    for key in due.pop_up_to(min(self.clear_of(components), self.barrier)):
+                        self.touched[key] = None
+            if self.touched:
+                touched, self.touched = self.touched, {}
+                for key in touched:
+                    self.advance(key)
+                moved = True
+            again = limited and moved
 
     def up_to_unkeyed(self, component: Component, point: Point) -> Point:
         """How far a component may go of which the next event that sees all keys is at this point.
@@ -145,10 +150,11 @@ class KeyedLeaf(Leaf):
         firsts = (self.first_lined.first, self.first_asked.first)
         return not self.gone and all(first is None or first >= point for first in firsts)
 
-    def release_keyed(self, number: int, bound: Point) -> bool:
+    def release_keyed(self, number: int, component: Component, bound: Point) -> bool:
         """Process what a component has up to a point, events of hot keys aside; return whether there was any."""
-        component = self.components[number]
         taken = component.take(bound)
+        if not taken:
+            return False
         free: list[tuple[PartId, Run]] = []
         for part, run in taken.items():
             rest, diverted = run.divert(self.hot.keys())
@@ -164,11 +170,11 @@ class KeyedLeaf(Leaf):
             while ahead and (first is None or ahead[0] < first):
                 heappop(ahead)
         self.process(free)
-        return bool(taken)
+        return True
 
     def process(self, runs: Sequence[tuple[PartId, Run]], key: Key = None) -> None:
         """Process events whose keys are all here (or are all this one), in O whatever parts they came from."""
-        run = merged(of_part for _, of_part in runs)
+        run = runs[0][1] if len(runs) == 1 else merged([of_part for _, of_part in runs])
         if run:
             self.pass_by(run.last)
             if key is None:
@@ -178,7 +184,8 @@ class KeyedLeaf(Leaf):
             self.processed(run)
             self.counting.runs += 1
             for part, of_part in runs:
-                self.give_credit({part: len(of_part)} if of_part else {})
+                if of_part:
+                    self.give_credit({part: len(of_part)})
 
     def advance(self, key: Key) -> None:
         """Do what can be done for a hot key."""
@@ -186,10 +193,11 @@ class KeyedLeaf(Leaf):
         while not hot.away:
             # An event at the very point of a request does not depend on it: O has no order for them.
             limit = hot.requests[0].point if hot.requests else END
-            runs = [(part, line.take(limit)) for (_, part), line in hot.lines.items()]
-            self.lined -= sum(len(run) for _, run in runs)
-            self.process(runs, key)
-            if not (hot.requests and min(self.come(key), self.barrier) >= hot.requests[0].point):
+            if hot.lines:
+                runs = [(part, line.take(limit)) for (_, part), line in hot.lines.items()]
+                self.lined -= sum([len(run) for _, run in runs])
+                self.process(runs, key)
+            if not (hot.requests and self.barrier >= limit and self.come(key) >= limit):
                 break
             self.answer_key(key, hot.requests.popleft())
         self.note(key, hot)
@@ -216,6 +224,8 @@ class KeyedLeaf(Leaf):
 
     def clear_of(self, components: tuple[int, ...]) -> Point:
         """Everything of these components up to this point has come and has been taken."""
+        if len(components) == 1:
+            return self.components[components[0]].clear
         return min((self.components[number].clear for number in components), default=END)
 
     def come(self, key: Key) -> Point:
@@ -226,7 +236,9 @@ class KeyedLeaf(Leaf):
         """Give the state of one key away; wait for it to come back, or go on from the initial one."""
         self.pass_by(item.point)
         hot = self.hot[key]
-        clear = self.come(key) if hot.first is None else min(before(hot.first), self.come(key))
+        clear, first = self.come(key), hot.first
+        if first is not None:
+            clear = min(before(first), clear)
         state = self.state.take_out(key)
         if self.shape.hands_over:
             self.counting.handed += 1

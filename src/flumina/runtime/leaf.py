@@ -36,8 +36,6 @@ class Leaf(Worker):
         super().__init__(shape, outputs)
         self.components = [Component(component) for component in shape.components]
         self.requests: deque[Item] = deque()
-        self.stops: list[deque[Point]] = [deque() for _ in self.components]
-        """For each component the points of the requests that it depends on."""
         self.state: Any = NOTHING
         self.identity = identity
 
@@ -55,8 +53,8 @@ class Leaf(Worker):
     def put_requests(self, items: Sequence[Item]) -> None:
         """Add requests for the state behind those that wait."""
         self.requests.extend(items)
-        for component, stops in zip(self.components, self.stops, strict=True):
-            stops.extend(item.point for item in items if item.cause in component.shape.causes)
+        for component in self.components:
+            component.stops.extend([item.point for item in items if item.cause in component.shape.causes])
 
     def on_fork_state(self, message: ForkState) -> None:
         assert self.state is NOTHING, f"{self.id} was given its state while it has it"
@@ -78,15 +76,15 @@ class Leaf(Worker):
 
     def release_all(self) -> None:
         """Process what can be processed before the next answer."""
-        for component, stops in zip(self.components, self.stops, strict=True):
-            self.release(component, self.bound(component, stops))
+        for component in self.components:
+            self.release(component, self.bound(component))
 
     def next_request(self) -> Item:
         """Remove the first request."""
         item = self.requests.popleft()
-        for component, stops in zip(self.components, self.stops, strict=True):
+        for component in self.components:
             if item.cause in component.shape.causes:
-                stops.popleft()
+                component.stops.popleft()
         return item
 
     def release(self, component: Component, bound: Point) -> None:
@@ -102,10 +100,12 @@ class Leaf(Worker):
             for queue in component.queues.values():
                 self.taken(queue)
 
-    def bound(self, component: Component, stops: deque[Point]) -> Point:
+    def bound(self, component: Component) -> Point:
         """How far a component may go, its own frontiers aside; events at a request's very point are independent."""
-        bound = self.calm if component.shape.free else min(self.calm, self.parent_frontier)
-        return min(bound, stops[0]) if stops else bound
+        bound = self.calm
+        if not component.shape.free and self.parent_frontier < bound:
+            bound = self.parent_frontier
+        return component.stops[0] if component.stops and component.stops[0] < bound else bound
 
     def caught_up(self, point: Point) -> bool:
         """Whether everything up to a point has come and has been processed."""
@@ -134,10 +134,8 @@ class Leaf(Worker):
     def forget_requests(self, ts: int) -> None:
         """Remove the requests behind a timestamp."""
         self.requests = deque(kept(self.requests, behind(ts)))
-        self.stops = [
-            deque(item.point for item in self.requests if item.cause in component.shape.causes)
-            for component in self.components
-        ]
+        for component in self.components:
+            component.stops = deque(item.point for item in self.requests if item.cause in component.shape.causes)
 
     def clear(self) -> dict[Cause, Point]:
         """For every cause the bound up to which nothing that depends on it is outstanding."""

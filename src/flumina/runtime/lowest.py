@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 
 from flumina.model.order import Point
@@ -17,14 +16,14 @@ class Lowest:
     A heap with lazy deletion: an entry counts while its point is still that of its key. A point that is replaced or
     dropped stays in the heap until it comes up, or until most of the heap is like that::
 
-        set, drop    O(log n), amortized        first, up_to    O(log n) for each entry that leaves the heap
+        set, drop    O(log n), amortized        first, pop_up_to    O(log n) for each entry that leaves the heap
 
     >>> points = Lowest()
     >>> points.set("a", Point(5, 0, 0)), points.set("b", Point(3, 0, 0)), points.set("b", Point(7, 0, 0))
     (None, None, None)
     >>> points.first
     Point(ts=5, rank=0, seq=0)
-    >>> list(points.up_to(Point(6, 0, 0))), points.first
+    >>> points.pop_up_to(Point(6, 0, 0)), points.first
     (['a'], Point(ts=7, rank=0, seq=0))
     """
 
@@ -34,14 +33,13 @@ class Lowest:
         self.pushes = 0
         """Orders entries with equal points: keys may have no order."""
 
-    def __bool__(self) -> bool:
-        return bool(self.of)
-
     def set(self, key: Key, point: Point | None) -> None:
         """Set the point of a key; None drops it."""
+        if self.of.get(key) == point:
+            return
         if point is None:
-            self.of.pop(key, None)
-        elif self.of.get(key) != point:
+            del self.of[key]
+        else:
             self.of[key] = point
             self.pushes += 1
             heappush(self.heap, (point, self.pushes, key))
@@ -60,10 +58,12 @@ class Lowest:
             heappop(self.heap)
         return None
 
-    def up_to(self, bound: Point) -> Iterator[Key]:
-        """Remove the keys with points at or before a bound, and yield them in the order of their points."""
+    def pop_up_to(self, bound: Point) -> list[Key]:
+        """Remove the keys with points at or before a bound, and return them in the order of their points."""
+        keys = []
         while self.heap and self.heap[0][0] <= bound:
             point, _, key = heappop(self.heap)
             if self.of.get(key) == point:
                 del self.of[key]
-                yield key
+                keys.append(key)
+        return keys

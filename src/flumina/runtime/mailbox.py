@@ -80,6 +80,8 @@ class Component:
         self.shape = shape
         self.queues: dict[PartId, Queue] = {part: Queue() for part, _ in shape.parts}
         self.tags = dict(shape.parts)
+        self.stops: deque[Point] = deque()
+        """Points of the waiting requests that these events depend on."""
         self.watch = None if shape.ties is None else TieWatch(shape.ties)
         self.only = next(iter(self.queues.values())) if len(self.queues) == 1 else None
 
