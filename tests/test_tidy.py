@@ -64,7 +64,7 @@ TESTS_OF_SEVERAL = {
     "runtime/test_bounds.py",
     "runtime/test_flight.py",
     "runtime/test_literal_mailbox.py",
-    "runtime/test_savings.py",
+    "runtime/test_ablation.py",
     "runtime/test_ties.py",
     "runtime/test_timing.py",
     "runtime/test_unkeyed_tags.py",

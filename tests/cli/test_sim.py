@@ -31,7 +31,7 @@ def test_one_program_with_switches(capsys: pytest.CaptureFixture[str]) -> None:
 def test_one_seed_can_be_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sim", "--seed", "3", "--events", "10", "--trace"]) == 0
     first = capsys.readouterr().out
-    assert re.search(r"1 \^ -> w\d: hand back", first)
+    assert re.search(r"1 \^ -> w\d: fork state", first)
     assert re.search(r"-> w\d: request", first)
     assert main(["sim", "--seed", "3", "--events", "10", "--trace"]) == 0
     assert _trace(capsys.readouterr().out) == _trace(first)

@@ -81,7 +81,7 @@ def test_states_of_several_keys_come_back_in_their_order() -> None:
 def test_points_stay_points() -> None:
     again = carried(Codec(fl.define(PageViews), NAMES), Request((Item(P, EVERYTHING),), P, START))
     assert isinstance(again, Request)
-    assert {type(point) for point in (again.frontier, again.calm, again.items[0].point)} == {Point}
+    assert {type(point) for point in (again.frontier, again.snapshot_frontier, again.items[0].point)} == {Point}
 
 
 def test_states_refer_to_the_program_of_the_receiver() -> None:
@@ -94,7 +94,7 @@ def test_states_refer_to_the_program_of_the_receiver() -> None:
     assert isinstance(again, Response)
     assert again.state["home"].info == "new"
     assert again.state.field is other.lifted
-    assert again.clear == {EVERYTHING: P}
+    assert again.settled == {EVERYTHING: P}
     assert sum(map(len, buffers)) < 400, "the program itself does not travel"
 
 
@@ -126,7 +126,7 @@ def test_columns_come_back_with_the_tags_of_the_receiver() -> None:
 def test_a_slice_sends_its_own_rows_only() -> None:
     count = 100_000
     batch = batch_of(Fraud.transaction, range(count), v=range(count))
-    piece = Run(batch=batch).cut(Point(9, 0, 9))[0]
+    piece = Run(batch=batch).split(Point(9, 0, 9))[0]
     buffers = Codec(fl.define(Fraud), NAMES).encode([("w1", ("views", 0), Data(("views", 0), piece, P))])
     assert sum(map(len, buffers)) < 2000
     [(_, _, again)] = Codec(fl.define(Fraud), NAMES).decode(buffers)

@@ -37,7 +37,7 @@ def _no_columns(rows: int) -> pa.RecordBatch:
 
 
 @dataclass
-class Feed:
+class BatchSource:
     """A part whose events all go to one worker."""
 
     batch: Batch
@@ -71,7 +71,7 @@ class Bulk:
     ) -> None:
         self.workers = workers(plan, definition, options)
         self.tree_root = TreeRoot(Forest.of(plan.root).divide(definition, definition.init()))
-        self.feeds = {part: Feed(batch, receiver, credits_) for part, (batch, receiver) in parts.items()}
+        self.sources = {part: BatchSource(batch, receiver, credits_) for part, (batch, receiver) in parts.items()}
         self.sent: deque[tuple[Address, Address, Message]] = deque()
         self.outputs: list[Row | Chunk] = []
         self.messages = 0
@@ -81,7 +81,7 @@ class Bulk:
         self.outputs += effects.outputs
         for receiver, message in effects.sends:
             if isinstance(message, Credit):
-                self.feeds[message.part].credits += message.events
+                self.sources[message.part].credits += message.events
             else:
                 self.sent.append((sender, receiver, message))
 
@@ -99,10 +99,10 @@ class Bulk:
         self.drain()
         while not self.tree_root.finished:
             moved = False
-            for part, feed in self.feeds.items():
-                news = feed.next()
+            for part, source in self.sources.items():
+                news = source.next()
                 if news is not None:
                     moved = True
-                    self.sent.append((part, feed.receiver, Data(part, *news)))
+                    self.sent.append((part, source.receiver, Data(part, *news)))
                     self.drain()
             assert moved or self.tree_root.finished, [str(worker.stall()) for worker in self.workers.values()]

@@ -136,7 +136,7 @@ class LiteralSystem:
         for worker in made:
             worker.parent = self.root
         self.overtaking = overtaking
-        self.held: deque[Happening] = deque()
+        self.waiting_beats: deque[Happening] = deque()
 
     def send(self, tag: str, ts: int, *, beat: bool = False) -> None:
         """A source sends an event or a heartbeat, and everything that follows from it happens."""
@@ -144,14 +144,14 @@ class LiteralSystem:
         worker = next((w for w in self.leaves.values() if tag in w.tags), self.root)
         worker.mailbox.put(happening)
         if worker is self.root and beat:
-            self.held.append(happening)
+            self.waiting_beats.append(happening)
         worker.work()
         self.pass_heartbeats_down()
 
     def pass_heartbeats_down(self) -> None:
         """Heartbeats of the root's tags reach the leaves: at once, or when the root has done what lies before them."""
-        while self.held and (self.overtaking or not self.outstanding(self.held[0])):
-            beat = self.held.popleft()
+        while self.waiting_beats and (self.overtaking or not self.outstanding(self.waiting_beats[0])):
+            beat = self.waiting_beats.popleft()
             for leaf in self.leaves.values():
                 leaf.mailbox.put(beat)
                 leaf.work()

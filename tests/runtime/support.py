@@ -22,7 +22,7 @@ from flumina.sim.case import Case, Entry
 from flumina.sim.network import Delivery, PartSource
 from flumina.sim.scheduler import Conditions, Simulation
 
-CALM = Conditions(heartbeats=1.0)
+ALL_HEARTBEATS = Conditions(heartbeats=1.0)
 
 
 class Chain(fl.Program):
@@ -144,8 +144,8 @@ class ColumnSource(PartSource):
 
     names: Sequence[str] = ()
 
-    def advance(self, cut: Delivery) -> list[tuple[str, Data]]:
-        return [(to, replace(data, run=in_columns(data.run, self.names))) for to, data in super().advance(cut)]
+    def advance(self, delivery: Delivery) -> list[tuple[str, Data]]:
+        return [(to, replace(data, run=in_columns(data.run, self.names))) for to, data in super().advance(delivery)]
 
 
 class ColumnSimulation(Simulation):

@@ -88,7 +88,7 @@ def test_barriers_ahead_of_values_wait_in_the_source(options: ProtocolOptions) -
     """Events that an inner worker has put in order are as much in its memory as those that it has not."""
     run = bulk((1, 1_000), (1, 1_000), 50, options)
     run.drain()
-    barriers = run.feeds["barrier", 0]
+    barriers = run.sources["barrier", 0]
     while (news := barriers.next()) is not None:
         run.sent.append((("barrier", 0), "root", Data(("barrier", 0), *news)))
         run.drain()

@@ -37,24 +37,24 @@ def own(made: Inner, *ts: int, frontier: int) -> Sends:
     return made.handle(("c", 0), Data(("c", 0), run, heartbeat(frontier, 1))).sends
 
 
-def word(made: Inner, frontier: int, *items: Item, calm: Point = END) -> Sends:
-    return made.handle("root", Request(items, heartbeat(frontier, 0), calm)).sends
+def word(made: Inner, frontier: int, *items: Item, snapshot_frontier: Point = END) -> Sends:
+    return made.handle("root", Request(items, heartbeat(frontier, 0), snapshot_frontier)).sends
 
 
 def answer(made: Inner, leaf: str, point: Point, upto: int, **counts: int) -> Sends:
-    """A leaf's answer; it is clear up to a timestamp."""
+    """A leaf's answer; it is settled up to a timestamp."""
     state = DEFINITION.init()
     for name, count in counts.items():
         setattr(state, name, count)
-    clear: dict[Cause, Point] = dict.fromkeys((A, C, EVERYTHING), heartbeat(upto, 4))
-    return made.handle(leaf, Response(point, state, clear)).sends
+    settled: dict[Cause, Point] = dict.fromkeys((A, C, EVERYTHING), heartbeat(upto, 4))
+    return made.handle(leaf, Response(point, state, settled)).sends
 
 
 def of(sends: Sends, kind: type[Message]) -> list[Message]:
     return [message for _, message in sends if isinstance(message, kind)]
 
 
-def told(sends: Sends) -> list[Point]:
+def frontiers(sends: Sends) -> list[Point]:
     """How far children may go."""
     return [message.frontier for _, message in sends if isinstance(message, Request)]
 
@@ -121,7 +121,7 @@ def test_a_snapshot_served_without_being_passed_on_is_no_longer_told_of() -> Non
     answer(made, "leaf x", at(1), 9)
     sends = answer(made, "leaf z", at(1), 9)
     assert [message.point for message in of(sends, Response) if isinstance(message, Response)] == [heartbeat(5, 0)]
-    assert not made.hidden
+    assert not made.unannounced
 
 
 @pytest.mark.parametrize("options", [PLAIN, ProtocolOptions(coalesce=False)], ids=str)
@@ -143,7 +143,7 @@ def test_the_parent_gets_the_state_and_what_is_clear() -> None:
     assert [to for to, _ in sends][-1] == ("c", 0)
     (response,) = [message for message in of(sends, Response) if isinstance(message, Response)]
     assert (response.point, response.state.xs, response.state.zs) == (Point(5, 0, 0), 1, 0)
-    assert response.clear == {A: heartbeat(6, 4), EVERYTHING: heartbeat(6, 4)}
+    assert response.settled == {A: heartbeat(6, 4), EVERYTHING: heartbeat(6, 4)}
     assert made.away
     assert made.holdings() == []
 
@@ -155,7 +155,7 @@ def test_clear_knows_own_events_that_wait() -> None:
     answer(made, "leaf x", at(4), 8)
     sends = answer(made, "leaf z", at(4), 8)
     (response,) = [message for message in of(sends, Response) if isinstance(message, Response)]
-    assert set(response.clear.values()) == {Point(6, 1, -1)}
+    assert set(response.settled.values()) == {Point(6, 1, -1)}
 
 
 def test_requests_that_the_parent_has_settled_are_dropped() -> None:
@@ -301,11 +301,11 @@ def test_who_is_cut_off_tells_at_once_how_far_the_children_may_go() -> None:
     for stopped in (False, True):
         made = middle()
         own(made, frontier=7)
-        assert told(word(made, 20)) == [heartbeat(7, 1)] * 2
+        assert frontiers(word(made, 20)) == [heartbeat(7, 1)] * 2
         if stopped:
             made.handle("root", Stop())
         effects, found = made.truncate(5)
-        assert told(effects.sends) == ([] if stopped else [heartbeat(20, 0)] * 2)
+        assert frontiers(effects.sends) == ([] if stopped else [heartbeat(20, 0)] * 2)
         assert [message.frontier for message in found] == [heartbeat(7, 1)]
 
 

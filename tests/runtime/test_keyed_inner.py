@@ -144,11 +144,11 @@ def sent(effects: Effects, kind: type[Any]) -> list[tuple[Any, Any]]:
     return [(to, message) for to, message in effects.sends if isinstance(message, kind)]
 
 
-def answer(inner: Any, ts: int, clear: Point) -> Effects:
+def answer(inner: Any, ts: int, settled: Point) -> Effects:
     """Both leaves give the state of page a."""
     info = Record({"info": "old"})
-    inner.handle("l0", Response(Point(ts, 0, 0), info, {EVERYTHING: clear}, "a"))
-    effects: Effects = inner.handle("l1", Response(Point(ts, 0, 0), info, {EVERYTHING: clear}, "a"))
+    inner.handle("l0", Response(Point(ts, 0, 0), info, {EVERYTHING: settled}, "a"))
+    effects: Effects = inner.handle("l1", Response(Point(ts, 0, 0), info, {EVERYTHING: settled}, "a"))
     return effects
 
 
@@ -173,12 +173,12 @@ def test_what_an_inner_worker_waits_for_is_named() -> None:
 
 
 def test_an_inner_worker_coalesces_up_to_what_its_children_say() -> None:
-    for clear, answers in ((Point(5, 0, 0), 1), (Point(5, 0, -1), 0)):
+    for settled, answers in ((Point(5, 0, 0), 1), (Point(5, 0, -1), 0)):
         inner = three_levels()["inner"]
         inner.handle("root", ForkState(PAGES.init(), START))
         inner.handle("root", Request(wanted(5), Point(9, 0, 0), END))
         inner.handle(("change", 1), own(Point(7, 0, 0), change(3)))
-        effects = answer(inner, 3, clear)
+        effects = answer(inner, 3, settled)
         assert len(sent(effects, Response)) == answers == inner.stats.coalesced
         assert len(sent(effects, ForkState)) == 2 - 2 * answers
         assert [m.served for _, m in sent(effects, ForkState)] == [Point(3, 0, 0)] * (2 - 2 * answers)
@@ -199,7 +199,7 @@ def test_how_far_a_key_is_clear() -> None:
         inner.handle("root", Request(wanted(5), Point(9, 0, 0), END))
         inner.handle(("change", 1), data)
         ((to, response),) = sent(answer(inner, 5, children), Response)
-        assert (to, response.point, response.clear) == ("root", Point(5, 0, 0), {EVERYTHING: expected})
+        assert (to, response.point, response.settled) == ("root", Point(5, 0, 0), {EVERYTHING: expected})
 
 
 @pytest.mark.parametrize("settled", [(6,), (5, 6), (3, 4, 6)])
@@ -365,13 +365,13 @@ def test_frontiers_are_told_once_and_never_past_what_was_not_asked_for(pipeline:
     inner.handle("root", ForkState(PAGES.init(), START))
     assert sent(inner.handle("root", Request(wanted(5, 7), Point(9, 0, 0), Point(19, 0, 0))), Request)
     effects = inner.handle(("change", 1), own(Point(8, 0, 0)))
-    told = [(to, [i.point.ts for i in m.items], m.frontier, m.calm) for to, m in sent(effects, Request)]
+    told = [(to, [i.point.ts for i in m.items], m.frontier, m.snapshot_frontier) for to, m in sent(effects, Request)]
     frontier = Point(8, 0, 0) if pipeline else Point(7, 0, -1)
     assert told == [(to, [5, 7] if pipeline else [5], frontier, Point(19, 0, 0)) for to in ("l0", "l1")]
     assert not sent(inner.handle(("change", 1), own(Point(8, 0, 0))), Request), "nothing is new"
     snapshot = Item(Point(20, 0, 0), EVERYTHING)
     effects = inner.handle("root", Request((snapshot,), Point(9, 0, 0), Point(30, 0, 0)))
-    assert {m.calm for _, m in sent(effects, Request)} == {Point(20, 0, -1)}, "a snapshot is to come"
+    assert {m.snapshot_frontier for _, m in sent(effects, Request)} == {Point(20, 0, -1)}, "a snapshot is to come"
 
 
 def everything(ts: int) -> Item:
@@ -403,11 +403,11 @@ def test_what_is_behind_a_request_for_everything_is_asked_for_ahead_but_not_serv
     effects = inner.handle(("change", 1), own(Point(16, 0, 0), change(6), change(9)))
     ahead = [(6, "a"), (8, "a"), (9, "a"), (14, "a"), (5, None), (12, None)]
     assert asked(effects) == (ahead if pipeline else [(5, None)])
-    frontier, calm = (Point(16, 0, 0), END) if pipeline else (Point(6, 0, -1), Point(12, 0, -1))
-    assert [(m.frontier, m.calm) for _, m in sent(effects, Request)] == [(frontier, calm)] * 2
+    frontier, snapshot_frontier = (Point(16, 0, 0), END) if pipeline else (Point(6, 0, -1), Point(12, 0, -1))
+    assert [(m.frontier, m.snapshot_frontier) for _, m in sent(effects, Request)] == [(frontier, snapshot_frontier)] * 2
     assert [item.point.ts for item, _ in inner.sequence] == [5, 12]
     assert [entry.item.point.ts for entry in inner.busy["a"].entries] == [6, 8, 9, 14]
-    assert [point.ts for point in inner.wanted()] == [6, 5]
+    assert [point.ts for point in inner.requested_points()] == [6, 5]
     assert inner.waiting == 2
     for child in ("l0", "l1"):
         effects = inner.handle(child, Response(Point(5, 0, 0), PAGES.init(), {EVERYTHING: END}))
@@ -418,7 +418,9 @@ def test_what_is_behind_a_request_for_everything_is_asked_for_ahead_but_not_serv
     inner = three_levels()["inner"]
     inner.handle("root", ForkState(PAGES.init(), START))
     effects = inner.handle("root", Request((*wanted(8), everything(12), *wanted(14)), Point(20, 0, 0), END))
-    assert [m.calm for _, m in sent(effects, Request)] == [Point(12, 0, -1)] * 2, "also before own events are known"
+    assert [m.snapshot_frontier for _, m in sent(effects, Request)] == [Point(12, 0, -1)] * 2, (
+        "also before own events are known"
+    )
 
 
 def test_an_answer_belongs_to_the_child_that_gave_it_whatever_their_names() -> None:
@@ -456,7 +458,7 @@ def test_children_are_asked_once_for_everything_that_is_served(ahead: int, pipel
         all_asked += asked(answer(inner, ts, START))
         new = ts + ahead
         all_asked += asked(inner.handle(("change", 1), own(Point(new, 0, 9), change(new))))
-        assert inner.told[0] == (Point(new, 0, 9) if pipeline or ahead == 1 else Point(ts + 2, 0, -1))
+        assert inner.announced_frontiers[0] == (Point(new, 0, 9) if pipeline or ahead == 1 else Point(ts + 2, 0, -1))
     assert all_asked == [(ts, "a") for ts in range(1, (7 + ahead if pipeline else 8) + 1)]
 
 
@@ -475,7 +477,7 @@ def test_what_was_settled_above_is_not_asked_for_again(settled: int, pipeline: b
     all_asked += asked(inner.handle("root", Request(wanted(30, 40), Point(50, 0, 0), END)))
     last = times[-1]
     assert all_asked == [(ts, "a") for ts in ([*times, 30, 40] if pipeline else [1, last])]
-    assert inner.told[0] == (Point(50, 0, 0) if pipeline else Point(30, 0, -1))
+    assert inner.announced_frontiers[0] == (Point(50, 0, 0) if pipeline else Point(30, 0, -1))
 
 
 @pytest.mark.parametrize("pipeline", [True, False])
@@ -491,7 +493,7 @@ def test_what_is_behind_a_cut_is_forgotten_and_own_events_are_given_back(pipelin
     assert found.frontier == Point(20, 0, 0)
     assert (inner.waiting, inner.known) == (2, END)
     assert [entry.item.point.ts for entry in inner.busy["a"].entries] == [3, 5, 6]
-    assert [point.ts for point in inner.wanted()] == [3]
+    assert [point.ts for point in inner.requested_points()] == [3]
     assert not sent(effects, Response)
     assert [to for to, _ in sent(answer(inner, 3, START), ForkState)] == ["l0", "l1"]
     [(_, response)] = sent(answer(inner, 5, START), Response)

@@ -77,7 +77,7 @@ def test_clear_says_how_far_nothing_of_the_key_is_outstanding() -> None:
         made.handle("root", Request((change(5, "a"),), Point(9, 0, 0), END))
         effects = made.handle(("view", 0), Data(("view", 0), after, Point(8, 1, 0)))
         (response,) = [message for _, message in effects.sends if isinstance(message, Response)]
-        assert response.clear[EVERYTHING] == wanted
+        assert response.settled[EVERYTHING] == wanted
 
 
 def test_everything_is_given_away_only_when_no_key_is_wanted_or_away() -> None:
@@ -116,7 +116,7 @@ def test_a_leaf_that_only_adds_goes_on_from_nothing() -> None:
     made.handle("root", Request((Item(END, EVERYTHING),), END, END))
     effects = made.handle(("inc", 0), Data(("inc", 0), Run(), END))
     (whole,) = [message for _, message in effects.sends if isinstance(message, Response)]
-    assert (whole.point, whole.key, whole.clear[EVERYTHING]) == (END, None, END)
+    assert (whole.point, whole.key, whole.settled[EVERYTHING]) == (END, None, END)
     assert (made.stats.blocked, made.stats.handed) == (0, 3)
     assert made.holdings() == [counter.init()], "it goes on from nothing"
 
@@ -162,16 +162,16 @@ def test_of_many_keys_that_are_away_a_few_are_named() -> None:
 def test_columns_are_divided_by_key_like_lists() -> None:
     """The same messages in columns have the same effects."""
     names = [shape.name for shape in PLAN.streams]
-    told = []
+    answers = []
     for columns in (False, True):
         made = started()
         made.handle("root", Request((change(5, "a"),), Point(9, 0, 0), END))
         run = views((3, "a"), (4, "b"), (6, "a"), (7, "b"))
         data = Data(("view", 0), in_columns(run, names) if columns else run, Point(8, 1, 0))
         effects = made.handle(("view", 0), data)
-        told.append([(m.key, m.state, m.clear) for _, m in effects.sends if isinstance(m, Response)])
+        answers.append([(m.key, m.state, m.settled) for _, m in effects.sends if isinstance(m, Response)])
         assert made.waiting == 1
-    assert told[0] == told[1]
+    assert answers[0] == answers[1]
 
 
 def test_what_a_leaf_waits_for_is_named() -> None:
@@ -188,7 +188,7 @@ def test_what_a_leaf_waits_for_is_named() -> None:
     made.handle(("view", 0), Data(("view", 0), views((7, "a"), (7, "b"), (20, "c")), Point(20, 1, 9)))
     assert "the state of 'a', 'b' from root before what is at (7, 1, 0)" in str(made.stall())
     assert made.waiting == 3
-    assert made.wanted() == [], "both have been answered"
+    assert made.requested_points() == [], "both have been answered"
     for page, ts in (("a", 5), ("b", 6)):
         made.handle("root", ForkState(Record({"info": page}), Point(ts, 0, 0), page))
     assert "word from root, which is at (9, 0, 0), before what is at (20, 1, 2)" in str(made.stall())
@@ -227,7 +227,7 @@ def test_an_event_at_the_very_point_of_a_request_is_in_the_answer() -> None:
     run = Run([point for point, _ in entries], [event for _, event in entries])
     effects = made.handle(("inc", 0), Data(("inc", 0), run, Point(6, 0, 0)))
     (answer,) = [message for _, message in effects.sends if isinstance(message, Response)]
-    assert (answer.state.count, answer.clear[EVERYTHING]) == (2, Point(5, 0, 3))
+    assert (answer.state.count, answer.settled[EVERYTHING]) == (2, Point(5, 0, 3))
     assert made.waiting == 1
 
 

@@ -83,7 +83,7 @@ def test_a_dependent_tag_stops_at_the_request_and_the_answer_waits_for_all() -> 
     response = answers(data(made, "x", 3, 6, frontier=6))
     assert [r.point for r in response] == [Point(5, 0, 0)]
     assert (response[0].state.xs, response[0].state.ys) == (2, 2)
-    assert response[0].clear == {A: Point(7, 2, -1), EVERYTHING: heartbeat(6, 1)}
+    assert response[0].settled == {A: Point(7, 2, -1), EVERYTHING: heartbeat(6, 1)}
     assert made.holdings() == []
 
 
@@ -151,7 +151,7 @@ def test_requests_behind_a_cut_are_forgotten_and_events_given_back() -> None:
     assert [message.point.ts for message in answers(data(made, "x", frontier=9))] == [3]
     made.handle("root", ForkState(DEFINITION.init(), Point(3, 0, 0)))
     assert made.waiting == 0
-    assert made.wanted() == []
+    assert made.requested_points() == []
     assert made.stats.events == 1
 
 

@@ -105,12 +105,12 @@ def test_a_component_waits_for_all_its_parts() -> None:
     made = component(ONE, OTHER)
     made.put(ONE, run_of(at(1), at(4)), at(9))
     assert made.take(END) == {}
-    assert (made.frontier, made.first, made.clear) == (START, at(1), START)
+    assert (made.frontier, made.first, made.settled) == (START, at(1), START)
     made.put(OTHER, run_of(at(2, rank=1), tag="b"), at(3, rank=1))
-    assert (made.frontier, made.clear) == (at(3, rank=1), before(at(1)))
+    assert (made.frontier, made.settled) == (at(3, rank=1), before(at(1)))
     runs = made.take(END)
     assert {part: list(run.points) for part, run in runs.items()} == {ONE: [at(1)], OTHER: [at(2, rank=1)]}
-    assert (made.first, made.clear) == (at(4), at(3, rank=1))
+    assert (made.first, made.settled) == (at(4), at(3, rank=1))
 
 
 def test_a_component_goes_no_further_than_the_bound() -> None:
@@ -118,15 +118,15 @@ def test_a_component_goes_no_further_than_the_bound() -> None:
     made.put(ONE, run_of(at(1), at(2), at(3)), at(9))
     assert made.take(before(at(1))) == {}
     assert list(made.take(at(2))[ONE].points) == [at(1), at(2)]
-    assert made.clear == before(at(3))
+    assert made.settled == before(at(3))
     made.take(END)
-    assert made.clear == at(9)
+    assert made.settled == at(9)
 
 
 def test_a_component_takes_its_own_tags_and_every_frontier() -> None:
     made = Component(ComponentShape(((ONE, TagSet.all_of([TAGS["a"]])),), frozenset({EVERYTHING})))
     made.put(ONE, run_of(at(1), tag="b"), at(1))
-    assert (made.first, made.frontier, made.clear) == (None, at(1), at(1))
+    assert (made.first, made.frontier, made.settled) == (None, at(1), at(1))
     made.put(ONE, run_of(at(2), tag="a"), at(2))
     assert made.first == at(2)
 

@@ -55,7 +55,7 @@ def same(one: Run, other: Run) -> bool:
 @given(listed(), BOUNDS)
 def test_cut(run: Run, bound: Point) -> None:
     for form in (run, in_columns(run, NAMES)):
-        head, rest = form.cut(bound)
+        head, rest = form.split(bound)
         assert [*head, *rest] == list(run)
         assert list(head) == [(point, event) for point, event in run if point <= bound]
 
@@ -110,14 +110,14 @@ def test_fold(run: Run) -> None:
 def test_nothing() -> None:
     assert not EMPTY
     assert merged([]) is merged([EMPTY, EMPTY]) is EMPTY
-    assert EMPTY.cut(END) == (EMPTY, EMPTY)
+    assert EMPTY.split(END) == (EMPTY, EMPTY)
 
 
 def test_a_whole_run_is_kept_as_it_is() -> None:
     events: list[Event] = [TAGS["rule"].event(ts=ts, stream="one", r=1) for ts in range(3)]
     for run in (Run([Point(ts, 0, 0) for ts in range(3)], events), Run(batch=Batch.of_events(events, NAMES))):
-        assert run.cut(END)[0] is run.cut(run.last)[0] is run
-        assert run.cut(START)[1] is run
+        assert run.split(END)[0] is run.split(run.last)[0] is run
+        assert run.split(START)[1] is run
         assert run.only(TagSet.all_of(TAGS.values())) is run
         assert merged([EMPTY, run]) is run
 
@@ -161,7 +161,7 @@ def test_of_many_keys_only_those_of_the_events_are_looked_for(columns: bool) -> 
     run = Run([Point(ts, 0, 0) for ts in range(12)], events)
     form = in_columns(run, NAMES) if columns else run
     keys = {1, 3, *range(10, 1_000)}
-    for piece in (form, form.cut(Point(6, 0, 0))[0], form.cut(Point(6, 0, 0))[1]):
+    for piece in (form, form.split(Point(6, 0, 0))[0], form.split(Point(6, 0, 0))[1]):
         rest, diverted = piece.divert(Asked(keys))
         assert list(rest) == [(point, event) for point, event in piece if event.key not in keys]
         assert {key: list(of_key) for key, of_key in diverted.items()} == {

@@ -368,14 +368,14 @@ class TestWhereToLook:
 
     def test_origins_are_told_only_where_they_matter(self) -> None:
         case = two_readers(keys=(1, 2))
-        for options, told in ((UNNUMBERED, Origin(0, 1)), (ProtocolOptions(), None)):
+        for options, origin in ((UNNUMBERED, Origin(0, 1)), (ProtocolOptions(), None)):
             made = workers(case.plan, case.definition, options)["root"]
             made.handle("^", start(case.definition))
             made.handle("^", Request((), END, END))
             point, event = case.parts["read", 0][0]
             sends = made.handle(("read", 0), Data(("read", 0), Run([point], [event]), END)).sends
             items = [item for _, message in sends if isinstance(message, Request) for item in message.items]
-            assert {item.origin for item in items} == {told}
+            assert {item.origin for item in items} == {origin}
 
 
 def unwatched(plan: Plan, definition: Definition, sequenced: frozenset[str] | None) -> set[str]:

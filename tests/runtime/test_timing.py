@@ -73,7 +73,7 @@ def test_the_time_changes_nothing_but_the_statistics(program: Any, above: str, b
     plan = two_leaves(program, above, below)
     keyed = {"k": 1} if program is KeyCounter else {}
     value = {"v": 3} if program is ValueBarrier else {}
-    told = []
+    results = []
     for timed in (False, True):
         made = workers(plan, definition)["l1"]
         random = Random(1)
@@ -88,10 +88,10 @@ def test_the_time_changes_nothing_but_the_statistics(program: Any, above: str, b
         for clock, (sender, message) in enumerate(messages):
             effects = made.handle(sender, message, clock + random.random() if timed else None)
             sent.append((effects.sends, effects.outputs))
-        told.append((sent, made.stats))
-    assert told[0][0] == told[1][0]
-    assert told[0][1].delay.total == 0
-    assert told[1][1].delay.total == 4
+        results.append((sent, made.stats))
+    assert results[0][0] == results[1][0]
+    assert results[0][1].delay.total == 0
+    assert results[1][1].delay.total == 4
 
 
 def test_all_numbers_add_up_and_freeze() -> None:

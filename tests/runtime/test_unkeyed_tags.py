@@ -168,7 +168,7 @@ def test_a_key_is_answered_when_events_that_see_all_keys_have_come_so_far() -> N
     effects = made.handle(("sale", 0), events("sale", item=7))
     assert not [m for _, m in effects.sends if isinstance(m, Response)]
     effects = made.handle(("report", 0), events("report", frontier=6))
-    assert [m.clear for _, m in effects.sends if isinstance(m, Response)] == [{EVERYTHING: Point(6, 2, 0)}]
+    assert [m.settled for _, m in effects.sends if isinstance(m, Response)] == [{EVERYTHING: Point(6, 2, 0)}]
 
 
 def test_a_key_is_not_answered_past_a_request_for_all_states() -> None:
@@ -220,7 +220,7 @@ def test_own_events_that_see_all_keys_are_in_the_sequence_and_hold_up_the_keys_b
     state = Record({"amount": 0})
     for to in ("l0", "l1"):
         made.handle(to, Response(Point(3, 0, 0), state, {EVERYTHING: END}, 7))
-    assert (made.stats.coalesced, made.waiting) == (0, 2), "clear for the key, but a report comes before its next price"
+    assert (made.stats.coalesced, made.waiting) == (0, 2), "settled for the key, but a report precedes its next price"
     states = SHOP.init()
     states[7] = Record({"amount": 5})
     made.handle("l0", Response(Point(6, 2, 0), states, dict.fromkeys(made.shape.causes, END)))

@@ -190,8 +190,8 @@ def test_the_end_is_known_by_its_value() -> None:
     """It comes from another process, as an equal object."""
     case = a_case(0)
     for worker in workers(case.plan, case.definition, ProtocolOptions(final=False)).values():
-        assert not worker.is_kept(Point(*END))
-        assert worker.is_kept(Point(5, 0, 0))
+        assert not worker.needs_state(Point(*END))
+        assert worker.needs_state(Point(5, 0, 0))
 
 
 def test_only_who_was_cut_off_may_be_told_of_an_end_after_the_stop() -> None:

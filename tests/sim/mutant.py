@@ -10,7 +10,7 @@ from unittest import mock
 
 from flumina.runtime.topology import ProtocolOptions
 
-KEPT = ProtocolOptions(hand_over=False)
+WAITING = ProtocolOptions(hand_over=False)
 """Leaves wait for their state: most rules are about that."""
 
 Function = TypeVar("Function", bound=Callable[..., object])
@@ -25,7 +25,7 @@ class Mutant:
     changes: tuple[tuple[object, str, object], ...]
     options: ProtocolOptions
     seed: int | None
-    cuts: bool = False
+    truncations: bool = False
     """Whether it shows in runs that are cut off."""
 
     @contextmanager
@@ -42,10 +42,10 @@ MUTANTS: dict[str, Mutant] = {}
 
 def mutant(
     *targets: tuple[object, str],
-    options: ProtocolOptions = KEPT,
+    options: ProtocolOptions = WAITING,
     seed: int | None = 0,
     is_property: bool = False,
-    cuts: bool = False,
+    truncations: bool = False,
 ) -> Callable[[Function], Function]:
     """Put the decorated function in the place of these; its docstring says which rule is broken."""
 
@@ -53,7 +53,7 @@ def mutant(
         assert function.__doc__ is not None
         new = property(function) if is_property else function
         changes = tuple((owner, name, new) for owner, name in targets)
-        MUTANTS[function.__name__] = Mutant(function.__name__, function.__doc__, changes, options, seed, cuts)
+        MUTANTS[function.__name__] = Mutant(function.__name__, function.__doc__, changes, options, seed, truncations)
         return function
 
     return register

@@ -9,7 +9,7 @@ from flumina.model.order import END, START, Point
 from flumina.plan.tree import PlanWorker as Place
 from flumina.program.definition import Definition, Join
 from flumina.runtime import topology
-from flumina.runtime import tree_root as coordinator_module
+from flumina.runtime import tree_root as tree_root_module
 from flumina.runtime.busy import NOTHING
 from flumina.runtime.inner import Child, Inner
 from flumina.runtime.mailbox import before
@@ -21,7 +21,7 @@ from flumina.sim.scheduler import Simulation
 from flumina.state.compare import copied
 from tests.sim.mutant import mutant
 
-ADMIT, SERVE, HAND_BACK, COLLECT = Inner.admit, Inner.serve, Inner.send_fork_state, Child.collect
+ADMIT, SERVE, SEND_FORK_STATE, COLLECT = Inner.admit, Inner.serve, Inner.send_fork_state, Child.collect
 ADVANCE, SOURCE, GIVE_CREDIT, CONTRIBUTION = (
     PartSource.advance,
     Simulation._source,
@@ -79,7 +79,7 @@ def frontier_past_unsent_requests(self: Inner, to: str, message: object) -> None
 def calm_past_unsent_snapshots(self: Inner, to: str, message: object) -> None:
     """Children are not told that a request for everything is held back."""
     if isinstance(message, Request):
-        message = replace(message, calm=END)
+        message = replace(message, snapshot_frontier=END)
     self.effects.sends.append((to, message))  # type: ignore[arg-type]
 
 
@@ -100,11 +100,11 @@ def announced_for_ever(self: Inner) -> None:
 # -- joining, serving and handing back -------------------------------------------------------------------------------
 
 
-def _is_clear(self: Inner, child: Child, for_requests: Cause | None = EVERYTHING) -> bool:
-    """The rule as it is, for one child; to answer a request this must be clear (None: the request's cause)."""
+def _is_settled(self: Inner, child: Child, for_requests: Cause | None = EVERYTHING) -> bool:
+    """The rule as it is, for one child; to answer a request this must be settled (None: the request's cause)."""
     point = self.sequence[0][0].point
     causes = [item.cause if event is not None else for_requests or item.cause for item, event in self.first_group()]
-    return point == self.served or all(child.clear.get(cause, START) >= point for cause in causes)
+    return point == self.served or all(child.settled.get(cause, START) >= point for cause in causes)
 
 
 @mutant((Inner, "may_coalesce"))
@@ -115,20 +115,20 @@ def coalesces_always(self: Inner) -> bool:
 
 @mutant((Inner, "may_coalesce"))
 def coalesces_what_one_child_allows(self: Inner) -> bool:
-    """One child is clear, and the other is not asked."""
-    return any(_is_clear(self, child) for child in self.children)
+    """One child is settled, and the other is not asked."""
+    return any(_is_settled(self, child) for child in self.children)
 
 
 @mutant((Inner, "may_coalesce"), options=HANDING_OVER, seed=528)
 def coalesces_with_hand_over(self: Inner) -> bool:
-    """A child that goes on after its answer is not asked whether it is clear."""
-    return all(_is_clear(self, child) for child in self.children if not child.shape.hands_over)
+    """A child that goes on after its answer is not asked whether it is settled."""
+    return all(_is_settled(self, child) for child in self.children if not child.shape.hands_over)
 
 
 @mutant((Inner, "may_coalesce"), seed=None)
 def answers_without_everything(self: Inner) -> bool:
     """Rule 6 without ``*``: a subtree's state is given away while an independent event of it could be processed."""
-    return all(_is_clear(self, child, for_requests=None) for child in self.children)
+    return all(_is_settled(self, child, for_requests=None) for child in self.children)
 
 
 @mutant((Inner, "may_coalesce"))
@@ -149,7 +149,7 @@ def stale_fork_state(self: Inner) -> None:
 @mutant((Inner, "send_fork_state"))
 def hands_back_to_one_child(self: Inner) -> None:
     """The right child never gets its state back."""
-    HAND_BACK(self)
+    SEND_FORK_STATE(self)
     states = [i for i, (_, message) in enumerate(self.effects.sends) if isinstance(message, ForkState)]
     if self.served > START:
         del self.effects.sends[states[-1]]
@@ -158,7 +158,7 @@ def hands_back_to_one_child(self: Inner) -> None:
 @mutant((Inner, "send_fork_state"), seed=33)
 def hands_back_the_wrong_halves(self: Inner) -> None:
     """Each child gets what is for the other."""
-    HAND_BACK(self)
+    SEND_FORK_STATE(self)
     sends = self.effects.sends
     places = [n for n, (_, message) in enumerate(sends) if isinstance(message, ForkState)]
     if len(places) == len(self.children):
@@ -171,7 +171,7 @@ def served_too_much(self: Inner) -> None:
     """Children are told that the next request is settled too."""
     if self.sequence and self.served > START:
         self.served = self.sequence[0][0].point
-    HAND_BACK(self)
+    SEND_FORK_STATE(self)
 
 
 @mutant((Inner, "on_fork_state"), seed=33)
@@ -185,14 +185,14 @@ def inner_without_served(self: Inner, message: ForkState) -> None:
 def keeps_nothing_for_the_child(self: Inner) -> None:
     """What the fork gives to a child that hands over is lost."""
     started = [child.shape.hands_over and child.started for child in self.children]
-    HAND_BACK(self)
+    SEND_FORK_STATE(self)
     for child, kept in zip(self.children, started, strict=True):
         if kept:
             child.state = NOTHING
 
 
-@mutant((Inner, "clear"), seed=33)
-def clear_ignores_the_children(self: Inner) -> dict[Cause, Point]:
+@mutant((Inner, "settled"), seed=33)
+def settled_ignores_the_children(self: Inner) -> dict[Cause, Point]:
     """An inner worker speaks for itself only."""
     points = [item.point for item, event in self.sequence if event is not None]
     points += [queue.first for queue in self.queues.values() if queue.first is not None]
@@ -200,10 +200,10 @@ def clear_ignores_the_children(self: Inner) -> dict[Cause, Point]:
     return dict.fromkeys(self.shape.causes, own)
 
 
-@mutant((Inner, "clear"), seed=165)
-def clear_ignores_own_events(self: Inner) -> dict[Cause, Point]:
+@mutant((Inner, "settled"), seed=165)
+def settled_ignores_own_events(self: Inner) -> dict[Cause, Point]:
     """An inner worker speaks for its children only."""
-    return {c: min(child.clear.get(c, START) for child in self.children) for c in self.shape.causes}
+    return {c: min(child.settled.get(c, START) for child in self.children) for c in self.shape.causes}
 
 
 @mutant((Child, "collect"), options=HANDING_OVER, seed=957)
@@ -220,22 +220,22 @@ def stop_is_not_passed_on(self: Inner) -> None:
 # -- the tree_root, sources, and what follows from the plan ----------------------------------------------------------
 
 
-@mutant((coordinator_module, "copied"), seed=33)
+@mutant((tree_root_module, "copied"), seed=33)
 def snapshot_of_a_live_state(state: object) -> object:
     """A snapshot shares its state with the run, which goes on to change it."""
     return state
 
 
 @mutant((PartSource, "advance"), seed=132)
-def frontier_with_events_only(self: PartSource, cut: Delivery) -> list[tuple[str, Data]]:
+def frontier_with_events_only(self: PartSource, delivery: Delivery) -> list[tuple[str, Data]]:
     """A worker for which a batch holds nothing is not told the frontier."""
-    return [(to, data) for to, data in ADVANCE(self, cut) if data.run or data.frontier == END]
+    return [(to, data) for to, data in ADVANCE(self, delivery) if data.run or data.frontier == END]
 
 
 @mutant((PartSource, "advance"))
-def frontier_ahead_of_events(self: PartSource, cut: Delivery) -> list[tuple[str, Data]]:
+def frontier_ahead_of_events(self: PartSource, delivery: Delivery) -> list[tuple[str, Data]]:
     """A source promises the point of the next event, which it has not sent."""
-    sends = ADVANCE(self, cut)
+    sends = ADVANCE(self, delivery)
     if self.next < len(self.entries):
         self.frontier = self.entries[self.next][0]
     return [(to, replace(data, frontier=self.frontier)) for to, data in sends]

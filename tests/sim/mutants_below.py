@@ -22,20 +22,20 @@ from tests.sim.mutant import mutant
 @mutant((Leaf, "bound"), seed=33)
 def no_parent_frontier(self: Leaf, component: Component) -> Point:
     """A leaf goes on before it knows that no request is on its way."""
-    return min([self.calm, *component.stops])
+    return min([self.snapshot_frontier, *component.stops])
 
 
 @mutant((Leaf, "bound"), seed=33)
 def past_the_request(self: Leaf, component: Component) -> Point:
     """A leaf goes on past the first request that waits, up to the last."""
-    bound = self.calm if component.shape.free else min(self.calm, self.parent_frontier)
+    bound = self.snapshot_frontier if component.shape.free else min(self.snapshot_frontier, self.parent_frontier)
     return min(bound, component.stops[-1]) if component.stops else bound
 
 
 @mutant((Leaf, "bound"))
 def stops_before_the_point(self: Leaf, component: Component) -> Point:
     """A leaf does not process the independent event at the very point of a request, and so never answers."""
-    bound = self.calm if component.shape.free else min(self.calm, self.parent_frontier)
+    bound = self.snapshot_frontier if component.shape.free else min(self.snapshot_frontier, self.parent_frontier)
     return min(bound, before(component.stops[0])) if component.stops else bound
 
 
@@ -62,35 +62,35 @@ def answers_from_the_buffer(self: Leaf, point: Point) -> bool:
 def answers_for_dependent_itags(self: Leaf, point: Point) -> bool:
     """Rule 4 for the dependent itags only: then a leaf waits for its state while it has events to process."""
     cause = self.requests[0].cause
-    return all(c.clear >= point for c in self.components if cause in c.shape.causes)
+    return all(c.settled >= point for c in self.components if cause in c.shape.causes)
 
 
 @mutant((Leaf, "caught_up"), seed=660)
 def end_before_all_parts_ended(self: Leaf, point: Point) -> bool:
     """The end is answered when the first part has ended."""
     if point < END:
-        return all(component.clear >= point for component in self.components)
-    return any(component.clear >= point for component in self.components)
+        return all(component.settled >= point for component in self.components)
+    return any(component.settled >= point for component in self.components)
 
 
-@mutant((Leaf, "clear"), seed=825)
-def clear_from_buffer_heads(self: Leaf) -> dict[Cause, Point]:
-    """``clear`` looks at the events that wait, and forgets those that are still to come."""
+@mutant((Leaf, "settled"), seed=825)
+def settled_from_buffer_heads(self: Leaf) -> dict[Cause, Point]:
+    """``settled`` looks at the events that wait, and forgets those that are still to come."""
     bounds = [(c.shape.causes, END if c.first is None else before(c.first)) for c in self.components]
     return {cause: min((b for causes, b in bounds if cause in causes), default=END) for cause in self.shape.causes}
 
 
-@mutant((Leaf, "clear"))
-def clear_from_frontiers(self: Leaf) -> dict[Cause, Point]:
-    """``clear`` looks at the frontiers, and forgets the events that wait."""
+@mutant((Leaf, "settled"))
+def settled_from_frontiers(self: Leaf) -> dict[Cause, Point]:
+    """``settled`` looks at the frontiers, and forgets the events that wait."""
     bounds = [(c.shape.causes, c.frontier) for c in self.components]
     return {cause: min((b for causes, b in bounds if cause in causes), default=END) for cause in self.shape.causes}
 
 
-@mutant((Leaf, "clear"))
-def clear_of_one_component(self: Leaf) -> dict[Cause, Point]:
-    """``clear`` is the greatest bound of the components instead of the least."""
-    bounds = [(c.shape.causes, c.clear) for c in self.components]
+@mutant((Leaf, "settled"))
+def settled_of_one_component(self: Leaf) -> dict[Cause, Point]:
+    """``settled`` is the greatest bound of the components instead of the least."""
+    bounds = [(c.shape.causes, c.settled) for c in self.components]
     return {cause: max((b for causes, b in bounds if cause in causes), default=END) for cause in self.shape.causes}
 
 
@@ -108,7 +108,7 @@ def hands_over_and_keeps(self: Leaf, item: Item) -> None:
         self.state = copied(state)
     else:
         self.state = NOTHING
-    self.send(self.shape.parent, Response(item.point, state, self.clear()))
+    self.send(self.shape.parent, Response(item.point, state, self.settled()))
 
 
 # -- components, queues and runs -----------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ def take_by_timestamp(self: Queue, bound: Point) -> Run:
     """A queue gives out everything with the timestamp of the bound."""
     taken, left = [], []
     for waiting in self.runs:
-        head, rest = waiting.cut(Point(bound.ts, END.rank, END.seq))
+        head, rest = waiting.split(Point(bound.ts, END.rank, END.seq))
         taken.append(head)
         left += [rest] if rest else []
     self.runs.clear()

@@ -44,14 +44,14 @@ def hot_key_goes_on(self: Run, keys: Collection[Key]) -> tuple[Run, dict[Key, Ru
 
 @mutant((HotKey, "first"), seed=584, is_property=True)
 def line_forgotten(self: HotKey) -> Point | None:
-    """What waits in the line of a key counts for nothing: not for ``clear``, nor for a snapshot."""
+    """What waits in the line of a key counts for nothing: not for ``settled``, nor for a snapshot."""
     return None
 
 
 @mutant((KeyedLeaf, "caught_up"), seed=363)
 def everything_while_a_key_is_away(self: KeyedLeaf, point: Point) -> bool:
     """All states are given away though that of one key is somewhere else."""
-    return all(component.clear >= point for component in self.components)
+    return all(component.settled >= point for component in self.components)
 
 
 @mutant((KeyedLeaf, "on_fork_state"), seed=726)
@@ -88,14 +88,14 @@ def ties_of_a_key_apart(self: KeyedInner, busy: Busy) -> bool:
     return not busy.sides
 
 
-@mutant((KeyedInner, "clear_of"), seed=324)
-def clear_of_the_children(self: KeyedInner, busy: Busy) -> Point:
+@mutant((KeyedInner, "settled_of"), seed=324)
+def settled_of_the_children(self: KeyedInner, busy: Busy) -> Point:
     """An inner worker speaks for its children only."""
-    return min((busy.clear[side] for side in busy.sides), default=END)
+    return min((busy.settled[side] for side in busy.sides), default=END)
 
 
-@mutant((KeyedInner, "clear_of"), seed=2509)
-def clear_of_the_inner_worker(self: KeyedInner, busy: Busy) -> Point:
+@mutant((KeyedInner, "settled_of"), seed=2509)
+def settled_of_the_inner_worker(self: KeyedInner, busy: Busy) -> Point:
     """An inner worker speaks for itself only."""
     own = [before(item.point) for item, event, _ in busy.entries if event is not None]
     own += [before(point) for _, point in self.origins]
@@ -123,7 +123,7 @@ def requests_as_they_come(self: KeyedInner, items: Iterable[Item]) -> None:
         self.pending.append((max(latest, item.point), len(self.pending), item))
 
 
-@mutant((KeyedInner, "settled_up_to"), options=ProtocolOptions(), seed=217)
+@mutant((KeyedInner, "done_up_to"), options=ProtocolOptions(), seed=217)
 def everything_before_the_keys(self: KeyedInner, point: Point) -> bool:
     """All states are joined while single keys have something before that."""
     return True
@@ -231,13 +231,13 @@ def coalesces_past_the_keys(self: KeyedInner) -> bool:
     return Inner.may_coalesce(self)
 
 
-@mutant((KeyedInner, "clear_of"), seed=324)
-def clear_past_own_events_for_all_keys(self: KeyedInner, busy: Busy) -> Point:
+@mutant((KeyedInner, "settled_of"), seed=324)
+def settled_past_own_events_for_all_keys(self: KeyedInner, busy: Busy) -> Point:
     """Of a key that is given away it is not told that an own event that sees all keys waits."""
     own = [self.known]
     own += [before(busy.own[0])] if busy.own else []
     own += [before(queue.first) for queue in self.queues.values() if queue.first is not None]
-    return min(*own, END, *(busy.clear[side] for side in busy.sides))
+    return min(*own, END, *(busy.settled[side] for side in busy.sides))
 
 
 @mutant((KeyedInner, "_sides_of"), seed=324)
@@ -246,7 +246,7 @@ def sides_without_what_sees_all_keys(self: KeyedInner, key: Key) -> tuple[int, .
     return tuple(side for side, child in enumerate(self.shape.children) if child.tags.has_key(key))
 
 
-@mutant((KeyedInner, "kept_for"), options=ProtocolOptions(), seed=None)
+@mutant((KeyedInner, "state_for_child"), options=ProtocolOptions(), seed=None)
 def late_contributions_of_all_keys_forgotten(self: KeyedInner, side: int) -> KeyedMap:
     """What a child that hands over has contributed to a request for all states that was settled above is left out."""
     child = self.children[side]
@@ -274,4 +274,4 @@ def keys_of_no_child_are_lost(self: KeyedInner, state: KeyedMap) -> tuple[KeyedM
 @mutant((KeyedInner, "gather"), seed=320)
 def local_keys_are_left_out(self: KeyedInner) -> bool:
     """States of keys that no child can see are not joined to the others."""
-    return self.settled_up_to(self.sequence[0][0].point) and Inner.gather(self)
+    return self.done_up_to(self.sequence[0][0].point) and Inner.gather(self)

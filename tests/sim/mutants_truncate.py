@@ -17,67 +17,67 @@ from flumina.runtime.messages import Data, Item, Message, Request
 from flumina.runtime.topology import ProtocolOptions
 from flumina.runtime.truncate import truncated, truncated_queues
 from flumina.runtime.worker import Worker
-from flumina.sim import epochs as segments
-from tests.sim.mutant import KEPT, mutant
+from flumina.sim import epochs
+from tests.sim.mutant import WAITING, mutant
 
 
-@mutant((leaf_module, "kept"), options=KEPT, cuts=True)
+@mutant((leaf_module, "drop_behind"), options=WAITING, truncations=True)
 def requests_survive_the_cut(items: Sequence[Item], bound: Point) -> list[Item]:
     """A leaf still answers requests from behind the cut."""
     return list(items)
 
 
-plain_curtailed = truncated
+TRUNCATED = truncated
 
 
-@mutant((segments, "truncated"), options=KEPT, cuts=True, seed=24)
+@mutant((epochs, "truncated"), options=WAITING, truncations=True, seed=24)
 def requests_on_their_way_survive_the_cut(message: Message, ts: int) -> tuple[Message, Data | None]:
     """A request from behind the cut that was on its way arrives."""
-    return (message, None) if isinstance(message, Request) else plain_curtailed(message, ts)
+    return (message, None) if isinstance(message, Request) else TRUNCATED(message, ts)
 
 
-@mutant((segments, "truncated"), options=KEPT, cuts=True)
+@mutant((epochs, "truncated"), options=WAITING, truncations=True)
 def events_on_their_way_are_lost(message: Message, ts: int) -> tuple[Message, Data | None]:
     """Events from behind the cut that were on their way are dropped."""
-    return plain_curtailed(message, ts)[0], None
+    return TRUNCATED(message, ts)[0], None
 
 
-@mutant((leaf_module, "truncated_queues"), options=KEPT, cuts=True)
+@mutant((leaf_module, "truncated_queues"), options=WAITING, truncations=True)
 def events_of_leaves_are_lost(queues: Any, ts: int, more: Mapping[Any, Any] | None = None) -> list[Data]:
     """Events from behind the cut that a leaf had are dropped."""
     return truncated_queues(queues, ts, more)[:0]
 
 
-@mutant((inner_module, "truncated_queues"), options=KEPT, cuts=True)
+@mutant((inner_module, "truncated_queues"), options=WAITING, truncations=True)
 def events_of_the_sequence_are_lost(queues: Any, ts: int, more: Mapping[Any, Any] | None = None) -> list[Data]:
     """Own events from behind the cut that were settled already are dropped."""
     del more
     return truncated_queues(queues, ts)
 
 
-@mutant((Leaf, "pass_by"), (KeyedLeaf, "pass_by"), options=KEPT, cuts=True)
+@mutant((Leaf, "pass_by"), (KeyedLeaf, "pass_by"), options=WAITING, truncations=True)
 def leaves_pass_nothing(self: Worker, point: Point) -> None:
     """The cut may lie before events that a leaf has processed."""
 
 
-@mutant((Inner, "pass_by"), (KeyedInner, "pass_by"), options=KEPT, cuts=True, seed=1208)
+@mutant((Inner, "pass_by"), (KeyedInner, "pass_by"), options=WAITING, truncations=True, seed=1208)
 def inner_workers_pass_nothing(self: Worker, point: Point) -> None:
     """The cut may lie before events that an inner worker has processed."""
 
 
-plain_forget = Inner.forget
+FORGET = Inner.forget
 
 
-@mutant((Inner, "forget"), options=ProtocolOptions(pipeline=False, hand_over=False), cuts=True, seed=24)
+@mutant((Inner, "forget"), options=ProtocolOptions(pipeline=False, hand_over=False), truncations=True, seed=24)
 def announced_is_not_adjusted(self: Inner, ts: int) -> list[Data]:
     """An inner worker takes requests for announced of which the children have never heard."""
     before = self.announced
-    found = plain_forget(self, ts)
+    found = FORGET(self, ts)
     self.announced = before
     return found
 
 
-@mutant((keyed_module, "kept"), options=KEPT, cuts=True, seed=4051)
+@mutant((keyed_module, "drop_behind"), options=WAITING, truncations=True, seed=4051)
 def keyed_requests_survive_the_cut(items: Sequence[Item], bound: Point) -> list[Item]:
     """An inner worker of keyed programs still serves requests from behind the cut."""
     return list(items)

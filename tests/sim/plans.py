@@ -17,8 +17,8 @@ Row = tuple[int, str, Mapping[str, Any]]
 
 def itag(program: AnyProgram, stream: str, tag: str, *parts: int, keys: Sequence[Any] | None = None) -> Itag:
     universe = define(program).everything[tag]
-    held = universe if keys is None else KeySet.of(*keys)
-    return Itag(stream, frozenset(parts), TagSet([(tag, held)]))
+    key_set = universe if keys is None else KeySet.of(*keys)
+    return Itag(stream, frozenset(parts), TagSet([(tag, key_set)]))
 
 
 def shape(program: AnyProgram, name: str, parts: int, *tags: str) -> StreamShape:

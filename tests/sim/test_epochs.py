@@ -10,7 +10,7 @@ def test_runs_that_are_cut_off_go_on_exactly_where_they_were() -> None:
     seen: Counter[str] = Counter()
     for seed in SEEDS:
         one = trial(seed)
-        if not one.cuts:
+        if not one.truncations:
             continue
         outcome = one.run()
         seen["runs"] += 1
@@ -28,7 +28,7 @@ def test_runs_that_are_cut_off_go_on_exactly_where_they_were() -> None:
 
 
 def test_a_trial_with_cuts_can_be_repeated() -> None:
-    seed = next(seed for seed in SEEDS if trial(seed).cuts and trial(seed).run().snapshots)
+    seed = next(seed for seed in SEEDS if trial(seed).truncations and trial(seed).run().snapshots)
     one, other = trial(seed).run(), trial(seed).run()
     assert one.steps == other.steps
     assert [(s.point, s.state) for s in one.snapshots] == [(s.point, s.state) for s in other.snapshots]

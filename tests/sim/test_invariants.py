@@ -35,8 +35,8 @@ def invariants(workers: dict[str, Worker]) -> Invariants:
     return invariants
 
 
-def request(*points: Point, frontier: Point = P3, calm: Point = END) -> Request:
-    return Request(tuple(Item(point, ("root", "barrier")) for point in points), frontier, calm)
+def request(*points: Point, frontier: Point = P3, snapshot_frontier: Point = END) -> Request:
+    return Request(tuple(Item(point, ("root", "barrier")) for point in points), frontier, snapshot_frontier)
 
 
 def asked(invariants: Invariants, *requests: Request) -> None:
@@ -73,7 +73,7 @@ def test_answers_are_in_order(invariants: Invariants) -> None:
     ("first", "second", "message"),
     [
         (request(frontier=P2), request(frontier=P1), "goes back"),
-        (request(calm=P2), request(calm=P1), "goes back"),
+        (request(snapshot_frontier=P2), request(snapshot_frontier=P1), "goes back"),
         (request(P1, frontier=P1), request(P1, frontier=P2), "was announced"),
         (request(frontier=P2), request(P2, frontier=P3), "was announced"),
         (request(), request(P3, frontier=P3), "was announced"),
@@ -90,7 +90,9 @@ def test_requests_are_in_order_and_behind_the_frontier(
 
 
 def test_good_requests_pass(invariants: Invariants) -> None:
-    asked(invariants, request(P1, frontier=P1, calm=P1), request(P2, P3, frontier=P3), request(frontier=P3))
+    asked(
+        invariants, request(P1, frontier=P1, snapshot_frontier=P1), request(P2, P3, frontier=P3), request(frontier=P3)
+    )
     invariants.sent("root", "left", Request((Item(END, EVERYTHING),), END, END))
 
 
@@ -161,15 +163,15 @@ def test_credits_are_neither_lost_nor_made(invariants: Invariants, workers: dict
 
 def test_credits_are_of_one_part_and_one_worker(workers: dict[str, Worker]) -> None:
     invariants = Invariants(workers, limit=4)
-    invariants.fed(PART, "left", 4)
-    invariants.fed(PART, "right", 1)
-    invariants.fed(("values", 1), "left", 4)
+    invariants.events_sent(PART, "left", 4)
+    invariants.events_sent(PART, "right", 1)
+    invariants.events_sent(("values", 1), "left", 4)
     with pytest.raises(SimulationError, match="sends left 1 events more than it has credits for"):
-        invariants.fed(PART, "left", 1)
+        invariants.events_sent(PART, "left", 1)
     invariants = Invariants(workers, limit=4)
-    invariants.fed(PART, "left", 4)
+    invariants.events_sent(PART, "left", 4)
     invariants.refilled(PART, "left", 3)
-    invariants.fed(PART, "left", 3)
+    invariants.events_sent(PART, "left", 3)
     invariants.refilled(PART, "left", 3)
     with pytest.raises(SimulationError, match=r"credits were lost on the way: .*'left'.: 1"):
         invariants.check_end()

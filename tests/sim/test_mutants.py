@@ -23,12 +23,12 @@ NEARBY = [33 * n for n in range(80)]
 seeds find a bug."""
 
 
-SETTINGS = list(dict.fromkeys((m.options, m.cuts) for m in MUTANTS.values()))
+SETTINGS = list(dict.fromkeys((m.options, m.truncations) for m in MUTANTS.values()))
 
 
-def run(seed: int, options: ProtocolOptions, *, cuts: bool) -> None:
+def run(seed: int, options: ProtocolOptions, *, truncations: bool) -> None:
     """The run of a seed as ``flumina sim`` makes it, with fewer events."""
-    trial(seed, Setting(events=30, options=options, cuts=cuts)).run()
+    trial(seed, Setting(events=30, options=options, truncations=truncations)).run()
 
 
 def finds(attempt: Callable[[], None]) -> str | None:
@@ -44,7 +44,7 @@ def search(mutant: Mutant, seeds: Iterable[int]) -> int | None:
     """The first of these seeds that finds a bug."""
     with mutant.alive():
         for seed in seeds:
-            if finds(lambda at=seed: run(at, mutant.options, cuts=mutant.cuts)):  # type: ignore[misc]
+            if finds(lambda at=seed: run(at, mutant.options, truncations=mutant.truncations)):  # type: ignore[misc]
                 return seed
     return None
 
@@ -129,11 +129,13 @@ def test_the_written_schedules_pass(name: str) -> None:
 
 def test_the_runtime_itself_passes_all_these_cases() -> None:
     """Otherwise finding a mutant would mean nothing."""
-    for seed, options, cuts in sorted({(m.seed, m.options, m.cuts) for m in RANDOM if m.seed is not None}, key=repr):
-        run(seed, options, cuts=cuts)
+    for seed, options, truncations in sorted(
+        {(m.seed, m.options, m.truncations) for m in RANDOM if m.seed is not None}, key=repr
+    ):
+        run(seed, options, truncations=truncations)
     for number, seed in enumerate(NEARBY):
-        options, cuts = SETTINGS[number % len(SETTINGS)]
-        run(seed, options, cuts=cuts)
+        options, truncations = SETTINGS[number % len(SETTINGS)]
+        run(seed, options, truncations=truncations)
 
 
 @pytest.mark.soak
@@ -147,5 +149,5 @@ def test_a_search_from_the_start_finds_it(mutant: Mutant) -> None:
 @pytest.mark.timeout(3600)
 def test_the_runtime_itself_passes_the_whole_search() -> None:
     for seed in range(BUDGET):
-        options, cuts = SETTINGS[seed % len(SETTINGS)]
-        run(seed, options, cuts=cuts)
+        options, truncations = SETTINGS[seed % len(SETTINGS)]
+        run(seed, options, truncations=truncations)

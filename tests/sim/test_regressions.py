@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from flumina.runtime.inner import Inner
-from tests.sim.kept import SCHEDULES, load
 from tests.sim.mutants import MUTANTS
+from tests.sim.regressions import SCHEDULES, load
 
 FOLDER = Path(__file__).parents[1] / "sim_failures"
 FILES = sorted(FOLDER.glob("*.json"))
@@ -17,11 +17,11 @@ FILES = sorted(FOLDER.glob("*.json"))
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_it_stays_fixed(path: Path) -> None:
-    kept = load(path)
-    explored = kept.replay()
-    assert len(kept.about) > 20
-    if kept.small:
-        assert len(kept.trials) == SCHEDULES
+    regression = load(path)
+    explored = regression.replay()
+    assert len(regression.about) > 20
+    if regression.small:
+        assert len(regression.trials) == SCHEDULES
         assert explored is not None
         assert explored.schedules > 1000
 
@@ -45,6 +45,6 @@ def test_the_bug_behind_the_snapshot_at_an_event_is_found_again() -> None:
 def test_a_seed_with_switches(tmp_path: Path) -> None:
     path = tmp_path / "seed.json"
     path.write_text(json.dumps({"about": "?", "seed": 9, "events": 10, "options": {"pipeline": False}}))
-    kept = load(path)
-    assert (kept.trials[0].seed, kept.trials[0].options.pipeline, kept.small) == (9, False, False)
-    assert kept.replay() is None
+    regression = load(path)
+    assert (regression.trials[0].seed, regression.trials[0].options.pipeline, regression.small) == (9, False, False)
+    assert regression.replay() is None

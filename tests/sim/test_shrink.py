@@ -48,7 +48,7 @@ def test_the_text_has_all_that_is_needed(failure: Failure) -> None:
         "Conditions(",
         "shortest schedule: [",
         "frontier",
-        "hand back",
+        "fork state",
     ):
         assert part in text
 

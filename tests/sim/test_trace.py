@@ -5,7 +5,7 @@ from flumina.model.tag import Tag
 from flumina.runtime.messages import EVERYTHING, Credit, Data, ForkState, Item, KeyStates, Request, Response, Stop
 from flumina.runtime.run import EMPTY, Run
 from flumina.runtime.worker import Effects
-from flumina.sim.trace import Trace, address, place, told
+from flumina.sim.trace import Trace, address, describe, place
 
 P = Point(3, 0, 7)
 
@@ -14,15 +14,15 @@ def test_messages_in_words() -> None:
     tag = Tag()
     tag.name = "tick"
     run = Run([P], [tag.event(ts=3, stream="s", seq=7)])
-    assert told(Data(("s", 0), run, P)) == "tick()@3 s#7; frontier 3/0/7"
-    assert told(Data(("s", 0), EMPTY, END)) == "nothing; frontier END"
+    assert describe(Data(("s", 0), run, P)) == "tick()@3 s#7; frontier 3/0/7"
+    assert describe(Data(("s", 0), EMPTY, END)) == "nothing; frontier END"
     asked = Request((Item(P, ("w1", "tick")), Item(END, EVERYTHING)), P, START)
-    assert told(asked) == "request 3/0/7 for w1.tick, END for *.*; frontier 3/0/7, calm START"
-    assert told(Response(P, {}, {EVERYTHING: P})) == "response at 3/0/7 with {}; clear *.*: 3/0/7"
-    assert told(ForkState(1, P)) == "hand back 1; served 3/0/7"
+    assert describe(asked) == "request 3/0/7 for w1.tick, END for *.*; frontier 3/0/7, snapshot frontier START"
+    assert describe(Response(P, {}, {EVERYTHING: P})) == "response at 3/0/7 with {}; settled *.*: 3/0/7"
+    assert describe(ForkState(1, P)) == "fork state 1; served 3/0/7"
     both = KeyStates((ForkState(1, P, "a"), ForkState(2, P, "b")))
-    assert told(both) == "of 'a': hand back 1; served 3/0/7 and of 'b': hand back 2; served 3/0/7"
-    assert (told(Stop()), told(Credit(("s", 0), 2))) == ("stop", "credit for 2")
+    assert describe(both) == "of 'a': fork state 1; served 3/0/7 and of 'b': fork state 2; served 3/0/7"
+    assert (describe(Stop()), describe(Credit(("s", 0), 2))) == ("stop", "credit for 2")
     assert place(heartbeat(4, 1)) == "4/1/*"
     assert (address("w1"), address(("s", 2))) == ("w1", "s[2]")
 

@@ -28,25 +28,25 @@ def test_every_run_gives_the_outputs_of_the_oracle(piece: int) -> None:
 
 def test_a_seed_is_one_run() -> None:
     for seed in range(0, 400, 37):
-        one, draw = trial(seed), trial(seed).draw()
-        first = one.run(draw)
+        one, decisions = trial(seed), trial(seed).decisions()
+        first = one.run(decisions)
         again = trial(seed, Setting(program=one.case.definition))
         assert (again.options, again.conditions, again.snapshots) == (one.options, one.conditions, one.snapshots)
-        second = trial(seed).run(Decisions(given=draw.made))
+        second = trial(seed).run(Decisions(given=decisions.made))
         assert (second.steps, second.outputs) == (first.steps, first.outputs)
 
 
 def test_a_seed_is_one_run_in_every_process() -> None:
     """Text hashes differ from process to process; nothing may depend on the order of a set."""
     command = [sys.executable, "-m", "flumina", "sim", "flumina.apps:PageViews", "--seed", "1", "--trace"]
-    told = [
+    traces = [
         subprocess.run(
             command, env={**os.environ, "PYTHONHASHSEED": hashes}, capture_output=True, text=True, check=True
         ).stdout.partition(" runs without")[0]
         for hashes in ("1", "2")
     ]
-    assert len(told[0]) > 5000
-    assert told[0] == told[1]
+    assert len(traces[0]) > 5000
+    assert traces[0] == traces[1]
 
 
 def test_seeds_differ_in_everything() -> None:

@@ -87,9 +87,9 @@ def run(args: argparse.Namespace) -> int:
             last = one.case
             coverage.add_case(last)
         trace = Trace()
-        draw = one.draw()
+        decisions = one.decisions()
         try:
-            outcome = one.run(draw, witness=trace if args.trace else None)
+            outcome = one.run(decisions, witness=trace if args.trace else None)
         except Exception:  # noqa: BLE001 -- whatever it is, it is what we look for
             print(f"{done} of {len(seeds)} runs, one failed; shortening it ...", file=sys.stderr)
             failing = shrinker.attempt(one)
@@ -165,4 +165,4 @@ def _setting(args: argparse.Namespace) -> Setting:
             )
         plan = Plan.load(args.plan)
         check_valid(plan, program)
-    return Setting(program, args.events, options, faults=not args.no_faults, cuts=not args.no_faults, plan=plan)
+    return Setting(program, args.events, options, faults=not args.no_faults, truncations=not args.no_faults, plan=plan)

@@ -107,15 +107,15 @@ class Codec:
                 run = EMPTY if batch is None else Run(batch=self._batch(*batch))
                 return Data(part, run, Point._make(frontier))
             case "request":
-                items, frontier, calm = fields
+                items, frontier, snapshot_frontier = fields
                 wanted = tuple(
                     Item(Point._make(point), cause, key, origin and Origin._make(origin))
                     for point, cause, key, origin in items
                 )
-                return Request(wanted, Point._make(frontier), Point._make(calm))
+                return Request(wanted, Point._make(frontier), Point._make(snapshot_frontier))
             case "response":
-                point, state, clear, key = fields
-                return Response(Point._make(point), state, {c: Point._make(p) for c, p in clear.items()}, key)
+                point, state, settled, key = fields
+                return Response(Point._make(point), state, {c: Point._make(p) for c, p in settled.items()}, key)
             case "handback":
                 state, served, key = fields
                 return ForkState(state, Point._make(served), key)
@@ -180,10 +180,10 @@ def _plain(message: Message) -> tuple[Any, ...]:
             items = [
                 (tuple(item.point), item.cause, item.key, item.origin and tuple(item.origin)) for item in message.items
             ]
-            return ("request", items, tuple(message.frontier), tuple(message.calm))
+            return ("request", items, tuple(message.frontier), tuple(message.snapshot_frontier))
         case Response():
-            clear = {cause: tuple(point) for cause, point in message.clear.items()}
-            return ("response", tuple(message.point), message.state, clear, message.key)
+            settled = {cause: tuple(point) for cause, point in message.settled.items()}
+            return ("response", tuple(message.point), message.state, settled, message.key)
         case ForkState():
             return ("handback", message.state, tuple(message.served), message.key)
         case KeyStates():

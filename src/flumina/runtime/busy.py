@@ -33,7 +33,7 @@ class Busy:
         self.halves: dict[int, Any] = {}
         """States of children that have come, by side."""
         self.answered = dict.fromkeys(sides, START)
-        self.clear = dict.fromkeys(sides, START)
+        self.settled = dict.fromkeys(sides, START)
         self.state: Any = NOTHING
         self.away = False
         self.served = START

@@ -51,10 +51,10 @@ class Histogram:
 
     def percentile(self, percent: float) -> float:
         """The duration that so many per cent did not exceed, in seconds; 0 if nothing was recorded."""
-        wanted = math.ceil(self.total * percent / 100)
+        remaining = math.ceil(self.total * percent / 100)
         for bucket in sorted(self.counts):
-            wanted -= self.counts[bucket]
-            if wanted <= 0:
+            remaining -= self.counts[bucket]
+            if remaining <= 0:
                 return upper_bound(bucket)
         return 0.0
 

@@ -6,7 +6,7 @@ Rules 1, 2, 5, 6, 7 and 8 of the design::
     down      requests are passed down as soon as they are in the sequence, and with them how far it is known
     coalesce  while the children's states are here, serve the next of the sequence if the children have nothing
               outstanding that it depends on (own event) or nothing at all (request); otherwise hand back at once
-    clear[c]  the least of the children's clear[c], what is outstanding of this worker itself, and its frontiers
+    settled[c]  the least of the children's settled[c], what is outstanding of this worker itself, and its frontiers
 
 All of it is about the whole state. :class:`~flumina.runtime.keyed_inner.KeyedInner` adds what concerns single keys.
 """
@@ -39,7 +39,7 @@ from flumina.runtime.messages import (
 )
 from flumina.runtime.run import Run
 from flumina.runtime.topology import ChildShape, ProtocolOptions, WorkerShape
-from flumina.runtime.truncate import behind, kept, truncated_queues
+from flumina.runtime.truncate import behind, drop_behind, truncated_queues
 from flumina.runtime.worker import Address, Worker
 
 
@@ -55,7 +55,7 @@ class Child:
         """Up to where a child that hands over has contributed."""
         self.started = False
         """Whether the child was given its first state."""
-        self.clear: Mapping[Cause, Point] = {}
+        self.settled: Mapping[Cause, Point] = {}
 
     def collect(self, point: Point) -> bool:
         """Take in what the child has sent for this point; whether that is all there is to come for it."""
@@ -64,7 +64,7 @@ class Child:
             if self.state is NOTHING and self.responses:
                 response = self.responses.popleft()
                 assert response.point == point, f"{self.shape.id} answered {response.point}, not {point}"
-                self.state, self.clear = response.state, response.clear
+                self.state, self.settled = response.state, response.settled
             return self.state is not NOTHING
         while self.responses and self.responses[0].point <= point:
             self.contribute(join, self.responses.popleft())
@@ -76,7 +76,7 @@ class Child:
             self.state = response.state
         elif response.state is not None:
             self.state = join.unite(self.state, response.state)
-        self.answered, self.clear = response.point, response.clear
+        self.answered, self.settled = response.point, response.settled
 
 
 class Inner(Worker):
@@ -91,7 +91,7 @@ class Inner(Worker):
         self.queues: dict[PartId, Queue] = {part: Queue() for part in shape.parts}
         self.requests: deque[Item] = deque()
         self.sequence: deque[tuple[Item, Event | None]] = deque()
-        self.settled = START
+        self.admitted = START
         """How far the sequence was settled when something was last moved into it."""
         self.announced = 0
         """How many of the sequence the children have been told of."""
@@ -99,11 +99,11 @@ class Inner(Worker):
         """The parts and points of the own events in the sequence."""
         self.done: Counter[PartId] = Counter()
         """Own events that were served, for which the sources have no credit back yet."""
-        self.hidden: deque[Point] = deque()
+        self.unannounced: deque[Point] = deque()
         """Requests for everything of which the children have not been told."""
         self.asking: tuple[list[Item], ...] = ([], [])
         """Requests for single keys that have not been sent, by child."""
-        self.told = START, START
+        self.announced_frontiers = START, START
         """The frontier and the snapshot frontier that the children know."""
         self.children = [Child(child) for child in shape.children]
         self.state: Any = NOTHING
@@ -119,7 +119,7 @@ class Inner(Worker):
         self.put_requests(message.items)
         if self.watch is not None:
             self.watch.announced(message.items)
-        self.hidden.extend(item.point for item in message.items if item.cause == EVERYTHING)
+        self.unannounced.extend(item.point for item in message.items if item.cause == EVERYTHING)
 
     def put_requests(self, items: Iterable[Item]) -> None:
         """Add requests to those that are not in the sequence."""
@@ -159,22 +159,22 @@ class Inner(Worker):
     def admit(self) -> None:
         """Move what is settled into the sequence, in O."""
         limit = self.limit
-        if limit == self.settled:  # whatever is new lies behind it
+        if limit == self.admitted:  # whatever is new lies behind it
             return
-        self.settled = limit
+        self.admitted = limit
         new: list[Entry] = []
         for part, queue in self.queues.items():
             run = queue.take(limit)
             if not run:
                 continue
-            told = part[0] in self.shape.ties_below
+            names_origin = part[0] in self.shape.ties_below
             new += [
                 Entry(
                     Item(
                         point,
                         (self.id, event.tag.name),
                         event.key if self.by_key else None,
-                        Origin(part[1], event.key) if told else None,
+                        Origin(part[1], event.key) if names_origin else None,
                     ),
                     event,
                     part,
@@ -210,28 +210,34 @@ class Inner(Worker):
     def announce(self) -> None:
         """Tell the children which states will be wanted, and how far that is known."""
         asking = self.asking[0] or self.asking[1]
-        if not asking and self.announced == len(self.sequence) and (self.settled, self.calm) == self.told:
+        if (
+            not asking
+            and self.announced == len(self.sequence)
+            and (self.admitted, self.snapshot_frontier) == self.announced_frontiers
+        ):
             return  # nothing is new
         unasked = self.unasked
         upto = len(self.sequence) if self.options.pipeline else self.announceable(unasked)
         items = tuple([self.sequence[n][0] for n in range(self.announced, upto)])
-        frontier = before(self.sequence[upto][0].point) if upto < len(self.sequence) else self.settled
+        frontier = before(self.sequence[upto][0].point) if upto < len(self.sequence) else self.admitted
         if unasked is not None:
             frontier = min(frontier, before(unasked))
         for item in items:
             if item.cause == EVERYTHING:
-                self.hidden.popleft()
-        calm = min(self.calm, before(self.hidden[0])) if self.hidden else self.calm
+                self.unannounced.popleft()
+        snapshot_frontier = (
+            min(self.snapshot_frontier, before(self.unannounced[0])) if self.unannounced else self.snapshot_frontier
+        )
         self.announced = upto
-        changed = items or (frontier, calm) != self.told
-        self.told = frontier, calm
+        changed = items or (frontier, snapshot_frontier) != self.announced_frontiers
+        self.announced_frontiers = frontier, snapshot_frontier
         if asking:
             for child, of_keys in zip(self.children, self.asking, strict=True):
                 if of_keys or changed:
-                    self.send(child.shape.id, Request((*of_keys, *items), frontier, calm))
+                    self.send(child.shape.id, Request((*of_keys, *items), frontier, snapshot_frontier))
                     of_keys.clear()
         elif changed:
-            request = Request(items, frontier, calm)
+            request = Request(items, frontier, snapshot_frontier)
             for child in self.children:
                 self.send(child.shape.id, request)
 
@@ -257,7 +263,7 @@ class Inner(Worker):
         if self.announced:
             self.announced -= 1
         elif item.cause == EVERYTHING:
-            self.hidden.popleft()
+            self.unannounced.popleft()
 
     # -- serving it -------------------------------------------------------------------------------------------
 
@@ -296,7 +302,7 @@ class Inner(Worker):
         if not all(have):
             return False
         left, right = self.children
-        self.state = join.unite(left.state, right.state) if self.is_kept(point) else None
+        self.state = join.unite(left.state, right.state) if self.needs_state(point) else None
         left.state = right.state = NOTHING
         self.counting.joins += 1
         return True
@@ -308,10 +314,10 @@ class Inner(Worker):
             return True
         if not self.options.coalesce:
             return False
-        # A child that hands over has sent all that lies up to ``clear`` with its last answer; what it answers to the
+        # A child that hands over has sent all that lies up to ``settled`` with its last answer; what it answers to the
         # request for this point, which it has been sent, holds nothing that this depends on.
         causes = [EVERYTHING if event is None else item.cause for item, event in self.first_group()]
-        return all(child.clear.get(cause, START) >= point for child in self.children for cause in causes)
+        return all(child.settled.get(cause, START) >= point for child in self.children for cause in causes)
 
     def serve(self) -> None:
         """Process the first of the sequence: an own event, or a request of the parent."""
@@ -325,9 +331,9 @@ class Inner(Worker):
             self.processed(run)
             self.done[self.origins.popleft()[0]] += 1
             return
-        clear = self.clear()
+        settled = self.settled()
         state, self.state, self.away = self.state, NOTHING, True
-        self.send(self.shape.parent, Response(item.point, state, clear))
+        self.send(self.shape.parent, Response(item.point, state, settled))
 
     def send_fork_state(self) -> None:
         """Fork the state, and give each child its part."""
@@ -349,12 +355,12 @@ class Inner(Worker):
         return fork.split(state, left.shape.tags, right.shape.tags)
 
     def forget(self, ts: int) -> list[Data]:
-        everything = self.hidden or any(item.cause == EVERYTHING for item, _ in self.sequence)
+        everything = self.unannounced or any(item.cause == EVERYTHING for item, _ in self.sequence)
         assert not everything, f"{self.id} was asked for everything"
-        taken = self.cut_off(behind(ts))
+        taken = self.truncate_entries(behind(ts))
         return truncated_queues(self.queues.items(), ts, taken)
 
-    def cut_off(self, bound: Point) -> dict[PartId, list[Run]]:
+    def truncate_entries(self, bound: Point) -> dict[PartId, list[Run]]:
         """Remove what lies behind a point from the sequence and the requests, and return its own events."""
         events = [(item.point, event) for item, event in self.sequence if event is not None]
         taken: dict[PartId, list[Run]] = {}
@@ -371,14 +377,15 @@ class Inner(Worker):
 
     def keep_requests(self, bound: Point) -> None:
         """Remove the requests behind a point."""
-        self.requests = deque(kept(self.requests, bound))
+        self.requests = deque(drop_behind(self.requests, bound))
 
-    def clear(self) -> dict[Cause, Point]:
+    def settled(self) -> dict[Cause, Point]:
         """What the parent may rely on while it has the state."""
         first = self.first_waiting
         own = self.known if first is None else min(self.known, before(first))
         return {
-            cause: min(own, *(child.clear.get(cause, START) for child in self.children)) for cause in self.shape.causes
+            cause: min(own, *(child.settled.get(cause, START) for child in self.children))
+            for cause in self.shape.causes
         }
 
     # -- for those who watch ----------------------------------------------------------------------------------
@@ -393,15 +400,15 @@ class Inner(Worker):
             return self.origins[0][1]
         return min((queue.first for queue in self.queues.values() if queue.first is not None), default=None)
 
-    def wanted(self) -> list[Point]:
+    def requested_points(self) -> list[Point]:
         return [item.point for item, _ in islice(self.sequence, 1)] + [item.point for item in islice(self.requests, 1)]
 
     def absent(self) -> str | None:
         return "its state" if self.away else None
 
-    def fed_by(self) -> list[tuple[PartId, Queue]]:
+    def awaited_queues(self) -> list[tuple[PartId, Queue]]:
         return list(self.queues.items())
 
     def holdings(self) -> list[Any]:
-        held = [self.state, *(child.state for child in self.children)]
-        return [state for state in held if state is not NOTHING]
+        states = [self.state, *(child.state for child in self.children)]
+        return [state for state in states if state is not NOTHING]

@@ -32,7 +32,7 @@ from flumina.runtime.mailbox import before
 from flumina.runtime.messages import EVERYTHING, ForkState, Item, PartId, Response
 from flumina.runtime.run import Run
 from flumina.runtime.topology import ProtocolOptions, WorkerShape
-from flumina.runtime.truncate import kept
+from flumina.runtime.truncate import drop_behind
 from flumina.runtime.worker import states_of
 from flumina.state.keyed_map import KeyedMap
 
@@ -81,7 +81,7 @@ class KeyedInner(Inner):
 
     def keep_requests(self, bound: Point) -> None:
         requests, self.pending = sorted(self.pending), []
-        self.put_requests(kept([item for *_, item in requests], bound))
+        self.put_requests(drop_behind([item for *_, item in requests], bound))
 
     def on_response(self, child: str, message: Response) -> None:
         if message.key is None:
@@ -179,14 +179,14 @@ class KeyedInner(Inner):
         for key in touched:
             self.advance(key)
 
-    def settled_up_to(self, point: Point) -> bool:
+    def done_up_to(self, point: Point) -> bool:
         """Whether no key has anything left up to a point, and no key's state is away."""
         first = self.first.first
         return not self.gone and (first is None or first > point)
 
     def gather(self) -> bool:
         joins = self.counting.joins
-        if not (self.settled_up_to(self.sequence[0][0].point) and super().gather()):
+        if not (self.done_up_to(self.sequence[0][0].point) and super().gather()):
             return False
         if all(item.cause == EVERYTHING for item, _ in self.first_group()):
             self.counting.joins = joins  # no event has made it necessary
@@ -195,7 +195,7 @@ class KeyedInner(Inner):
         return True
 
     def may_coalesce(self) -> bool:
-        return self.settled_up_to(self.sequence[0][0].point) and super().may_coalesce()
+        return self.done_up_to(self.sequence[0][0].point) and super().may_coalesce()
 
     def divided(self, state: KeyedMap) -> tuple[KeyedMap, KeyedMap]:
         """Return the states of each child's keys; keep those that no child can see."""
@@ -209,7 +209,7 @@ class KeyedInner(Inner):
                 parts[side][key] = half
         return parts
 
-    def kept_for(self, side: int) -> KeyedMap:
+    def state_for_child(self, side: int) -> KeyedMap:
         """Return the states that are kept for a child that hands over, with all that it contributed to what is done.
 
         What was settled above while the states were there has a contribution too: of what does not depend on it.
@@ -220,8 +220,8 @@ class KeyedInner(Inner):
         while child.responses and child.responses[0].point < self.barrier:
             assert child.shape.contribution is not None
             child.contribute(child.shape.contribution, child.responses.popleft())
-        kept: KeyedMap = child.state
-        return kept
+        states: KeyedMap = child.state
+        return states
 
     # -- one key ------------------------------------------------------------------------------------------------
 
@@ -241,7 +241,7 @@ class KeyedInner(Inner):
                 self.counting.coalesced += 1
                 self.serve_key(key, busy)
             else:
-                self.hand_back_key(key, busy)
+                self.send_fork_of_key(key, busy)
         if busy.expected and not busy.away:
             self.absorb_late(key, busy)
         self.note(key, busy)
@@ -258,7 +258,8 @@ class KeyedInner(Inner):
             busy.state = self.local.take_out(key)
             return True
         states = [
-            busy.halves.pop(side) if side in busy.halves else self.kept_for(side).take_out(key) for side in busy.sides
+            busy.halves.pop(side) if side in busy.halves else self.state_for_child(side).take_out(key)
+            for side in busy.sides
         ]
         busy.state = states[0] if len(states) == 1 else self.lifted.one.joins[0].unite(*states)
         self.counting.joins += 1
@@ -270,7 +271,7 @@ class KeyedInner(Inner):
         if not self.shape.children[side].hands_over:
             if side not in busy.halves and responses:
                 response = responses.popleft()
-                busy.halves[side], busy.clear[side] = response.state, response.clear[EVERYTHING]
+                busy.halves[side], busy.settled[side] = response.state, response.settled[EVERYTHING]
             return side in busy.halves
         while responses and responses[0].point <= point:
             self.contribute(key, busy, side, responses.popleft())
@@ -278,8 +279,8 @@ class KeyedInner(Inner):
 
     def contribute(self, key: Key, busy: Busy, side: int, response: Response) -> None:
         """Add what a child that hands over has contributed to what is kept for it."""
-        kept = self.kept_for(side)
-        kept[key] = self.lifted.one.joins[0].unite(kept.take_out(key), response.state)
+        states = self.state_for_child(side)
+        states[key] = self.lifted.one.joins[0].unite(states.take_out(key), response.state)
         busy.answered[side] = response.point
         busy.expected -= 1
 
@@ -287,10 +288,10 @@ class KeyedInner(Inner):
         """Take in contributions for requests that an ancestor has settled without them."""
         for side in busy.sides:
             responses = busy.responses[side]
-            while self.shape.children[side].hands_over and responses and self.is_settled(busy, responses[0].point):
+            while self.shape.children[side].hands_over and responses and self.is_served(busy, responses[0].point):
                 self.contribute(key, busy, side, responses.popleft())
 
-    def is_settled(self, busy: Busy, point: Point) -> bool:
+    def is_served(self, busy: Busy, point: Point) -> bool:
         """Whether a request for a key at this point is not to be served any more."""
         return busy.first is None or point < busy.first
 
@@ -301,8 +302,8 @@ class KeyedInner(Inner):
             return False
         if not busy.sides or point == busy.served:  # what shares a point is served together: one answer is for all
             return True
-        # Of a child that hands over nothing counts as clear: its ``clear`` stays at the start.
-        return self.options.coalesce and all(busy.clear[side] >= point for side in busy.sides)
+        # Of a child that hands over nothing counts as settled: its ``settled`` stays at the start.
+        return self.options.coalesce and all(busy.settled[side] >= point for side in busy.sides)
 
     def serve_key(self, key: Key, busy: Busy) -> None:
         """Process the first thing to serve: an own event, or a request of the parent."""
@@ -319,17 +320,17 @@ class KeyedInner(Inner):
             return
         state, busy.state, busy.away = busy.state, NOTHING, True
         self.gone[key] = None
-        self.send(self.shape.parent, Response(item.point, state, {EVERYTHING: self.clear_of(busy)}, key))
+        self.send(self.shape.parent, Response(item.point, state, {EVERYTHING: self.settled_of(busy)}, key))
 
-    def clear_of(self, busy: Busy) -> Point:
+    def settled_of(self, busy: Busy) -> Point:
         """Up to where nothing of a key is outstanding, own events that see all keys included."""
         own = [self.known]
         own += [before(busy.own[0])] if busy.own else []
         own += [before(self.origins[0][1])] if self.origins else []
         own += [before(queue.first) for queue in self.queues.values() if queue.first is not None]
-        return min(*own, END, *(busy.clear[side] for side in busy.sides))
+        return min(*own, END, *(busy.settled[side] for side in busy.sides))
 
-    def hand_back_key(self, key: Key, busy: Busy) -> None:
+    def send_fork_of_key(self, key: Key, busy: Busy) -> None:
         """Give each side of a key its part of the state."""
         state, busy.state = busy.state, NOTHING
         if not busy.sides:
@@ -338,7 +339,7 @@ class KeyedInner(Inner):
         self.counting.forks += 1
         for side, half in zip(busy.sides, self.halves(key, busy.sides, state), strict=True):
             if self.shape.children[side].hands_over:
-                self.kept_for(side)[key] = half
+                self.state_for_child(side)[key] = half
             else:
                 self.send(self.shape.children[side].id, ForkState(half, busy.served, key))
 
@@ -349,8 +350,8 @@ class KeyedInner(Inner):
         left, right = (self.shape.children[side].tags.at(key) for side in sides)
         return self.lifted.one.forks[0].split(state, left, right)
 
-    def cut_off(self, bound: Point) -> dict[PartId, list[Run]]:
-        taken = super().cut_off(bound)
+    def truncate_entries(self, bound: Point) -> dict[PartId, list[Run]]:
+        taken = super().truncate_entries(bound)
         for key, busy in self.busy.items():
             entries, busy.entries, busy.own = busy.entries, deque(), deque()
             for entry in entries:
@@ -376,7 +377,7 @@ class KeyedInner(Inner):
         points = [super().first_waiting, self.first_own.first]
         return min((point for point in points if point is not None), default=None)
 
-    def wanted(self) -> list[Point]:
+    def requested_points(self) -> list[Point]:
         first = self.first.first
         points = [] if first is None else [first]
         points += [self.sequence[0][0].point] if self.sequence else []

@@ -30,7 +30,7 @@ from flumina.runtime.mailbox import Component, Queue, before
 from flumina.runtime.messages import EVERYTHING, Data, ForkState, Item, PartId, Response
 from flumina.runtime.run import Run, merged
 from flumina.runtime.topology import WorkerShape
-from flumina.runtime.truncate import behind, kept, truncated_queues
+from flumina.runtime.truncate import behind, drop_behind, truncated_queues
 from flumina.runtime.worker import states_of
 
 
@@ -128,7 +128,7 @@ class KeyedLeaf(Leaf):
                     moved = True
             for components, due in self.due.items():
                 if due.of:
-                    for key in due.pop_up_to(min(self.clear_of(components), self.barrier)):
+                    for key in due.pop_up_to(min(self.settled_of(components), self.barrier)):
                         self.touched[key] = None
             if self.touched:
                 touched, self.touched = self.touched, {}
@@ -222,23 +222,23 @@ class KeyedLeaf(Leaf):
             number for number, c in enumerate(self.components) if any(tags.sees_key(key) for tags in c.tags.values())
         )
 
-    def clear_of(self, components: tuple[int, ...]) -> Point:
+    def settled_of(self, components: tuple[int, ...]) -> Point:
         """Everything of these components up to this point has come and has been taken."""
         if len(components) == 1:
-            return self.components[components[0]].clear
-        return min((self.components[number].clear for number in components), default=END)
+            return self.components[components[0]].settled
+        return min((self.components[number].settled for number in components), default=END)
 
     def come(self, key: Key) -> Point:
         """All events of a key up to this point have come and are processed or in its line."""
-        return self.clear_of(self.hot[key].components)
+        return self.settled_of(self.hot[key].components)
 
     def answer_key(self, key: Key, item: Item) -> None:
         """Give the state of one key away; wait for it to come back, or go on from the initial one."""
         self.pass_by(item.point)
         hot = self.hot[key]
-        clear, first = self.come(key), hot.first
+        settled, first = self.come(key), hot.first
         if first is not None:
-            clear = min(before(first), clear)
+            settled = min(before(first), settled)
         state = self.state.take_out(key)
         if self.shape.hands_over:
             self.counting.handed += 1
@@ -246,7 +246,7 @@ class KeyedLeaf(Leaf):
             self.counting.blocked += 1
             hot.away = True
             self.gone[key] = None
-        self.send(self.shape.parent, Response(item.point, state, {EVERYTHING: clear}, key))
+        self.send(self.shape.parent, Response(item.point, state, {EVERYTHING: settled}, key))
 
     def caught_up(self, point: Point) -> bool:
         """Whether everything up to a point is processed, and no key is wanted before it or away.
@@ -264,7 +264,7 @@ class KeyedLeaf(Leaf):
             heapify(ahead)
         lined: dict[PartId, list[Run]] = {}
         for key, hot in list(self.hot.items()):
-            hot.requests = deque(kept(hot.requests, behind(ts)))
+            hot.requests = deque(drop_behind(hot.requests, behind(ts)))
             for (_, part), line in hot.lines.items():
                 length = line.length
                 lined.setdefault(part, []).extend(line.truncate(ts)[0])
@@ -275,7 +275,7 @@ class KeyedLeaf(Leaf):
                 self.touched.pop(key, None)
             else:
                 self.touched[key] = None
-        return truncated_queues(self.fed(), ts, lined)
+        return truncated_queues(self.part_queues(), ts, lined)
 
     @property
     def waiting(self) -> int:
@@ -286,15 +286,15 @@ class KeyedLeaf(Leaf):
         points = [super().first_waiting, self.first_lined.first]
         return min((point for point in points if point is not None), default=None)
 
-    def wanted(self) -> list[Point]:
+    def requested_points(self) -> list[Point]:
         first = self.first_asked.first
-        return ([] if first is None else [first]) + super().wanted()
+        return ([] if first is None else [first]) + super().requested_points()
 
     def absent(self) -> str | None:
         return "all states" if self.state is NOTHING else states_of(self.gone)
 
-    def fed_by(self) -> list[tuple[PartId, Queue]]:
-        return self.fed()
+    def awaited_queues(self) -> list[tuple[PartId, Queue]]:
+        return self.part_queues()
 
 
 def _unkeyed(tags: TagSet) -> TagSet:

@@ -6,7 +6,7 @@ Rules 3, 4, 5, 7 and 8 of the design::
               matters to K), and the first request that K depends on; an event at its very point is independent
     answer    the requests at p are answered when everything up to p has come and has been processed, that which does
               not depend on it included; then the leaf waits for its state, unless it hands over
-    clear[c]  the least bound of the components that depend on c
+    settled[c]  the least bound of the components that depend on c
 
 All of it is about the whole state. :class:`~flumina.runtime.keyed_leaf.KeyedLeaf` adds what concerns single keys.
 """
@@ -25,7 +25,7 @@ from flumina.runtime.mailbox import Component, Queue
 from flumina.runtime.messages import Cause, Data, ForkState, Item, PartId, Request, Response
 from flumina.runtime.run import merged
 from flumina.runtime.topology import WorkerShape
-from flumina.runtime.truncate import behind, kept, truncated_queues
+from flumina.runtime.truncate import behind, drop_behind, truncated_queues
 from flumina.runtime.worker import Worker
 
 
@@ -102,47 +102,47 @@ class Leaf(Worker):
 
     def bound(self, component: Component) -> Point:
         """How far a component may go, its own frontiers aside; events at a request's very point are independent."""
-        bound = self.calm
+        bound = self.snapshot_frontier
         if not component.shape.free and self.parent_frontier < bound:
             bound = self.parent_frontier
         return component.stops[0] if component.stops and component.stops[0] < bound else bound
 
     def caught_up(self, point: Point) -> bool:
         """Whether everything up to a point has come and has been processed."""
-        return all(component.clear >= point for component in self.components)
+        return all(component.settled >= point for component in self.components)
 
     def answer(self, item: Item) -> None:
         """Give the state away; wait for it to come back, or go on from the identity."""
         self.pass_by(item.point)
-        state = self.state if self.is_kept(item.point) else None
+        state = self.state if self.needs_state(item.point) else None
         if self.shape.hands_over:
             self.counting.handed += 1
             self.state = self.identity()
         else:
             self.counting.blocked += 1
             self.state = NOTHING
-        self.send(self.shape.parent, Response(item.point, state, self.clear()))
+        self.send(self.shape.parent, Response(item.point, state, self.settled()))
 
     def forget(self, ts: int) -> list[Data]:
         self.forget_requests(ts)
-        return truncated_queues(self.fed(), ts)
+        return truncated_queues(self.part_queues(), ts)
 
-    def fed(self) -> list[tuple[PartId, Queue]]:
+    def part_queues(self) -> list[tuple[PartId, Queue]]:
         """Return the queues of all components."""
         return [entry for component in self.components for entry in component.queues.items()]
 
     def forget_requests(self, ts: int) -> None:
         """Remove the requests behind a timestamp."""
-        self.requests = deque(kept(self.requests, behind(ts)))
+        self.requests = deque(drop_behind(self.requests, behind(ts)))
         for component in self.components:
             component.stops = deque(item.point for item in self.requests if item.cause in component.shape.causes)
 
-    def clear(self) -> dict[Cause, Point]:
+    def settled(self) -> dict[Cause, Point]:
         """For every cause the bound up to which nothing that depends on it is outstanding."""
         if len(self.components) == 1:
-            causes, bound = self.components[0].shape.causes, self.components[0].clear
+            causes, bound = self.components[0].shape.causes, self.components[0].settled
             return {cause: bound if cause in causes else END for cause in self.shape.causes}
-        bounds = [(component.shape.causes, component.clear) for component in self.components]
+        bounds = [(component.shape.causes, component.settled) for component in self.components]
         return {
             cause: min((bound for causes, bound in bounds if cause in causes), default=END)
             for cause in self.shape.causes
@@ -156,15 +156,15 @@ class Leaf(Worker):
     def first_waiting(self) -> Point | None:
         return min((c.first for c in self.components if c.first is not None), default=None)
 
-    def wanted(self) -> list[Point]:
+    def requested_points(self) -> list[Point]:
         return [item.point for item in islice(self.requests, 1)]
 
     def absent(self) -> str | None:
         return "its state" if self.state is NOTHING else None
 
-    def fed_by(self) -> list[tuple[PartId, Queue]]:
-        first, wanted = self.first_waiting, self.wanted()
-        for_event = first is not None and not (wanted and wanted[0] <= first)
+    def awaited_queues(self) -> list[tuple[PartId, Queue]]:
+        first, requested = self.first_waiting, self.requested_points()
+        for_event = first is not None and not (requested and requested[0] <= first)
         concerned = [c for c in self.components if c.first == first] if for_event else self.components
         return [entry for component in concerned for entry in component.queues.items()]
 

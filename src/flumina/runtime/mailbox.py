@@ -45,7 +45,7 @@ class Queue:
             return EMPTY
         taken: list[Run] = []
         while self.runs and self.runs[0].first <= bound:
-            head, rest = self.runs.popleft().cut(bound)
+            head, rest = self.runs.popleft().split(bound)
             taken.append(head)
             if head.arrived is not None:
                 self.arrivals.append((len(head), head.arrived))
@@ -60,12 +60,12 @@ class Queue:
         """Remove and return what lies behind a timestamp, and the frontier; if that reaches it, the part ends here."""
         frontier, runs = self.frontier, list(self.runs)
         bound = Point(ts, LAST, LAST)
-        cuts = [run.cut(bound) for run in runs]
-        self.runs = deque(head for head, _ in cuts if head)
+        halves = [run.split(bound) for run in runs]
+        self.runs = deque(head for head, _ in halves if head)
         self.length = sum(map(len, self.runs))
         if frontier >= heartbeat(ts, frontier.rank):
             self.frontier = END
-        return [rest for _, rest in cuts if rest], frontier
+        return [rest for _, rest in halves if rest], frontier
 
     @property
     def first(self) -> Point | None:
@@ -105,7 +105,7 @@ class Component:
         return min(heads) if heads else None
 
     @property
-    def clear(self) -> Point:
+    def settled(self) -> Point:
         """Everything at or before this point has come and has been taken."""
         first, frontier = self.first, self.frontier
         return frontier if first is None or first > frontier else before(first)

@@ -5,7 +5,7 @@ message        from, to            means
 =============  ==================  ==========================================================================
 Data           source to worker    these events of a part, and its frontier: nothing at or before it is to come
 Request        parent to child     give me your state at these points; nothing else at or before ``frontier``
-Response       child to parent     the state at a point, and how far the child is ``clear``
+Response       child to parent     the state at a point, and how far the child is ``settled``
 ForkState       parent to child     your part of the state; requests up to ``served`` are settled
 KeyStates      either way          responses, or handbacks, of single keys that were ready in one pass
 Stop           parent to child     the run is over
@@ -67,25 +67,25 @@ class Data:
 class Request:
     """States wanted at these points, in order.
 
-    No request at or before ``frontier`` will come any more, and none for everything at or before ``calm``.
+    No request at or before ``frontier`` will come any more, and none for everything at or before ``snapshot_frontier``.
     """
 
     items: tuple[Item, ...]
     frontier: Point
-    calm: Point
+    snapshot_frontier: Point
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
     """The state of a subtree (or of one key in it) at a point.
 
-    ``clear[c]``: every event of the subtree that depends on cause c and lies at or before this bound is in the state,
+    ``settled[c]``: every event of the subtree that depends on cause c and lies at or before this bound is in the state,
     and no other will come.
     """
 
     point: Point
     state: Any
-    clear: Mapping[Cause, Point]
+    settled: Mapping[Cause, Point]
     key: Key = None
 
 

@@ -80,7 +80,7 @@ class Run:
         """The point of the last event."""
         return self.points[-1] if self._whole is None else self._whole.point(self._stop - 1)
 
-    def cut(self, bound: Point) -> tuple[Run, Run]:
+    def split(self, bound: Point) -> tuple[Run, Run]:
         """The events at or before a point, and the rest."""
         if not self or self.first > bound:
             return EMPTY, self
@@ -101,9 +101,11 @@ class Run:
         """The events of these tags, whatever their keys."""
         names = set(tags.tags)
         if self.batch is None:
-            kept = [(p, e) for p, e in zip(self.points, self.events, strict=True) if e.tag.name in names]
+            chosen = [(p, e) for p, e in zip(self.points, self.events, strict=True) if e.tag.name in names]
             return (
-                Run([p for p, _ in kept], [e for _, e in kept], None, self.arrived) if len(kept) < len(self) else self
+                Run([p for p, _ in chosen], [e for _, e in chosen], None, self.arrived)
+                if len(chosen) < len(self)
+                else self
             )
         numbers = [number for number, tag in enumerate(self.batch.tags) if tag.name in names]
         if len(numbers) == len(self.batch.tags):

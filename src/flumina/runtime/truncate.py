@@ -24,7 +24,7 @@ def behind(ts: int) -> Point:
     return Point(ts, LAST, LAST)
 
 
-def kept(items: Iterable[Item], bound: Point) -> list[Item]:
+def drop_behind(items: Iterable[Item], bound: Point) -> list[Item]:
     """Requests up to a point, and that at the end, which may follow as soon as all have been cut off."""
     return [item for item in items if item.point <= bound or item.point == END]
 
@@ -38,10 +38,10 @@ def truncated(message: Message, ts: int) -> tuple[Message, Data | None]:
     """A message to a worker as if all ended at a timestamp, and what it brought from behind that."""
     match message:
         case Data(part, run, frontier) if reaches(frontier, ts):
-            head, rest = run.cut(behind(ts)) if run else (EMPTY, EMPTY)
+            head, rest = run.split(behind(ts)) if run else (EMPTY, EMPTY)
             return Data(part, head, END), taken_back(part, rest, frontier)
-        case Request(items, frontier, calm):
-            return Request(tuple(kept(items, behind(ts))), frontier, calm), None
+        case Request(items, frontier, snapshot_frontier):
+            return Request(tuple(drop_behind(items, behind(ts))), frontier, snapshot_frontier), None
     return message, None
 
 

@@ -73,24 +73,24 @@ class Worker(ABC):
         self.counted = 0
         """How many events of those that are counted by themselves were processed."""
         self.parent_frontier: Point = START
-        self.calm: Point = START
+        self.snapshot_frontier: Point = START
         self.stopped = False
         self.measure: Callable[[Any], int] | None = None
         """How large a state is, for statistics."""
         self.passed: int | None = None
         """The highest timestamp of an event that was processed, or for which the state was given away."""
-        self.was_cut = False
+        self.was_truncated = False
         self.now: float | None = None
         self.waits: Wait | None = None
 
     def handle(self, sender: Address, message: Message, now: float | None = None) -> Effects:
         """Take one message and do everything that can be done now; ``now`` in seconds, for statistics only."""
         if now is not None:
-            self.tell_time(now)
+            self.advance_clock(now)
         if self.stopped:
             # Whoever was cut off has ended without waiting for the sources to say so.
-            told_late = self.was_cut and isinstance(message, Data) and not message.run
-            late = told_late or all(self.is_late(sender, one) for one in one_by_one(message))
+            empty_data = self.was_truncated and isinstance(message, Data) and not message.run
+            late = empty_data or all(self.is_late(sender, one) for one in one_by_one(message))
             assert late, f"{self.id} was stopped and got {message}"
             return Effects()
         for one in one_by_one(message):
@@ -111,7 +111,7 @@ class Worker(ABC):
                 self.on_data(message)
             case Request():
                 assert message.frontier >= self.parent_frontier, "a frontier never goes back"
-                self.parent_frontier, self.calm = message.frontier, message.calm
+                self.parent_frontier, self.snapshot_frontier = message.frontier, message.snapshot_frontier
                 self.counting.requests += len(message.items)
                 self.on_request(message)
             case Response():
@@ -132,7 +132,7 @@ class Worker(ABC):
         What has come from behind it is given back, as messages for the worker that goes on from there.
         """
         assert self.passed is None or self.passed <= ts, f"{self.id} is past {ts}"
-        self.was_cut = True
+        self.was_truncated = True
         found = self.forget(ts)
         if not self.stopped:
             self.progress()
@@ -168,7 +168,7 @@ class Worker(ABC):
         """Whether a message may arrive after the end because its sender could not know better."""
         return False
 
-    def tell_time(self, now: float) -> None:
+    def advance_clock(self, now: float) -> None:
         """Account for the time that has passed."""
         if self.now is not None and self.waits is not None:
             self.counting.waited[self.waits] += now - self.now
@@ -191,7 +191,7 @@ class Worker(ABC):
             self.counting.state_bytes += self.measure(message.state)
         self.effects.sends.append((to, message))
 
-    def is_kept(self, point: Point) -> bool:
+    def needs_state(self, point: Point) -> bool:
         """Whether somebody wants the state at this point for itself: it is asked for at the end in any case."""
         return self.shape.final or point != END
 
@@ -241,14 +241,14 @@ class Worker(ABC):
     def stall(self) -> Stall | None:
         """What this worker waits for, if something waits."""
         first = self.first_waiting
-        points = [*self.wanted(), *((first,) if first is not None else ())]
+        points = [*self.requested_points(), *((first,) if first is not None else ())]
         if not points:
             return None
         point, parent = min(points), self.shape.parent
         what, absent = f"what is at {tuple(point)}", self.absent()
         if absent is not None:
             return Stall(self.id, f"{absent} from {parent}", what, Wait.STATE)
-        for (stream, part), queue in self.fed_by():
+        for (stream, part), queue in self.awaited_queues():
             if queue.frontier < point:
                 return Stall(self.id, f"{stream}[{part}], which is at {tuple(queue.frontier)},", what, Wait.EVENTS)
         if self.parent_frontier < point or not self.shape.children:
@@ -256,7 +256,7 @@ class Worker(ABC):
         return Stall(self.id, "the states of its children", what, Wait.CHILDREN)
 
     @abstractmethod
-    def wanted(self) -> list[Point]:
+    def requested_points(self) -> list[Point]:
         """The points of requests that were not served, the first at least."""
 
     @abstractmethod
@@ -264,7 +264,7 @@ class Worker(ABC):
         """Which state the parent has, if it has one."""
 
     @abstractmethod
-    def fed_by(self) -> Iterable[tuple[PartId, Queue]]:
+    def awaited_queues(self) -> Iterable[tuple[PartId, Queue]]:
         """The parts whose events can be missing for what comes next, and their buffers."""
 
     @abstractmethod

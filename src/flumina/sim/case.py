@@ -83,9 +83,9 @@ class Case:
         """The same input under another plan."""
         return replace(self, plan=plan)
 
-    def only(self, kept: Collection[tuple[PartId, Point]]) -> Case:
+    def only(self, places: Collection[tuple[PartId, Point]]) -> Case:
         """The same case with the events at these points of these parts only."""
-        parts = {part: [e for e in entries if (part, e[0]) in kept] for part, entries in self.parts.items()}
+        parts = {part: [e for e in entries if (part, e[0]) in places] for part, entries in self.parts.items()}
         return replace(self, parts=parts)
 
     # -- the oracle: all events one after the other --------------------------------------------------------------
@@ -127,9 +127,9 @@ class Case:
 
         Values are compared as the output's columns hold them, and floats within the program's tolerance.
         """
-        wanted, found = self._rows(until, after), rows(items)
-        expected, outputs = output_keys(wanted), output_keys(found)
-        lacking, excess = _only(wanted, expected - outputs), _only(found, outputs - expected)
+        oracle, found = self._rows(until, after), rows(items)
+        expected, outputs = output_keys(oracle), output_keys(found)
+        lacking, excess = _only(oracle, expected - outputs), _only(found, outputs - expected)
         missing: Counter[OutputKey] = Counter()
         surplus: Counter[OutputKey] = Counter()
         for name, schema in self.definition.outputs.items():
@@ -169,9 +169,9 @@ def _cause(row: Row) -> Cause:
     return row.event.tag.name, row.event.ts, row.event.stream, row.event.seq
 
 
-def _only(all_rows: Sequence[Row], wanted: Counter[OutputKey]) -> list[Row]:
-    """As many of the rows as are wanted."""
-    left, found = Counter(wanted), []
+def _only(all_rows: Sequence[Row], counts: Counter[OutputKey]) -> list[Row]:
+    """Return as many of the rows with each key as are counted."""
+    left, found = Counter(counts), []
     for row in all_rows:
         key = _key(row)
         if left[key] > 0:

@@ -33,7 +33,7 @@ class Crash:
     plan: Plan
 
 
-def run(case: Case, draw: Decisions, crashes: Sequence[Crash] = (), **arguments: Any) -> Outcome:  # noqa: ANN401
+def run(case: Case, decisions: Decisions, crashes: Sequence[Crash] = (), **arguments: Any) -> Outcome:  # noqa: ANN401
     """Run a case to the end through all crashes, and judge it; ``arguments`` are those of a simulation.
 
     The outcome has the outputs that count and the statistics of all attempts; snapshots and state are of the last.
@@ -44,15 +44,15 @@ def run(case: Case, draw: Decisions, crashes: Sequence[Crash] = (), **arguments:
     stats: list[Mapping[str, WorkerStats]] = []
     steps = 0
     for crash in crashes:
-        attempt = _attempt(case, draw, points, resume, arguments)
+        attempt = _attempt(case, decisions, points, resume, arguments)
         if all(attempt.step() for _ in range(crash.after)):
-            resume, kept = _kept(case, attempt, resume)
-            committed += kept
+            resume, durable = _committed(case, attempt, resume)
+            committed += durable
         # A run that was over before its crash leaves nothing behind, and is repeated from where it started.
         stats.append(attempt.outcome().stats)
         steps += attempt.steps
         case = case.under(crash.plan)
-    outcome = _attempt(case, draw, points, resume, arguments).run()
+    outcome = _attempt(case, decisions, points, resume, arguments).run()
     judge(case, outcome, resume)
     if not crashes:
         return outcome
@@ -62,24 +62,26 @@ def run(case: Case, draw: Decisions, crashes: Sequence[Crash] = (), **arguments:
 
 def _attempt(
     case: Case,
-    draw: Decisions,
+    decisions: Decisions,
     points: Sequence[Any],
     resume: SimSnapshot | None,
     arguments: Any,  # noqa: ANN401
 ) -> Simulation:
     ahead = [point for point in points if resume is None or point > resume.point]
-    if arguments.get("cuts"):
-        return EpochSimulation(case, draw, snapshots=ahead, resume=resume, **arguments)
-    return Simulation(case, draw, snapshots=ahead, resume=resume, **{k: v for k, v in arguments.items() if k != "cuts"})
+    if arguments.get("truncations"):
+        return EpochSimulation(case, decisions, snapshots=ahead, resume=resume, **arguments)
+    return Simulation(
+        case, decisions, snapshots=ahead, resume=resume, **{k: v for k, v in arguments.items() if k != "truncations"}
+    )
 
 
-def _kept(case: Case, attempt: Simulation, resume: SimSnapshot | None) -> tuple[SimSnapshot | None, list[Any]]:
+def _committed(case: Case, attempt: Simulation, resume: SimSnapshot | None) -> tuple[SimSnapshot | None, list[Any]]:
     """The last snapshot, and the outputs since the one before that count: all and only those of the oracle."""
     last = attempt.snapshots[-1] if attempt.snapshots else resume
     if last is None:
         return None, []
     after = START if resume is None else resume.point
-    kept = [row for row in rows(attempt.rows) if case.point(row.event) <= last.point]
-    compare(case, kept, until=last.point, after=after)
+    durable = [row for row in rows(attempt.rows) if case.point(row.event) <= last.point]
+    compare(case, durable, until=last.point, after=after)
     same_state(case, last.state, last.point, "the snapshot that survived the crash")
-    return last, kept
+    return last, durable

@@ -11,10 +11,10 @@ class Decisions:
 
     The given ones come first. Behind them ``random`` decides, and without it every choice is 0, the simplest.
 
-    >>> draw = Decisions(given=[7, 1])
-    >>> draw.below(5), draw.below(5), draw.below(5)
+    >>> decisions = Decisions(given=[7, 1])
+    >>> decisions.below(5), decisions.below(5), decisions.below(5)
     (2, 1, 0)
-    >>> draw.made
+    >>> decisions.made
     [2, 1, 0]
     """
 

@@ -29,8 +29,8 @@ class EpochSimulation(Simulation):
 
     ends = False
 
-    def __init__(self, *arguments: Any, cuts: Sequence[int], **named: Any) -> None:  # noqa: ANN401
-        self.cuts = deque(sorted(cuts))
+    def __init__(self, *arguments: Any, truncations: Sequence[int], **named: Any) -> None:  # noqa: ANN401
+        self.truncations = deque(sorted(truncations))
         self.limit: int | None = None
         self.taken_back: dict[str, list[Data]] = {}
         self.taken: list[SimSnapshot] = []
@@ -53,18 +53,18 @@ class EpochSimulation(Simulation):
         if not self.tree_root.ends and all(source.ended for source in self.sources.values()):
             self.perform(TREE_ROOT, self.tree_root.end())
         if self.limit is not None and all(worker.stopped for worker in self.workers.values()):
-            self.next_segment()
+            self.next_epoch()
         happened = super().step()
-        if self.cuts and self.steps >= self.cuts[0]:
-            self.cuts.popleft()
-            self.cut()
+        if self.truncations and self.steps >= self.truncations[0]:
+            self.truncations.popleft()
+            self.truncate()
         return happened or (not self.tree_root.finished and self.can_go_on())
 
     def can_go_on(self) -> bool:
         """Whether the next step will find something to do."""
         return not self.tree_root.ends and all(source.ended for source in self.sources.values())
 
-    def cut(self) -> None:
+    def truncate(self) -> None:
         """Choose the timestamp, and have everybody forget what lies behind it."""
         passed = [worker.passed for worker in self.workers.values() if worker.passed is not None]
         if not passed or self.limit is not None or self.tree_root.ends:
@@ -90,7 +90,7 @@ class EpochSimulation(Simulation):
             self.taken_back.setdefault(str(receiver), []).append(rest)
         return seen
 
-    def next_segment(self) -> None:
+    def next_epoch(self) -> None:
         """Go on with new workers where the others have ended."""
         assert self.limit is not None
         states = self.tree_root.final

@@ -118,10 +118,10 @@ class Explorer:
                 link: Link = (sender, receiver)
                 links[link] = (*links.get(link, ()), message)
         for part, (sent, left) in sources.items():
-            sources[part] = self._feed(part, sent, left, links)
+            sources[part] = self._send_events(part, sent, left, links)
         return _State(state.actors, links, sources)
 
-    def _feed(
+    def _send_events(
         self, part: PartId, sent: int, left: tuple[tuple[str, int], ...], links: dict[Link, tuple[Message, ...]]
     ) -> tuple[int, tuple[tuple[str, int], ...]]:
         """Send one event after the other while there are credits, and at last the end."""

@@ -130,10 +130,10 @@ def _keys_here(
     """The keys that events of a tag on a part are given, frequent ones twice; that of an unkeyed tag is None."""
     if tag.key is None:
         return (None,)
-    held = shape.of_part(part)[tag.name]
+    part_keys = shape.of_part(part)[tag.name]
     keys = dict.fromkeys((*keys_of(tag), *named.get(tag.name, ())))
     cold = _COLD_KEYS[tag.key.type] if definition.lifted is not None else ()
-    return [key for key in (*keys, *keys, *cold) if key in held]
+    return [key for key in (*keys, *keys, *cold) if key in part_keys]
 
 
 def keys_of(tag: Tag) -> Sequence[Key]:

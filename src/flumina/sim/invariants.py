@@ -5,7 +5,7 @@ Each worker's piece of the state is in one place at a time::
     above   with the parent, joined or not        down   on the way from the parent
     below   with the worker or its children       up     on the way to the parent
 
-so that no piece is ever lost or held twice. Requests to a worker come in order and never at or before a frontier that
+so that no piece is ever lost or duplicated. Requests to a worker come in order and never at or before a frontier that
 was announced to it; frontiers never go back; nobody is sent anything after the stop. Events are accounted for by part
 and worker, never together::
 
@@ -99,7 +99,7 @@ class Invariants:
 
     def _asked(self, child: str, request: Request) -> None:
         known = self.asked[child]
-        if request.frontier < known.frontier or request.calm < known.calm:
+        if request.frontier < known.frontier or request.snapshot_frontier < known.snapshot_frontier:
             raise SimulationError(f"the frontier for {child} goes back from {known} to {request}")
         for item in request.items:
             last = self.last.get((child, item.key), START)
@@ -149,15 +149,15 @@ class Invariants:
         for child in worker.children:
             if child.shape.hands_over:
                 continue
-            held = len(child.responses) + (child.state is not NOTHING) + joined + worker.away
-            if held != (self.place[child.shape.id] == ABOVE):
+            states = len(child.responses) + (child.state is not NOTHING) + joined + worker.away
+            if states != (self.place[child.shape.id] == ABOVE):
                 raise SimulationError(
-                    f"{worker.id} holds {held} states of {child.shape.id}, which is {self.place[child.shape.id]}"
+                    f"{worker.id} holds {states} states of {child.shape.id}, which is {self.place[child.shape.id]}"
                 )
 
     # -- events and credits -----------------------------------------------------------------------------------
 
-    def fed(self, part: PartId, worker: str, events: int) -> None:
+    def events_sent(self, part: PartId, worker: str, events: int) -> None:
         """A source has sent events."""
         used = self.used[part, worker] = self.used.get((part, worker), 0) + events
         if used > self.limit:

@@ -137,9 +137,9 @@ class PartSource:
         """Begin another segment."""
         self.stop, self.frontier = len(self.entries), START
 
-    def advance(self, cut: Delivery) -> list[tuple[str, Data]]:
+    def advance(self, delivery: Delivery) -> list[tuple[str, Data]]:
         """Send the next events, and behind them the frontier, or a heartbeat that promises more."""
-        events, beat = cut.events, cut.heartbeat
+        events, beat = delivery.events, delivery.heartbeat
         start, stop = self.next, self.next + events
         self.next = stop
         if events:

@@ -19,7 +19,7 @@ _STREAMS = 6
 """How often other streams are tried before a plan of a single leaf is taken."""
 
 _TRIES = 12
-"""How many plans are made before one without the wanted trait is taken."""
+"""How many plans are made before one without the chosen trait is taken."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +66,12 @@ def random_plan(random: Random, definition: Definition, shapes: Sequence[StreamS
     A trait is drawn first, and plans are made until one has it: not every program and input allow every trait.
     """
     hot = 8 if definition.lifted is not None else 0
-    wanted = random.choices((TAGGED_INNER, UNTAGGED_ROOT, INDEPENDENT_CHILD, HOT, None), (5, 3, 3, hot, 1))[0]
+    trait = random.choices((TAGGED_INNER, UNTAGGED_ROOT, INDEPENDENT_CHILD, HOT, None), (5, 3, 3, hot, 1))[0]
     best, fallback = None, None
     for _ in range(_TRIES):
         plan = _plan(random, definition, shapes)
         found = traits(plan, definition)
-        if wanted is None or wanted in found:
+        if trait is None or trait in found:
             return plan
         if SINGLE not in found:
             best = plan
@@ -169,8 +169,8 @@ class _Grower:
             groups = self.groups(rest)
             if len(groups) > 1:
                 self.random.shuffle(groups)
-                cut = self.random.randint(1, len(groups) - 1)
-                return own, [a for g in groups[:cut] for a in g], [a for g in groups[cut:] for a in g]
+                middle = self.random.randint(1, len(groups) - 1)
+                return own, [a for g in groups[:middle] for a in g], [a for g in groups[middle:] for a in g]
             left = set(rest)
             degree = {a: len(self.near[a] & left) for a in rest}
             most = max(degree.values())

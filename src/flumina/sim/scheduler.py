@@ -75,7 +75,7 @@ class Simulation:
         witness: Witness | None = None,
     ) -> None:
         self.case, self.witness = case, witness
-        self.draw = random if isinstance(random, Decisions) else Decisions(random)
+        self.decisions = random if isinstance(random, Decisions) else Decisions(random)
         self.conditions = UNDISTURBED if conditions is None else conditions
         self.workers = dict(build_workers(case.plan, case.definition, options))
         self.start = START if resume is None else resume.point
@@ -118,13 +118,13 @@ class Simulation:
         if not choices:
             return False
         self.steps += 1
-        which = self.draw.below(choices)
+        which = self.decisions.below(choices)
         if self.conditions.slow:
             which = self.rather(which, choices)
         if which < len(self.network.busy):
             self.deliver(which)
         else:
-            self.feed(self.ready[which - len(self.network.busy)])
+            self.send_from(self.ready[which - len(self.network.busy)])
         if not self.network.busy:
             self.check_prompt()
         return True
@@ -134,7 +134,7 @@ class Simulation:
         for _ in range(_PATIENCE):
             if which >= len(self.network.busy) or self.network.busy[which][1] not in self.conditions.slow:
                 break
-            which = self.draw.below(choices)
+            which = self.decisions.below(choices)
         return which
 
     def deliver(self, which: int) -> None:
@@ -177,15 +177,15 @@ class Simulation:
         if source.limited and message.part not in self.ready and source.ready():
             self.ready.append(message.part)
 
-    def feed(self, part: PartId) -> None:
+    def send_from(self, part: PartId) -> None:
         """Let one source send some events, a heartbeat, or its end."""
-        source, draw = self.sources[part], self.draw
+        source, decisions = self.sources[part], self.decisions
         most = self.conditions.most_events
-        events = source.room(most - draw.below(most + 1 if self.conditions.heartbeats else most))
+        events = source.room(most - decisions.below(most + 1 if self.conditions.heartbeats else most))
         beat = None
         if not source.left - events:
-            beat = END if not events or draw.chance(self.conditions.heartbeats) else None
-        elif not events or draw.chance(self.conditions.heartbeats):
+            beat = END if not events or decisions.chance(self.conditions.heartbeats) else None
+        elif not events or decisions.chance(self.conditions.heartbeats):
             beat = self.beat(source, events)
             if beat is None and not events:
                 events = source.room(1)
@@ -193,10 +193,10 @@ class Simulation:
         if not source.ready():
             self.ready.remove(part)
 
-    def post(self, part: PartId, cut: Delivery) -> None:
+    def post(self, part: PartId, delivery: Delivery) -> None:
         """Put what a source sends on its way."""
-        for receiver, data in self.sources[part].advance(cut):
-            self.invariants.fed(part, receiver, len(data.run))
+        for receiver, data in self.sources[part].advance(delivery):
+            self.invariants.events_sent(part, receiver, len(data.run))
             self.network.send(part, receiver, data)
 
     def beat(self, source: PartSource, events: int) -> Point | None:
@@ -204,7 +204,7 @@ class Simulation:
         following = source.entries[source.next + events][0]
         floor = source.entries[source.next + events - 1][0] if events else source.promised
         low = max(floor.ts, self.case.in_order[0][0].ts - 1)
-        ts = low + self.draw.below(following.ts - low) if following.ts > low else low
+        ts = low + self.decisions.below(following.ts - low) if following.ts > low else low
         beat = heartbeat(ts, self.case.ranks[source.part[0]])
         return beat if floor <= beat < following else None
 
@@ -268,9 +268,9 @@ def compare(case: Case, items: Sequence[Row | Chunk], *, until: Point = END, aft
 
 def same_state(case: Case, state: Any, until: Point, what: str) -> None:  # noqa: ANN401
     """Raise if a state is not the oracle's at this point."""
-    wanted = case.state(until)
-    if not same(state, wanted, case.definition.tolerance):
-        raise SimulationError(f"{what} is {state!r}, not {wanted!r}")
+    expected = case.state(until)
+    if not same(state, expected, case.definition.tolerance):
+        raise SimulationError(f"{what} is {state!r}, not {expected!r}")
 
 
 def _few(outputs: Counter[OutputKey], most: int = 3) -> str:

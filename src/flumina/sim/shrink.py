@@ -50,10 +50,10 @@ class Shrinker:
     def __init__(self, build_workers: Build = build, budget: int = 3000) -> None:
         self.build, self.budget = build_workers, budget
 
-    def attempt(self, trial: Trial, draw: Decisions | None = None) -> Failing | None:
+    def attempt(self, trial: Trial, decisions: Decisions | None = None) -> Failing | None:
         """The failure of a run, if it fails."""
         self.budget -= 1
-        chosen = trial.draw() if draw is None else draw
+        chosen = trial.decisions() if decisions is None else decisions
         try:
             trial.run(chosen, self.build)
         except Exception as error:  # noqa: BLE001 -- whatever goes wrong is what we look for
@@ -67,8 +67,8 @@ class Shrinker:
         return self._fewer_choices(failing)
 
     def _any_schedule(self, trial: Trial, choices: Sequence[int]) -> Failing | None:
-        draws = [Decisions(Random(0), choices), *(Decisions(Random(seed)) for seed in range(_SCHEDULES))]
-        return next((found for draw in draws if (found := self.attempt(trial, draw))), None)
+        all_decisions = [Decisions(Random(0), choices), *(Decisions(Random(seed)) for seed in range(_SCHEDULES))]
+        return next((found for decisions in all_decisions if (found := self.attempt(trial, decisions))), None)
 
     def _simpler_trial(self, failing: Failing) -> Failing:
         for simplify in _SIMPLER:
@@ -81,9 +81,9 @@ class Shrinker:
         parts = failing.trial.case.parts
         places = sorted(((p, entry[0]) for p, entries in parts.items() for entry in entries), key=itemgetter(1))
 
-        def fails(kept: Sequence[tuple[PartId, Point]]) -> bool:
+        def fails(remaining: Sequence[tuple[PartId, Point]]) -> bool:
             nonlocal failing
-            case = failing.trial.case.only(set(kept))
+            case = failing.trial.case.only(set(remaining))
             found = self._any_schedule(replace(failing.trial, case=case), failing.choices)
             failing = found or failing
             return found is not None
@@ -92,9 +92,9 @@ class Shrinker:
         return failing
 
     def _fewer_choices(self, failing: Failing) -> Failing:
-        def fails(kept: Sequence[int]) -> bool:
+        def fails(remaining: Sequence[int]) -> bool:
             nonlocal failing
-            found = self.attempt(failing.trial, Decisions(given=kept))
+            found = self.attempt(failing.trial, Decisions(given=remaining))
             if found is not None and len(found.choices) <= len(failing.choices):
                 failing = found
             return found is not None
@@ -105,12 +105,12 @@ class Shrinker:
     def _minimize(self, items: Sequence[Item], fails: Callable[[Sequence[Item]], bool]) -> None:
         """Delta debugging: leave out ever smaller pieces as long as it still fails."""
         size = max(1, len(items) // 2)
-        kept = list(items)
+        remaining = list(items)
         while self.budget > 0:
-            for start in _starts(len(kept), size):
-                fewer = kept[:start] + kept[start + size :]
-                if len(fewer) < len(kept) and self.budget > 0 and fails(fewer):
-                    kept = fewer
+            for start in _starts(len(remaining), size):
+                fewer = remaining[:start] + remaining[start + size :]
+                if len(fewer) < len(remaining) and self.budget > 0 and fails(fewer):
+                    remaining = fewer
             if size == 1:
                 return
             size //= 2

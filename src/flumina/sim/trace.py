@@ -1,4 +1,4 @@
-"""A run told step by step: who received what, and what it did then."""
+"""A run step by step: who received what, and what it did then."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Trace:
     def saw(self, sender: Address, receiver: Address, message: Message, effects: Effects) -> None:
         """A message was handled."""
         self.step += 1
-        self._add(f"{self.step:4} {address(sender)} -> {address(receiver)}: {told(message)}")
+        self._add(f"{self.step:4} {address(sender)} -> {address(receiver)}: {describe(message)}")
         for to, sent in effects.sends:
             if not isinstance(sent, Credit):
-                self._add(f"       sends {address(to)} {told(sent)}")
+                self._add(f"       sends {address(to)} {describe(sent)}")
         for output in effects.outputs:
             shown = f"{output.output}{output.values!r}" if isinstance(output, Row) else f"{output.output} in columns"
             self._add(f"       emits {shown}")
@@ -53,23 +53,22 @@ def place(point: Point) -> str:
     return f"{ts}/{rank}/{seq}"
 
 
-def told(message: Message) -> str:
+def describe(message: Message) -> str:
     """A message in a few words."""
     match message:
         case Data(run=run, frontier=frontier):
             events = ", ".join(repr(event) for _, event in run)
             return f"{events or 'nothing'}; frontier {place(frontier)}"
-        case Request(items=items, frontier=frontier, calm=calm):
-            return (
-                f"request {', '.join(map(_item, items)) or 'nothing'}; frontier {place(frontier)}, calm {place(calm)}"
-            )
-        case Response(point=point, state=state, clear=clear):
-            bounds = ", ".join(f"{worker}.{tag}: {place(bound)}" for (worker, tag), bound in clear.items())
-            return f"response at {place(point)} with {state!r}; clear {bounds}"
+        case Request(items=items, frontier=frontier, snapshot_frontier=snapshot_frontier):
+            points = ", ".join(map(_item, items)) or "nothing"
+            return f"request {points}; frontier {place(frontier)}, snapshot frontier {place(snapshot_frontier)}"
+        case Response(point=point, state=state, settled=settled):
+            bounds = ", ".join(f"{worker}.{tag}: {place(bound)}" for (worker, tag), bound in settled.items())
+            return f"response at {place(point)} with {state!r}; settled {bounds}"
         case ForkState(state=state, served=served):
-            return f"hand back {state!r}; served {place(served)}"
+            return f"fork state {state!r}; served {place(served)}"
         case KeyStates(each=each):
-            return " and ".join(f"of {one.key!r}: {told(one)}" for one in each)
+            return " and ".join(f"of {one.key!r}: {describe(one)}" for one in each)
         case Stop():
             return "stop"
         case Credit(events=events):

@@ -42,7 +42,7 @@ class Setting:
     options: ProtocolOptions | None = None
     faults: bool = True
     """Whether some runs crash."""
-    cuts: bool = True
+    truncations: bool = True
     """Whether some runs are cut off on the way."""
     plan: Plan | None = None
     """The plan of all runs, for ``program``; None for random ones."""
@@ -61,24 +61,24 @@ class Trial:
     conditions: Conditions
     snapshots: tuple[Point, ...] = ()
     crashes: tuple[Crash, ...] = ()
-    cuts: tuple[int, ...] = ()
+    truncations: tuple[int, ...] = ()
 
-    def draw(self) -> Decisions:
+    def decisions(self) -> Decisions:
         """The schedule that belongs to the seed."""
         return Decisions(Random(f"schedule {self.seed}"))
 
     def run(
-        self, draw: Decisions | None = None, build_workers: Build = build, witness: Witness | None = None
+        self, decisions: Decisions | None = None, build_workers: Build = build, witness: Witness | None = None
     ) -> Outcome:
         """Run and judge; whatever goes wrong is raised."""
         return run(
             self.case,
-            self.draw() if draw is None else draw,
+            self.decisions() if decisions is None else decisions,
             self.crashes,
             options=self.options,
             conditions=self.conditions,
             snapshots=self.snapshots,
-            cuts=self.cuts,
+            truncations=self.truncations,
             build_workers=build_workers,
             witness=witness,
         )
@@ -94,8 +94,8 @@ def trial(seed: int, setting: Setting = DEFAULT) -> Trial:
     crashes: tuple[Crash, ...] = ()
     if setting.faults and snapshots and random.random() < 0.4:
         crashes = tuple(_crash(random, case) for _ in range(random.randint(1, 2)))
-    cuts = _cuts(Random(f"cuts {seed}"), case) if setting.cuts else ()
-    return Trial(seed, case, options, conditions, () if cuts else snapshots, crashes, cuts)
+    truncations = _truncations(Random(f"cuts {seed}"), case) if setting.truncations else ()
+    return Trial(seed, case, options, conditions, () if truncations else snapshots, crashes, truncations)
 
 
 @lru_cache(maxsize=16)
@@ -143,7 +143,7 @@ def _snapshots(random: Random, case: Case) -> tuple[Point, ...]:
     return tuple(sorted({p if random.random() < 0.5 else heartbeat(p.ts, random.randint(0, behind)) for p in chosen}))
 
 
-def _cuts(random: Random, case: Case) -> tuple[int, ...]:
+def _truncations(random: Random, case: Case) -> tuple[int, ...]:
     """In a third of the runs: after how many steps they are cut off, up to four times."""
     if random.random() < 0.67:
         return ()

@@ -33,7 +33,7 @@ SCHEDULES = 50
 
 
 @dataclass(frozen=True)
-class Kept:
+class Regression:
     """What a file says; ``about`` tells what went wrong."""
 
     about: str
@@ -57,18 +57,18 @@ class Kept:
         )
 
 
-def load(path: Path) -> Kept:
+def load(path: Path) -> Regression:
     """Read a kept failure."""
     found = json.loads(path.read_text(encoding="utf-8"))
     options = ProtocolOptions(**found["options"]) if "options" in found else None
     if "seed" in found:
-        setting = Setting(events=found.get("events", 60), options=options, cuts=found.get("cuts", False))
-        return Kept(found["about"], (trial(found["seed"], setting),), small=False)
+        setting = Setting(events=found.get("events", 60), options=options, truncations=found.get("truncations", False))
+        return Regression(found["about"], (trial(found["seed"], setting),), small=False)
     case = _case(found, path.parent)
     snapshots = tuple(Point(*point) for point in found.get("snapshots", ()))
     conditions = Conditions(credits=found.get("credits", UNLIMITED))
     one = Trial(0, case, options or ProtocolOptions(), conditions, snapshots)
-    return Kept(found["about"], tuple(replace(one, seed=seed) for seed in range(SCHEDULES)), small=True)
+    return Regression(found["about"], tuple(replace(one, seed=seed) for seed in range(SCHEDULES)), small=True)
 
 
 def _case(found: dict[str, Any], folder: Path) -> Case:
