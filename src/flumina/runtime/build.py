@@ -1,4 +1,4 @@
-"""From a plan to its workers."""
+"""Build the workers of a plan."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flumina.runtime.worker import Worker
 def workers(
     plan: Plan, definition: Definition, options: ProtocolOptions | None = None, only: Collection[str] | None = None
 ) -> dict[str, Worker]:
-    """The workers of a valid plan (``only`` some), by id, in the order of the plan."""
+    """Return the workers of a valid plan, or ``only`` some, by id, in plan order."""
     chosen = ProtocolOptions() if options is None else options
     made: dict[str, Worker] = {}
     for name, shape in topology(plan, definition, chosen).items():

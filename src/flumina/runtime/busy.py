@@ -1,4 +1,4 @@
-"""What an inner worker of a keyed program knows of one key: what is to be served, and what its children have sent."""
+"""Entries, responses and state of one key at a keyed inner worker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOTHING = object()
 
 
 class Entry(NamedTuple):
-    """Something to serve: an own event and the part it came from, or (without one) a request of the parent."""
+    """An own event with its part, or a request of the parent."""
 
     item: Item
     event: Event | None = None
@@ -22,7 +22,7 @@ class Entry(NamedTuple):
 
 
 class Busy:
-    """A key with something to serve, or whose state is not where it belongs."""
+    """A key with entries to serve, or whose state is in transit."""
 
     def __init__(self, sides: tuple[int, ...]) -> None:
         self.sides = sides
@@ -43,13 +43,13 @@ class Busy:
         """How many answers of children that hand over are still to come."""
 
     def add(self, entry: Entry) -> None:
-        """Add something to serve, behind what is there."""
+        """Append an entry."""
         self.entries.append(entry)
         if entry.event is not None:
             self.own.append(entry.item.point)
 
     def drop_first(self) -> Entry:
-        """Remove the first thing to serve."""
+        """Remove and return the first entry."""
         entry = self.entries.popleft()
         self.asked = max(0, self.asked - 1)
         if entry.event is not None:
@@ -58,15 +58,15 @@ class Busy:
 
     @property
     def first(self) -> Point | None:
-        """The point of the first thing to serve."""
+        """Return the point of the first entry."""
         return self.entries[0].item.point if self.entries else None
 
     @property
     def first_own(self) -> Point | None:
-        """The point of the first own event."""
+        """Return the point of the first own event."""
         return self.own[0] if self.own else None
 
     @property
     def first_unasked(self) -> Point | None:
-        """The point of the first thing for which the children were not asked."""
+        """Return the point of the first entry that was not requested from the children."""
         return self.entries[self.asked].item.point if self.asked < len(self.entries) else None

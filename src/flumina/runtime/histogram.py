@@ -16,18 +16,18 @@ _SMALLEST = 1e-6
 
 
 def bucket_of(seconds: float) -> int:
-    """The number of the bucket that a duration falls into."""
+    """Return the bucket number of a duration."""
     return math.ceil(_PER_DOUBLING * math.log2(max(seconds, _SMALLEST) / _SMALLEST))
 
 
 def upper_bound(bucket: int) -> float:
-    """The longest duration in a bucket."""
+    """Return the longest duration of a bucket, in seconds."""
     return float(_SMALLEST * 2 ** (bucket / _PER_DOUBLING))
 
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """How often durations fell into which bucket.
+    """Counts of durations by bucket.
 
     >>> h = Histogram.of({0.001: 98, 1.0: 2})
     >>> round(h.percentile(50), 3), round(h.percentile(99), 1), h.total
@@ -38,7 +38,7 @@ class Histogram:
 
     @staticmethod
     def of(durations: Mapping[float, int]) -> Histogram:
-        """A histogram of durations and how often each occurred."""
+        """Build a histogram from durations and their counts."""
         counts: Counter[int] = Counter()
         for seconds, times in durations.items():
             counts[bucket_of(seconds)] += times
@@ -46,11 +46,11 @@ class Histogram:
 
     @property
     def total(self) -> int:
-        """How many durations were recorded."""
+        """Return the number of recorded durations."""
         return sum(self.counts.values())
 
     def percentile(self, percent: float) -> float:
-        """The duration that so many per cent did not exceed, in seconds; 0 if nothing was recorded."""
+        """Return a percentile in seconds; 0 if nothing was recorded."""
         remaining = math.ceil(self.total * percent / 100)
         for bucket in sorted(self.counts):
             remaining -= self.counts[bucket]
@@ -59,5 +59,5 @@ class Histogram:
         return 0.0
 
     def __add__(self, other: Histogram) -> Histogram:
-        """Both together."""
+        """Return the sum of two histograms."""
         return Histogram(dict(Counter(self.counts) + Counter(other.counts)))

@@ -1,12 +1,12 @@
-"""Inner workers: they join their children's states to process an event of their own, or to answer their parent.
+"""Join the children's states to process own events and to answer the parent.
 
 Rules 1, 2, 5, 6, 7 and 8 of the design::
 
     sequence  own events and the parent's requests, in O, up to the least of own frontiers and the parent's frontier
     down      requests are passed down as soon as they are in the sequence, and with them how far it is known
     coalesce  while the children's states are here, serve the next of the sequence if the children have nothing
-              outstanding that it depends on (own event) or nothing at all (request); otherwise hand back at once
-    settled[c]  the least of the children's settled[c], what is outstanding of this worker itself, and its frontiers
+              outstanding that it depends on (own event) or nothing at all (request); otherwise fork at once
+    settled   for each cause, the least of the children's bounds, of what is outstanding here, and of own frontiers
 
 All of it is about the whole state. :class:`~flumina.runtime.keyed_inner.KeyedInner` adds what concerns single keys.
 """
@@ -44,13 +44,13 @@ from flumina.runtime.worker import Address, Worker
 
 
 class Child:
-    """One child, as far as its parent knows it."""
+    """The parent's view of one child."""
 
     def __init__(self, shape: ChildShape) -> None:
         self.shape = shape
         self.responses: deque[Response] = deque()
         self.state: Any = NOTHING
-        """The child's state while it is here; of a child that hands over, what is kept for it."""
+        """The child's state while the parent has it; of a child that hands over, its stored state."""
         self.answered = START
         """Up to where a child that hands over has contributed."""
         self.started = False
@@ -58,7 +58,7 @@ class Child:
         self.settled: Mapping[Cause, Point] = {}
 
     def collect(self, point: Point) -> bool:
-        """Take in what the child has sent for this point; whether that is all there is to come for it."""
+        """Consume the child's responses for a point; return whether they are complete."""
         join = self.shape.contribution
         if join is None:
             if self.state is NOTHING and self.responses:
@@ -71,7 +71,7 @@ class Child:
         return self.answered >= point
 
     def contribute(self, join: Join, response: Response) -> None:
-        """Add what a child that hands over has contributed to what is kept for it."""
+        """Join the contribution of a child that hands over to its stored state."""
         if self.state is NOTHING:
             self.state = response.state
         elif response.state is not None:
@@ -92,15 +92,15 @@ class Inner(Worker):
         self.requests: deque[Item] = deque()
         self.sequence: deque[tuple[Item, Event | None]] = deque()
         self.admitted = START
-        """How far the sequence was settled when something was last moved into it."""
+        """The limit up to which entries were last moved into the sequence."""
         self.announced = 0
-        """How many of the sequence the children have been told of."""
+        """How many entries of the sequence were announced to the children."""
         self.origins: deque[tuple[PartId, Point]] = deque()
         """The parts and points of the own events in the sequence."""
         self.done: Counter[PartId] = Counter()
         """Own events that were served, for which the sources have no credit back yet."""
         self.unannounced: deque[Point] = deque()
-        """Requests for everything of which the children have not been told."""
+        """Points of requests for everything that were not announced to the children."""
         self.asking: tuple[list[Item], ...] = ([], [])
         """Requests for single keys that have not been sent, by child."""
         self.announced_frontiers = START, START
@@ -122,7 +122,7 @@ class Inner(Worker):
         self.unannounced.extend(item.point for item in message.items if item.cause == EVERYTHING)
 
     def put_requests(self, items: Iterable[Item]) -> None:
-        """Add requests to those that are not in the sequence."""
+        """Buffer requests of the parent until they are admitted to the sequence."""
         self.requests.extend(items)
 
     def on_response(self, child: str, message: Response) -> None:
@@ -148,16 +148,16 @@ class Inner(Worker):
 
     @property
     def known(self) -> Point:
-        """Everything of the sequence up to this point has come."""
+        """Return the point up to which all own events have arrived."""
         return min([queue.frontier for queue in self.queues.values()], default=END)
 
     @property
     def limit(self) -> Point:
-        """How far the sequence is settled: own events and the parent's requests."""
+        """Return the point up to which own events and requests have arrived."""
         return min(self.known, self.parent_frontier)
 
     def admit(self) -> None:
-        """Move what is settled into the sequence, in O."""
+        """Move own events and requests up to the limit into the sequence."""
         limit = self.limit
         if limit == self.admitted:  # whatever is new lies behind it
             return
@@ -191,24 +191,24 @@ class Inner(Worker):
             self.line_up(new)
 
     def requests_up_to(self, limit: Point) -> list[Item]:
-        """Remove and return the requests of the parent up to a point."""
+        """Remove and return the parent's requests up to a point."""
         found = []
         while self.requests and self.requests[0].point <= limit:
             found.append(self.requests.popleft())
         return found
 
     def line_up(self, new: Sequence[Entry]) -> None:
-        """Put what is settled behind what is there."""
+        """Append entries to the sequence."""
         self.sequence.extend((item, event) for item, event, _ in new)
         self.origins.extend((part, item.point) for item, _, part in new if part is not None)
 
     @property
     def unasked(self) -> Point | None:
-        """The first point at which the state of a key is wanted that the children were not asked for."""
+        """Return the first point of a key that was not requested from the children."""
         return None
 
     def announce(self) -> None:
-        """Tell the children which states will be wanted, and how far that is known."""
+        """Send requests and frontiers to the children, if they have changed."""
         asking = self.asking[0] or self.asking[1]
         if (
             not asking
@@ -242,7 +242,7 @@ class Inner(Worker):
                 self.send(child.shape.id, request)
 
     def announceable(self, unasked: Point | None) -> int:
-        """Return how many entries of the sequence to announce without pipelining: one point at a time."""
+        """Return how many entries to announce without pipelining: one point at a time."""
         if self.state is NOTHING and not self.away:  # else the next ones may still be coalesced
             group = self.first_group()
             if group and (unasked is None or unasked > group[0][0].point):
@@ -250,7 +250,7 @@ class Inner(Worker):
         return self.announced
 
     def first_group(self) -> list[tuple[Item, Event | None]]:
-        """The first of the sequence, and what shares its point.
+        """Return the first entries of the sequence: all that share one point.
 
         Independent events of several parts can; so can a request for everything and the event before it. One answer of
         the children is for all of them, and ``served`` can't tell them apart: they are served together.
@@ -258,7 +258,7 @@ class Inner(Worker):
         return list(takewhile(lambda entry: entry[0].point == self.sequence[0][0].point, self.sequence))
 
     def drop_first(self) -> None:
-        """The first of the sequence is done."""
+        """Remove the first entry of the sequence."""
         item, _ = self.sequence.popleft()
         if self.announced:
             self.announced -= 1
@@ -274,13 +274,13 @@ class Inner(Worker):
         self.return_credit()
 
     def return_credit(self) -> None:
-        """Give the sources credit for the own events that were served."""
+        """Return credit to the sources for own events that were served."""
         if self.done:
             self.give_credit(self.done)
             self.done.clear()
 
     def work(self) -> None:
-        """Serve what can be served of the sequence."""
+        """Serve entries of the sequence as far as possible."""
         while not self.away:
             if self.state is NOTHING:
                 if not self.sequence or not self.announced or not self.gather():
@@ -294,7 +294,7 @@ class Inner(Worker):
                 self.announce()
 
     def gather(self) -> bool:
-        """Join the children's states, if all have come for the first of the sequence."""
+        """Join the children's states for the first entry; return whether all have arrived."""
         point = self.sequence[0][0].point
         join = self.shape.join
         assert join is not None
@@ -308,7 +308,7 @@ class Inner(Worker):
         return True
 
     def may_coalesce(self) -> bool:
-        """Whether the next of the sequence can be served with the state as it is here."""
+        """Return whether the next entry can be served with the joined state."""
         point = self.sequence[0][0].point
         if point == self.served:
             return True
@@ -320,7 +320,7 @@ class Inner(Worker):
         return all(child.settled.get(cause, START) >= point for child in self.children for cause in causes)
 
     def serve(self) -> None:
-        """Process the first of the sequence: an own event, or a request of the parent."""
+        """Process the first entry: an own event, or a request of the parent."""
         item, event = self.sequence[0]
         self.served = item.point
         self.pass_by(item.point)
@@ -336,7 +336,7 @@ class Inner(Worker):
         self.send(self.shape.parent, Response(item.point, state, settled))
 
     def send_fork_state(self) -> None:
-        """Fork the state, and give each child its part."""
+        """Fork the state and send each child its part."""
         halves = self.divided(self.state)
         self.state = NOTHING
         self.counting.forks += 1
@@ -361,7 +361,7 @@ class Inner(Worker):
         return truncated_queues(self.queues.items(), ts, taken)
 
     def truncate_entries(self, bound: Point) -> dict[PartId, list[Run]]:
-        """Remove what lies behind a point from the sequence and the requests, and return its own events."""
+        """Remove entries and requests behind a point; return the own events among them."""
         events = [(item.point, event) for item, event in self.sequence if event is not None]
         taken: dict[PartId, list[Run]] = {}
         origins, self.origins = self.origins, deque()
@@ -380,7 +380,7 @@ class Inner(Worker):
         self.requests = deque(drop_behind(self.requests, bound))
 
     def settled(self) -> dict[Cause, Point]:
-        """What the parent may rely on while it has the state."""
+        """Return the settled bound of each cause."""
         first = self.first_waiting
         own = self.known if first is None else min(self.known, before(first))
         return {
@@ -388,7 +388,7 @@ class Inner(Worker):
             for cause in self.shape.causes
         }
 
-    # -- for those who watch ----------------------------------------------------------------------------------
+    # -- for statistics and stalls ----------------------------------------------------------------------------------
 
     @property
     def waiting(self) -> int:

@@ -1,4 +1,4 @@
-"""Inner workers of keyed programs: one small protocol for each key beside that for the whole state.
+"""Join the state of one key, or of all keys, in keyed programs.
 
 An own event of a keyed tag, or a request of the parent for one key, concerns one key; only that key's state is asked
 for, joined and handed back, and only children that can see that key are asked. What concerns all keys (an own event of
@@ -38,7 +38,7 @@ from flumina.state.keyed_map import KeyedMap
 
 
 class KeyedInner(Inner):
-    """A worker with two children, for many keys."""
+    """A worker with two children that joins single keys."""
 
     by_key = True
 
@@ -115,7 +115,7 @@ class KeyedInner(Inner):
                 self.enqueue(entry)
 
     def enqueue(self, entry: Entry) -> None:
-        """Give something to serve to its key, and ask the children that can see that key."""
+        """Add an entry to its key, and request the key's state from the children."""
         key = entry.item.key
         busy = self.busy.get(key)
         if busy is None:
@@ -129,11 +129,11 @@ class KeyedInner(Inner):
 
     @property
     def barrier(self) -> Point:
-        """The point of the first of the sequence, up to which keys are served."""
+        """Return the point of the first entry of the sequence: keys are served up to it."""
         return self.sequence[0][0].point if self.sequence else END
 
     def note(self, key: Key, busy: Busy) -> None:
-        """Keep up to date what is known of all keys together."""
+        """Update the minima over all keys."""
         first = busy.first
         self.first.set(key, first)
         self.first_own.set(key, busy.first_own)
@@ -142,7 +142,7 @@ class KeyedInner(Inner):
             self.blocked.set(key, first if first is not None and first > self.barrier else None)
 
     def ask(self, busy: Busy) -> None:
-        """Ask the children that can see a key for its state at the next thing to serve."""
+        """Request a key's state at its next entry from the children that see the key."""
         first = busy.entries[busy.asked][0].point
         while busy.asked < len(busy.entries) and busy.entries[busy.asked][0].point == first:
             for side in busy.sides:
@@ -155,7 +155,7 @@ class KeyedInner(Inner):
         return self.first_unasked.first
 
     def _sides_of(self, key: Key) -> tuple[int, ...]:
-        """The children that have events of a key, or of a tag that sees all keys."""
+        """Return the children with events of a key or of a tag that sees all keys."""
         return tuple(side for side, child in enumerate(self.shape.children) if child.tags.sees_key(key))
 
     # -- all keys -----------------------------------------------------------------------------------------------
@@ -174,13 +174,13 @@ class KeyedInner(Inner):
         self.return_credit()
 
     def serve_keys(self) -> None:
-        """Serve what can be served for the keys to which something has happened."""
+        """Serve the keys that changed."""
         touched, self.touched = self.touched, {}
         for key in touched:
             self.advance(key)
 
     def done_up_to(self, point: Point) -> bool:
-        """Whether no key has anything left up to a point, and no key's state is away."""
+        """Return whether all keys are served up to a point and none is away."""
         first = self.first.first
         return not self.gone and (first is None or first > point)
 
@@ -198,7 +198,7 @@ class KeyedInner(Inner):
         return self.done_up_to(self.sequence[0][0].point) and super().may_coalesce()
 
     def divided(self, state: KeyedMap) -> tuple[KeyedMap, KeyedMap]:
-        """Return the states of each child's keys; keep those that no child can see."""
+        """Return the states of each child's keys; store the others locally."""
         parts = self.lifted.init(), self.lifted.init()
         for key, of_key in state.pruned().items():
             sides = self.sides_of(key)
@@ -210,7 +210,7 @@ class KeyedInner(Inner):
         return parts
 
     def state_for_child(self, side: int) -> KeyedMap:
-        """Return the states that are kept for a child that hands over, with all that it contributed to what is done.
+        """Return the stored states of a child that hands over, contributions included.
 
         What was settled above while the states were there has a contribution too: of what does not depend on it.
         """
@@ -226,7 +226,7 @@ class KeyedInner(Inner):
     # -- one key ------------------------------------------------------------------------------------------------
 
     def advance(self, key: Key) -> None:
-        """Serve what can be served for one key."""
+        """Serve the entries of one key as far as possible."""
         busy = self.busy[key]
         while not busy.away:
             if busy.state is NOTHING:
@@ -249,7 +249,7 @@ class KeyedInner(Inner):
             del self.busy[key]
 
     def gather_key(self, key: Key, busy: Busy) -> bool:
-        """Join the states of a key, if all have come for the first thing to serve."""
+        """Join a key's states for its first entry; return whether all have arrived."""
         point = busy.entries[0][0].point
         here = [self.collect(key, busy, side, point) for side in busy.sides]
         if not all(here):
@@ -266,7 +266,7 @@ class KeyedInner(Inner):
         return True
 
     def collect(self, key: Key, busy: Busy, side: int, point: Point) -> bool:
-        """Take in what a child has sent for this point; whether that is all there is to come for it."""
+        """Consume a child's responses for a point; return whether they are complete."""
         responses = busy.responses[side]
         if not self.shape.children[side].hands_over:
             if side not in busy.halves and responses:
@@ -278,25 +278,25 @@ class KeyedInner(Inner):
         return busy.answered[side] >= point
 
     def contribute(self, key: Key, busy: Busy, side: int, response: Response) -> None:
-        """Add what a child that hands over has contributed to what is kept for it."""
+        """Join the contribution of a child that hands over to its stored state."""
         states = self.state_for_child(side)
         states[key] = self.lifted.one.joins[0].unite(states.take_out(key), response.state)
         busy.answered[side] = response.point
         busy.expected -= 1
 
     def absorb_late(self, key: Key, busy: Busy) -> None:
-        """Take in contributions for requests that an ancestor has settled without them."""
+        """Consume contributions to requests that an ancestor has served without them."""
         for side in busy.sides:
             responses = busy.responses[side]
             while self.shape.children[side].hands_over and responses and self.is_served(busy, responses[0].point):
                 self.contribute(key, busy, side, responses.popleft())
 
     def is_served(self, busy: Busy, point: Point) -> bool:
-        """Whether a request for a key at this point is not to be served any more."""
+        """Return whether requests for a key at this point are already served."""
         return busy.first is None or point < busy.first
 
     def may_coalesce_key(self, busy: Busy) -> bool:
-        """Whether the next can be served with the state as it is here."""
+        """Return whether the key's next entry can be served with the joined state."""
         point = busy.entries[0][0].point
         if point > self.barrier:
             return False
@@ -306,7 +306,7 @@ class KeyedInner(Inner):
         return self.options.coalesce and all(busy.settled[side] >= point for side in busy.sides)
 
     def serve_key(self, key: Key, busy: Busy) -> None:
-        """Process the first thing to serve: an own event, or a request of the parent."""
+        """Process a key's first entry: an own event, or a request of the parent."""
         item, event, part = busy.drop_first()
         busy.served = item.point
         self.pass_by(item.point)
@@ -323,7 +323,7 @@ class KeyedInner(Inner):
         self.send(self.shape.parent, Response(item.point, state, {EVERYTHING: self.settled_of(busy)}, key))
 
     def settled_of(self, busy: Busy) -> Point:
-        """Up to where nothing of a key is outstanding, own events that see all keys included."""
+        """Return the settled bound of a key, own events that see all keys included."""
         own = [self.known]
         own += [before(busy.own[0])] if busy.own else []
         own += [before(self.origins[0][1])] if self.origins else []
@@ -331,7 +331,7 @@ class KeyedInner(Inner):
         return min(*own, END, *(busy.settled[side] for side in busy.sides))
 
     def send_fork_of_key(self, key: Key, busy: Busy) -> None:
-        """Give each side of a key its part of the state."""
+        """Fork a key's state and send each child its part."""
         state, busy.state = busy.state, NOTHING
         if not busy.sides:
             self.local[key] = state
@@ -344,7 +344,7 @@ class KeyedInner(Inner):
                 self.send(self.shape.children[side].id, ForkState(half, busy.served, key))
 
     def halves(self, key: Key, sides: tuple[int, ...], state: Any) -> tuple[Any, ...]:  # noqa: ANN401
-        """One key's state for each of the sides that can see it."""
+        """Fork one key's state among the sides that see the key."""
         if len(sides) == 1:
             return (state,)
         left, right = (self.shape.children[side].tags.at(key) for side in sides)
@@ -366,7 +366,7 @@ class KeyedInner(Inner):
             self.touched[key] = None
         return taken
 
-    # -- for those who watch ----------------------------------------------------------------------------------
+    # -- for statistics and stalls ----------------------------------------------------------------------------------
 
     @property
     def waiting(self) -> int:

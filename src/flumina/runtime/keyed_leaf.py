@@ -1,4 +1,4 @@
-"""Leaves of keyed programs: the state of one key can be given away while the other keys go on.
+"""Process events of many keys, and answer requests for single keys.
 
 Events of different keys never depend on each other. Each key for which the parent has asked is *hot* until it is
 settled: its events wait in a line of their own. What concerns all keys is as in :class:`~flumina.runtime.leaf.Leaf`,
@@ -35,7 +35,7 @@ from flumina.runtime.worker import states_of
 
 
 class HotKey:
-    """A key whose state is wanted or away."""
+    """A key whose state is requested or away."""
 
     def __init__(self, components: tuple[int, ...]) -> None:
         self.components = components
@@ -47,17 +47,17 @@ class HotKey:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is going on with this key any more."""
+        """Return whether the key has no requests, waiting events or absent state."""
         return not (self.requests or self.away) and self.first is None
 
     @property
     def first(self) -> Point | None:
-        """The first event that waits."""
+        """Return the point of the first waiting event."""
         return min((line.first for line in self.lines.values() if line.first is not None), default=None)
 
 
 class KeyedLeaf(Leaf):
-    """A worker without children, for many keys."""
+    """A worker without children that answers for single keys."""
 
     def __init__(self, shape: WorkerShape, outputs: Mapping[str, Schema], lifted: Lifted) -> None:
         super().__init__(shape, outputs, lifted.init)
@@ -138,20 +138,20 @@ class KeyedLeaf(Leaf):
             again = limited and moved
 
     def up_to_unkeyed(self, component: Component, point: Point) -> Point:
-        """How far a component may go of which the next event that sees all keys is at this point.
+        """Return a component's bound when its next unkeyed event is at this point.
 
-        Events before it come first, those of hot keys by their lines.
+        Events before it come first; events of hot keys wait in their lines.
         """
         first = component.first
         return point if first is not None and first >= point and self.quiet_before(point) else before(point)
 
     def quiet_before(self, point: Point) -> bool:
-        """Whether all keys are here, and nothing that has come of hot ones lies before a point."""
+        """Return whether no key is away and no hot key has anything before a point."""
         firsts = (self.first_lined.first, self.first_asked.first)
         return not self.gone and all(first is None or first >= point for first in firsts)
 
     def release_keyed(self, number: int, component: Component, bound: Point) -> bool:
-        """Process what a component has up to a point, events of hot keys aside; return whether there was any."""
+        """Process a component up to a point, hot keys aside; return whether anything was taken."""
         taken = component.take(bound)
         if not taken:
             return False
@@ -173,7 +173,7 @@ class KeyedLeaf(Leaf):
         return True
 
     def process(self, runs: Sequence[tuple[PartId, Run]], key: Key = None) -> None:
-        """Process events whose keys are all here (or are all this one), in O whatever parts they came from."""
+        """Process events of several parts in O, of one key or of keys that are not hot."""
         run = runs[0][1] if len(runs) == 1 else merged([of_part for _, of_part in runs])
         if run:
             self.pass_by(run.last)
@@ -188,7 +188,7 @@ class KeyedLeaf(Leaf):
                     self.give_credit({part: len(of_part)})
 
     def advance(self, key: Key) -> None:
-        """Do what can be done for a hot key."""
+        """Process events and answer requests of a hot key as far as possible."""
         hot = self.hot[key]
         while not hot.away:
             # An event at the very point of a request does not depend on it: O has no order for them.
@@ -206,34 +206,34 @@ class KeyedLeaf(Leaf):
 
     @property
     def barrier(self) -> Point:
-        """The point of the first request for all states, up to which single keys are answered."""
+        """Return the point of the first request for all states: keys are answered up to it."""
         return self.requests[0].point if self.requests else END
 
     def note(self, key: Key, hot: HotKey) -> None:
-        """Keep up to date what is known of all hot keys together."""
+        """Update the minima over all hot keys."""
         asked = hot.requests[0].point if hot.requests else None
         self.first_lined.set(key, hot.first)
         self.first_asked.set(key, asked)
         self.due.setdefault(hot.components, Lowest()).set(key, None if hot.away else asked)
 
     def components_of(self, key: Key) -> tuple[int, ...]:
-        """The components that have events of a key, or such that see all keys, by number."""
+        """Return the numbers of the components whose events see a key."""
         return tuple(
             number for number, c in enumerate(self.components) if any(tags.sees_key(key) for tags in c.tags.values())
         )
 
     def settled_of(self, components: tuple[int, ...]) -> Point:
-        """Everything of these components up to this point has come and has been taken."""
+        """Return the least settled bound of some components."""
         if len(components) == 1:
             return self.components[components[0]].settled
         return min((self.components[number].settled for number in components), default=END)
 
     def come(self, key: Key) -> Point:
-        """All events of a key up to this point have come and are processed or in its line."""
+        """Return the point up to which all events of a key have arrived."""
         return self.settled_of(self.hot[key].components)
 
     def answer_key(self, key: Key, item: Item) -> None:
-        """Give the state of one key away; wait for it to come back, or go on from the initial one."""
+        """Send one key's state to the parent; continue from the initial state if it hands over."""
         self.pass_by(item.point)
         hot = self.hot[key]
         settled, first = self.come(key), hot.first
@@ -249,7 +249,7 @@ class KeyedLeaf(Leaf):
         self.send(self.shape.parent, Response(item.point, state, {EVERYTHING: settled}, key))
 
     def caught_up(self, point: Point) -> bool:
-        """Whether everything up to a point is processed, and no key is wanted before it or away.
+        """Return whether everything up to a point is processed and no key is away.
 
         All requests up to there have come: the parent asks for all states only when it has asked for the keys before.
         What has come of a key that is not away has been processed, and requests up to there have been answered.
@@ -298,5 +298,5 @@ class KeyedLeaf(Leaf):
 
 
 def _unkeyed(tags: TagSet) -> TagSet:
-    """Return what of a set has no keys."""
+    """Return the unkeyed tags of a set."""
     return TagSet((name, keys) for name, keys in tags.members if keys == UNKEYED)

@@ -1,4 +1,4 @@
-"""Leaves: they process events without waiting for anybody, up to the points at which their state is wanted.
+"""Process events up to the points at which the parent requests the state.
 
 Rules 3, 4, 5, 7 and 8 of the design::
 
@@ -6,7 +6,7 @@ Rules 3, 4, 5, 7 and 8 of the design::
               matters to K), and the first request that K depends on; an event at its very point is independent
     answer    the requests at p are answered when everything up to p has come and has been processed, that which does
               not depend on it included; then the leaf waits for its state, unless it hands over
-    settled[c]  the least bound of the components that depend on c
+    settled   for each cause c: the least bound of the components that depend on c
 
 All of it is about the whole state. :class:`~flumina.runtime.keyed_leaf.KeyedLeaf` adds what concerns single keys.
 """
@@ -51,7 +51,7 @@ class Leaf(Worker):
                 component.watch.announced(message.items)
 
     def put_requests(self, items: Sequence[Item]) -> None:
-        """Add requests for the state behind those that wait."""
+        """Append requests of the parent."""
         self.requests.extend(items)
         for component in self.components:
             component.stops.extend([item.point for item in items if item.cause in component.shape.causes])
@@ -75,12 +75,12 @@ class Leaf(Worker):
             self.answer(item)
 
     def release_all(self) -> None:
-        """Process what can be processed before the next answer."""
+        """Process events as far as possible before the next answer."""
         for component in self.components:
             self.release(component, self.bound(component))
 
     def next_request(self) -> Item:
-        """Remove the first request."""
+        """Remove and return the first request."""
         item = self.requests.popleft()
         for component in self.components:
             if item.cause in component.shape.causes:
@@ -88,7 +88,7 @@ class Leaf(Worker):
         return item
 
     def release(self, component: Component, bound: Point) -> None:
-        """Process what a component has up to a point."""
+        """Process a component's events up to a point."""
         runs = component.take(bound)
         if runs:
             run = next(iter(runs.values())) if len(runs) == 1 else merged(runs.values())
@@ -101,18 +101,18 @@ class Leaf(Worker):
                 self.taken(queue)
 
     def bound(self, component: Component) -> Point:
-        """How far a component may go, its own frontiers aside; events at a request's very point are independent."""
+        """Return a component's bound, its frontiers aside; events at a request's point are independent."""
         bound = self.snapshot_frontier
         if not component.shape.free and self.parent_frontier < bound:
             bound = self.parent_frontier
         return component.stops[0] if component.stops and component.stops[0] < bound else bound
 
     def caught_up(self, point: Point) -> bool:
-        """Whether everything up to a point has come and has been processed."""
+        """Return whether everything up to a point has arrived and is processed."""
         return all(component.settled >= point for component in self.components)
 
     def answer(self, item: Item) -> None:
-        """Give the state away; wait for it to come back, or go on from the identity."""
+        """Send the state to the parent; continue from the identity if it hands over."""
         self.pass_by(item.point)
         state = self.state if self.needs_state(item.point) else None
         if self.shape.hands_over:
@@ -138,7 +138,7 @@ class Leaf(Worker):
             component.stops = deque(item.point for item in self.requests if item.cause in component.shape.causes)
 
     def settled(self) -> dict[Cause, Point]:
-        """For every cause the bound up to which nothing that depends on it is outstanding."""
+        """Return the settled bound of each cause."""
         if len(self.components) == 1:
             causes, bound = self.components[0].shape.causes, self.components[0].settled
             return {cause: bound if cause in causes else END for cause in self.shape.causes}

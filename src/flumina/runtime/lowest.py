@@ -1,4 +1,4 @@
-"""Running minima: the lowest of many points, one for each key, without looking at all of them."""
+"""Maintain the minimum of many points, one for each key."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SLACK = 64
 
 
 class Lowest:
-    """Keeps one point for each of some keys, and knows the lowest.
+    """One point for each of some keys, and the lowest of them.
 
     A heap with lazy deletion: an entry counts while its point is still that of its key. A point that is replaced or
     dropped stays in the heap until it comes up, or until most of the heap is like that::
@@ -50,7 +50,7 @@ class Lowest:
 
     @property
     def first(self) -> Point | None:
-        """The lowest point."""
+        """Return the lowest point."""
         while self.heap:
             point, _, key = self.heap[0]
             if self.of.get(key) == point:

@@ -1,6 +1,6 @@
-"""Selective reordering: events wait until all they depend on is known, and not a moment longer.
+"""Buffer events until everything that they depend on is known.
 
-A :class:`Queue` holds the undelivered runs of one part; a :class:`Component` those queues of a leaf whose events depend
+A :class:`Queue` holds the undelivered runs of one part; a :class:`Component` the queues of a leaf whose events depend
 on each other, directly or not. Components never wait for one another.
 """
 
@@ -16,7 +16,7 @@ from flumina.runtime.topology import ComponentShape
 
 
 def before(point: Point) -> Point:
-    """The last point that lies before this one."""
+    """Return the last point before this one."""
     return Point(point.ts, point.rank, point.seq - 1)
 
 
@@ -28,10 +28,10 @@ class Queue:
         self.frontier = START
         self.length = 0
         self.arrivals: list[tuple[int, float]] = []
-        """How many events were taken that had arrived when, since somebody last asked."""
+        """Counts and arrival times of taken events that were not accounted for yet."""
 
     def put(self, run: Run, frontier: Point) -> None:
-        """Add a run behind those that wait."""
+        """Append a run."""
         assert frontier >= self.frontier, "a frontier never goes back"
         if run:
             assert not self.runs or self.runs[-1].last <= run.first, "a part's runs arrive in order"
@@ -57,7 +57,7 @@ class Queue:
         return run
 
     def truncate(self, ts: int) -> tuple[list[Run], Point]:
-        """Remove and return what lies behind a timestamp, and the frontier; if that reaches it, the part ends here."""
+        """Remove and return the events behind a timestamp, and the old frontier."""
         frontier, runs = self.frontier, list(self.runs)
         bound = Point(ts, LAST, LAST)
         halves = [run.split(bound) for run in runs]
@@ -69,7 +69,7 @@ class Queue:
 
     @property
     def first(self) -> Point | None:
-        """The point of the first event that waits."""
+        """Return the point of the first waiting event."""
         return self.runs[0].first if self.runs else None
 
 
@@ -86,19 +86,19 @@ class Component:
         self.only = next(iter(self.queues.values())) if len(self.queues) == 1 else None
 
     def put(self, part: PartId, run: Run, frontier: Point) -> None:
-        """Add what a part brought for this component's tags; the frontier counts even if that is nothing."""
+        """Append a part's events of this component's tags, and advance its frontier."""
         self.queues[part].put(run.only(self.tags[part]), frontier)
 
     @property
     def frontier(self) -> Point:
-        """Nothing of this component at or before this point is still to come."""
+        """Return the least frontier of the parts."""
         if self.only is not None:
             return self.only.frontier
         return min(queue.frontier for queue in self.queues.values())
 
     @property
     def first(self) -> Point | None:
-        """The first event that waits."""
+        """Return the point of the first waiting event."""
         if self.only is not None:
             return self.only.first
         heads = [queue.runs[0].first for queue in self.queues.values() if queue.runs]
@@ -106,12 +106,12 @@ class Component:
 
     @property
     def settled(self) -> Point:
-        """Everything at or before this point has come and has been taken."""
+        """Return the point up to which everything has arrived and was taken."""
         first, frontier = self.first, self.frontier
         return frontier if first is None or first > frontier else before(first)
 
     def take(self, bound: Point) -> dict[PartId, Run]:
-        """All events at or before ``bound`` and the frontier, for each part that has some."""
+        """Remove and return the events up to ``bound`` and the frontier, by part."""
         bound = min(bound, self.frontier)
         first = self.first
         runs: dict[PartId, Run] = {}

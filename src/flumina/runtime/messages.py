@@ -1,4 +1,4 @@
-"""What workers say to each other.
+"""Messages between workers, sources and the tree root.
 
 =============  ==================  ==========================================================================
 message        from, to            means
@@ -6,8 +6,8 @@ message        from, to            means
 Data           source to worker    these events of a part, and its frontier: nothing at or before it is to come
 Request        parent to child     give me your state at these points; nothing else at or before ``frontier``
 Response       child to parent     the state at a point, and how far the child is ``settled``
-ForkState       parent to child     your part of the state; requests up to ``served`` are settled
-KeyStates      either way          responses, or handbacks, of single keys that were ready in one pass
+ForkState      parent to child     your part of the state; requests up to ``served`` need no answer
+KeyStates      either way          responses, or fork states, of single keys that were ready in one pass
 Stop           parent to child     the run is over
 Credit         worker to source    so many more events may be sent
 =============  ==================  ==========================================================================
@@ -36,16 +36,16 @@ PartId = tuple[str, int]
 
 
 class Origin(NamedTuple):
-    """Of the event behind an item: the number of its part, and its key."""
+    """Part number and key of the event behind an item."""
 
     part: int
     key: Key
 
 
 class Item(NamedTuple):
-    """A point at which a worker's state is wanted, and why; that of one key only, where ``key`` is given.
+    """A point at which the state (of one key, if ``key`` is given) is requested, and the cause.
 
-    ``origin`` is told where events below may tie with the one that is the cause.
+    ``origin`` is given where events below may tie with the event that is the cause.
     """
 
     point: Point
@@ -65,7 +65,7 @@ class Data:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """States wanted at these points, in order.
+    """Request states at these points, in order.
 
     No request at or before ``frontier`` will come any more, and none for everything at or before ``snapshot_frontier``.
     """
@@ -100,7 +100,7 @@ class ForkState:
 
 @dataclass(frozen=True, slots=True)
 class KeyStates:
-    """Responses or handbacks of single keys, in the order in which they would be sent one by one.
+    """Responses or fork states of single keys, in sending order.
 
     Keys do not depend on each other, so the receiver takes all of them in before it does anything::
 
@@ -112,12 +112,12 @@ class KeyStates:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The run is over."""
+    """End of the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """A worker has taken so many events of a part out of its buffer."""
+    """Credit for events of a part that left a worker's buffer."""
 
     part: PartId
     events: int

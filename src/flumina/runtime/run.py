@@ -1,7 +1,7 @@
-"""A run: consecutive events of one worker that need no synchronization between them; the unit of work.
+"""Runs: consecutive events of one worker without synchronization between them.
 
-Small runs are lists (``bisect`` on a list of ten points beats numpy); large ones are columns. Both cut and merge by the
-order O, and the rest of the runtime does not know which it has.
+Small runs are lists (``bisect`` on a list of ten points beats numpy); large ones are columns. Both split and merge by
+the order O, and the rest of the runtime does not know which it has.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from flumina.program.definition import State, StateKind, fold, fold_batch
 class Run:
     """Events in O with their points; ``batch`` instead where they are in columns.
 
-    A run never changes. One in columns is a range of rows: cutting it copies nothing, and its rows become a batch of
-    their own when somebody looks at them. ``arrived`` is when a worker got it, if somebody tells the time.
+    A run never changes. One in columns is a range of rows: splitting it copies nothing, and its rows become a batch of
+    their own on first access. ``arrived`` is the time of arrival at a worker, if it is measured.
     """
 
     __slots__ = ("_batch", "_first", "_start", "_stop", "_whole", "arrived", "events", "points")
@@ -44,20 +44,20 @@ class Run:
         self._first: Point | None = None
 
     def _rows(self, start: int, stop: int) -> Run:
-        """A range of the rows of the whole."""
+        """Return a range of the rows."""
         part = Run(arrived=self.arrived)
         part._whole, part._start, part._stop = self._whole, start, stop
         return part
 
     def stamped(self, arrived: float) -> Run:
-        """The same events, with the time at which they came."""
+        """Return the same events with an arrival time."""
         run = self._rows(self._start, self._stop) if self._whole is not None else Run(self.points, self.events)
         run.arrived = arrived
         return run
 
     @property
     def batch(self) -> Batch | None:
-        """The events, where they are in columns."""
+        """Return the events as a batch; None where they are a list."""
         if self._batch is None and self._whole is not None:
             self._batch = self._whole.slice(self._start, self._stop)
         return self._batch
@@ -70,18 +70,18 @@ class Run:
 
     @property
     def first(self) -> Point:
-        """The point of the first event."""
+        """Return the point of the first event."""
         if self._first is None:
             self._first = self.points[0] if self._whole is None else self._whole.point(self._start)
         return self._first
 
     @property
     def last(self) -> Point:
-        """The point of the last event."""
+        """Return the point of the last event."""
         return self.points[-1] if self._whole is None else self._whole.point(self._stop - 1)
 
     def split(self, bound: Point) -> tuple[Run, Run]:
-        """The events at or before a point, and the rest."""
+        """Return the events at or before a point, and the rest."""
         if not self or self.first > bound:
             return EMPTY, self
         if self._whole is None:
@@ -98,7 +98,7 @@ class Run:
         return self._rows(self._start, at), self._rows(at, self._stop)
 
     def only(self, tags: TagSet) -> Run:
-        """The events of these tags, whatever their keys."""
+        """Return the events of some tags, whatever their keys."""
         names = set(tags.tags)
         if self.batch is None:
             chosen = [(p, e) for p, e in zip(self.points, self.events, strict=True) if e.tag.name in names]
@@ -116,13 +116,13 @@ class Run:
         return Run(batch=self.batch.take(rows), arrived=self.arrived)
 
     def count(self, tags: TagSet) -> int:
-        """How many of the events are in a set."""
+        """Return the number of events in a tag set."""
         if self.batch is None:
             return sum(tags.has(event.tag, event.key) for event in self.events)
         return self.batch.count(tags)
 
     def divert(self, keys: Collection[Key]) -> tuple[Run, dict[Key, Run]]:
-        """The events of other keys, and those of each of these keys that has some; all tags are keyed."""
+        """Return the events of other keys, and the events of each given key; all tags are keyed."""
         if not keys:
             return self, {}
         if self.batch is None:
@@ -140,20 +140,20 @@ class Run:
         rows = np.flatnonzero(found >= 0)
         if not len(rows):
             return self, {}
-        rows = rows[np.argsort(found[rows], kind="stable")]  # those of one key together, and in O
+        rows = rows[np.argsort(found[rows], kind="stable")]  # events of one key together, and in O
         places, starts = np.unique(found[rows], return_index=True)
         of_keys = zip(places.tolist(), np.split(rows, starts[1:]), strict=True)
         others = Run(batch=self.batch.take(np.flatnonzero(found < 0))) if len(rows) < len(found) else EMPTY
         return others, {listed[place]: Run(batch=self.batch.take(mine)) for place, mine in of_keys}
 
     def __iter__(self) -> Iterator[tuple[Point, Event]]:
-        """(point, event) one by one."""
+        """Iterate over (point, event)."""
         if self.batch is None:
             return zip(self.points, self.events, strict=True)
         return zip(self.batch.points(), self.batch, strict=True)
 
     def fold(self, kind: StateKind, state: State, emit: Emit) -> State:
-        """The state after all events of the run."""
+        """Return the state after all events of the run."""
         if self.batch is None:
             return fold(kind, state, self.events, emit)
         return fold_batch(kind, state, self.batch, emit)
@@ -163,7 +163,7 @@ EMPTY = Run()
 
 
 def merged(runs: Iterable[Run]) -> Run:
-    """All events of several runs as one run in O."""
+    """Merge several runs into one run in O."""
     filled = [run for run in runs if run]
     if len(filled) <= 1:
         return filled[0] if filled else EMPTY

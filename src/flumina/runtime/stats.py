@@ -1,4 +1,4 @@
-"""What a worker has done so far, as frozen numbers."""
+"""Statistics of one worker."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class Wait(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WorkerStats:
-    """Counts of one worker; those of several add up.
+    """Counts of one worker; the counts of several add up.
 
     ``joins``        times the states of two children were joined
     ``coalesced``    events and requests served without giving the children their state back first
     ``handed``       answers after which a leaf went on at once
     ``blocked``      answers after which a leaf waited for its state
     ``buffered``     the most events that waited at one moment
-    ``state_bytes``  the size of all states sent, where somebody measures them
-    ``waited_...``   seconds for which something waited, by what it waited for, where somebody tells the time
+    ``state_bytes``  the size of all states sent, where states are measured
+    ``waited_...``   seconds for which something waited, by what it waited for, where time is measured
     ``delay``        how long events waited in the buffer, likewise
     """
 
@@ -54,14 +54,14 @@ class WorkerStats:
     delay: Histogram = field(default_factory=Histogram)
 
     def __add__(self, other: WorkerStats) -> WorkerStats:
-        """Both together; the high-water mark is the larger."""
+        """Return the sum; ``buffered`` is the larger."""
         total = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
         total["buffered"] = max(self.buffered, other.buffered)
         return WorkerStats(**total)
 
 
 class StatsCounter:
-    """The same numbers while they change."""
+    """The same counts while a worker runs."""
 
     def __init__(self) -> None:
         self.events = self.runs = self.requests = self.joins = self.forks = 0
@@ -70,11 +70,11 @@ class StatsCounter:
         self.delays: Counter[int] = Counter()
 
     def delayed(self, seconds: float, events: int) -> None:
-        """So many events have waited so long in the buffer."""
+        """Record how long events waited in the buffer."""
         self.delays[bucket_of(seconds)] += events
 
     def freeze(self) -> WorkerStats:
-        """The numbers of this moment."""
+        """Return the current counts."""
         numbers: dict[str, Any] = {n: value for n, value in self.__dict__.items() if n not in ("waited", "delays")}
         numbers |= {wait.value: seconds for wait, seconds in self.waited.items()}
         return WorkerStats(**numbers, delay=Histogram(dict(self.delays)))

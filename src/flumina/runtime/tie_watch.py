@@ -1,10 +1,10 @@
 """Ties at run time: dependent events that O can't order are found where they meet.
 
 Two dependent events are handled by one worker, or one of them by an ancestor of the other, and every event of an
-ancestor is announced to those below. So each worker looks at its own events as they are released and at what its
+ancestor is announced to its descendants. So each worker looks at its own events as they are released and at what its
 ancestors announce::
 
-    own events      of all parts, each time's before those of the next
+    own events      of all parts, in the order of timestamps
     announcements   of a time t, before the worker has gone past t: its frontier is at most its parent's
 
 With pipelining, or without coalescing, every event is announced. In between (coalescing alone) an event that is served
@@ -36,7 +36,7 @@ class WatchShape:
 
 
 class MayTie:
-    """Where events may tie, as far as the plan tells: nowhere, for most streams."""
+    """Streams and workers of a plan at which events may tie."""
 
     def __init__(self, plan: Plan, definition: Definition, sequenced: Collection[str] | None) -> None:
         self.plan, self.definition = plan, definition
@@ -51,7 +51,7 @@ class MayTie:
                 self.rules[shape.name] = TieRule.of(definition.depends, tags, sequenced=shape.name in sequenced)
 
     def watch(self, worker: PlanWorker, itags: Iterable[Itag]) -> WatchShape | None:
-        """What to look for among these events of a worker: ties with each other and with those of its ancestors."""
+        """Return where events of a worker may tie with each other or with ancestors' events."""
         if not self.rules:
             return None
         own = list(itags)
@@ -65,14 +65,14 @@ class MayTie:
         return WatchShape(streams, self.definition.tags) if streams else None
 
     def below(self, worker: PlanWorker) -> frozenset[str]:
-        """The streams of a worker's events that may tie with events of its descendants."""
+        """Return the streams whose events may tie with events of descendants."""
         if not self.rules:
             return frozenset()
         others = [itag for lower in self.plan.descendants(worker.id) for itag in lower.itags]
         return frozenset(one.stream for one in worker.itags for other in others if self.meet(one, other))
 
     def meet(self, one: Itag, other: Itag) -> bool:
-        """Whether an event of the one may tie with an event of the other and depend on it."""
+        """Return whether dependent events of two itags may tie."""
         rule = self.rules.get(one.stream)
         if rule is None or one.stream != other.stream or not (rule.sequenced or len(one.parts | other.parts) > 1):
             return False
@@ -88,7 +88,7 @@ class TieWatch:
         self.names = {rank: name for rank, name, _ in shape.streams}
 
     def announced(self, items: Iterable[Item]) -> None:
-        """Events of ancestors."""
+        """Add events that ancestors have announced."""
         for item in items:
             name = self.names.get(item.point.rank)
             if item.origin is not None and name is not None:
@@ -96,7 +96,7 @@ class TieWatch:
                 self.finders[name].add(part, Glimpse(tag, item.point.ts, name, item.point.seq, key))
 
     def released_events(self, events: Iterable[tuple[PartId, Event]], upto: Point) -> None:
-        """Own events one by one: all up to a point."""
+        """Add own events, complete up to a point."""
         for (stream, number), event in events:
             finder = self.finders.get(stream)
             if finder is not None:
@@ -104,7 +104,7 @@ class TieWatch:
         self._passed(upto.ts)
 
     def released_runs(self, runs: Mapping[PartId, Run], upto: Point) -> None:
-        """Own events of several parts: all up to a point."""
+        """Add own runs of several parts, complete up to a point."""
         for name, finder in self.finders.items():
             mine = [(number, run) for (stream, number), run in runs.items() if stream == name and run]
             for number, run in mine:
@@ -117,6 +117,6 @@ class TieWatch:
         self._passed(upto.ts)
 
     def _passed(self, before: int) -> None:
-        """All own events with timestamps before this one have been released, and all that tie with them announced."""
+        """Forget timestamps before this one: all their events are known."""
         for finder in self.finders.values():
             finder.forget(before)

@@ -1,4 +1,4 @@
-"""What a worker needs to know of the plan, worked out once: its components, its ancestors' causes, its children."""
+"""Derive each worker's components, causes and children from the plan."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from flumina.runtime.messages import EVERYTHING, Cause, PartId
 from flumina.runtime.tie_watch import MayTie, WatchShape
 
 TREE_ROOT = "^"
-"""The address of what stands above the trees of a plan: it asks for everything at the end, and for snapshots."""
+"""The address of the parent of all trees, which requests snapshots and the end."""
 
 
 @dataclass(frozen=True)
 class ProtocolOptions:
-    """Which of the savings of the protocol are used; each can be switched off, to run the plain protocol."""
+    """Optimizations of the protocol; each can be switched off."""
 
     coalesce: bool = True
     pipeline: bool = True
     hand_over: bool = True
     by_key: bool = True
-    """In a keyed program, ask for the state of one key for an event of a keyed tag, and let the other keys go on."""
+    """In a keyed program, request the state of one key for an event of a keyed tag; other keys continue."""
     final: bool = True
-    """Whether the state at the end is wanted; else nobody gathers it."""
+    """Whether workers gather the state at the end."""
     sequenced: frozenset[str] | None = field(default=None, kw_only=True)
-    """The streams with a ``seq`` column, to find dependent events that tie; None if it is known that none do."""
+    """Streams with a ``seq`` column, to find dependent events that tie; None if no events tie."""
     counted: TagSet = field(default=TagSet(), kw_only=True)
-    """Events of which workers say how many they have processed, besides how many in all."""
+    """Events that workers count separately."""
 
 
 @dataclass(frozen=True)
@@ -45,22 +45,22 @@ class ComponentShape:
 
     @cached_property
     def free(self) -> bool:
-        """Whether no ancestor's tag matters to it, so that only requests for everything stop it."""
+        """Return whether it depends on no ancestor's tag: only requests for everything stop it."""
         return self.causes == {EVERYTHING}
 
 
 @dataclass(frozen=True)
 class ChildShape:
-    """A child as its parent sees it."""
+    """The parent's static view of a child."""
 
     id: str
     tags: TagSet
     contribution: Join | None
-    """How what the child has added is joined to what is kept for it; None if the child does not hand over."""
+    """Join of the child's contribution to its stored state; None if the child does not hand over."""
 
     @property
     def hands_over(self) -> bool:
-        """Whether the child goes on after an answer, without being given its state back."""
+        """Return whether the child continues after an answer without getting its state back."""
         return self.contribution is not None
 
 
@@ -85,11 +85,11 @@ class WorkerShape:
     ties_below: frozenset[str]
     """The streams of own events with which events of a descendant may tie."""
     counted: TagSet | None = None
-    """Which of its own events it counts by themselves, if any."""
+    """Own events that the worker counts separately, if any."""
 
 
 def topology(plan: Plan, definition: Definition, options: ProtocolOptions) -> dict[str, WorkerShape]:
-    """The shapes of the workers of a valid plan, by id; its :mod:`forest <flumina.plan.forest>` has nothing to do."""
+    """Return the shapes of the workers of a plan's :mod:`trees <flumina.plan.forest>`, by id."""
     ties = MayTie(plan, definition, options.sequenced)
     shapes = {}
     for tree in Forest.of(plan.root).trees:
@@ -144,7 +144,7 @@ def _shape(
 
 
 def _contribution(definition: Definition, options: ProtocolOptions, worker: PlanWorker) -> Join | None:
-    """The join of two states of a leaf's own type, if its tags only add: then it can go on from the identity."""
+    """Return the join of a leaf's contributions, if its tags only add; else None."""
     only_adds = bool(worker.tags.tags) and definition.adding.issuperset(worker.tags.tags)
     if not (options.hand_over and worker.is_leaf and only_adds):
         return None

@@ -1,4 +1,4 @@
-"""What stands above the trees of a plan: it starts the run, takes snapshots on the way, and ends it.
+"""Start the trees of a plan, take snapshots, and end the run.
 
 A snapshot is an event at a chosen point that changes nothing and depends on everything (DESIGN section 8): a request
 for :data:`~flumina.runtime.messages.EVERYTHING`. So is the end of the run. Nothing is joined above the trees: the
@@ -18,10 +18,10 @@ from flumina.state.compare import copied
 
 
 class TreeRoot:
-    """Gives trees their first states, by the ids of their roots, and asks for them at the points given and at the end.
+    """The parent of all trees: sends initial states and requests snapshots and the end.
 
     Unless it ``ends`` by itself, it asks for the state at the end when :meth:`end` is called: until then, what comes
-    last may still be :mod:`cut off <flumina.runtime.truncate>`.
+    last may still be :mod:`truncated <flumina.runtime.truncate>`.
     """
 
     def __init__(
@@ -37,16 +37,16 @@ class TreeRoot:
         self.initial, self.at, self.start = dict(states), tuple(at), start
         self.ends = ends
         self.snapshots: dict[Point, dict[str, Any]] = {point: {} for point in at}
-        """The states of the trees at these points, as far as they have come."""
+        """The states of the trees at these points, as they arrive."""
         self.final: dict[str, Any] = {}
 
     @property
     def finished(self) -> bool:
-        """Whether all trees have answered for the end."""
+        """Return whether all trees have answered for the end."""
         return len(self.final) == len(self.initial)
 
     def begin(self) -> Effects:
-        """The first messages of a run."""
+        """Return the first messages of a run."""
         upto = END if self.ends else before(END)
         items = tuple(Item(point, EVERYTHING) for point in (*self.at, *([END] if self.ends else [])))
         effects = Effects()
@@ -55,13 +55,13 @@ class TreeRoot:
         return effects
 
     def end(self) -> Effects:
-        """All parts have ended: ask for the states behind everything."""
+        """Request the final states, after all parts have ended."""
         assert not self.ends, "it has been asked for before"
         self.ends = True
         return Effects([(tree, Request((Item(END, EVERYTHING),), END, END)) for tree in self.initial])
 
     def handle(self, sender: Address, message: Message) -> Effects:
-        """A tree's part of a snapshot, or its end."""
+        """Record a tree's part of a snapshot, or its final state."""
         assert isinstance(message, Response), f"the tree_root got {message}"
         assert isinstance(sender, str)
         assert sender in self.initial, f"the tree_root does not know {sender}"

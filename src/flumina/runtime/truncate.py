@@ -1,4 +1,4 @@
-"""Cutting a run off at a timestamp, in the middle of its work: everything up to there is done, and nothing behind it.
+"""Truncate a run at a timestamp in the middle of its work.
 
 Events are sent ahead, and states are asked for ahead, so that a worker holds much from behind any moment. At a
 timestamp behind which nothing has been processed or answered anywhere, all of that can be taken back: every worker
@@ -6,7 +6,7 @@ forgets what lies behind it (:meth:`Worker.truncate`), messages that were on the
 (:func:`truncated`), and to all of them it looks as if every part ended there. So the run ends as always, with the state
 at that timestamp, and goes on with new workers that are given what the old ones gave back::
 
-    cut at the highest of all ``Worker.passed``    state at the end = fold of all events up to the cut
+    truncate at the highest ``Worker.passed``    state at the end = fold of all events up to there
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from flumina.runtime.run import EMPTY, Run, merged
 
 
 def behind(ts: int) -> Point:
-    """The last point of a timestamp."""
+    """Return the last point of a timestamp."""
     return Point(ts, LAST, LAST)
 
 
 def drop_behind(items: Iterable[Item], bound: Point) -> list[Item]:
-    """Requests up to a point, and that at the end, which may follow as soon as all have been cut off."""
+    """Return the requests up to a point, and the request at the end."""
     return [item for item in items if item.point <= bound or item.point == END]
 
 
 def reaches(frontier: Point, ts: int) -> bool:
-    """Whether nothing of a part up to a timestamp is still to come."""
+    """Return whether a part's frontier has reached a timestamp."""
     return frontier >= heartbeat(ts, frontier.rank)
 
 
 def truncated(message: Message, ts: int) -> tuple[Message, Data | None]:
-    """A message to a worker as if all ended at a timestamp, and what it brought from behind that."""
+    """Return a message as if all parts ended at a timestamp, and the events behind it."""
     match message:
         case Data(part, run, frontier) if reaches(frontier, ts):
             head, rest = run.split(behind(ts)) if run else (EMPTY, EMPTY)
@@ -48,9 +48,9 @@ def truncated(message: Message, ts: int) -> tuple[Message, Data | None]:
 def truncated_queues(
     queues: Iterable[tuple[PartId, Queue]], ts: int, more: Mapping[PartId, Sequence[Run]] | None = None
 ) -> list[Data]:
-    """What lies behind a timestamp is removed from queues, and returned as messages with the frontiers that they had.
+    """Remove the events behind a timestamp from queues; return them as messages.
 
-    ``more`` has been taken out of them before, and goes along.
+    The messages have the old frontiers; ``more`` are events that were removed from the queues before.
     """
     found: dict[PartId, list[Run]] = {part: list(runs) for part, runs in (more or {}).items()}
     frontiers: dict[PartId, Point] = {}
@@ -64,7 +64,7 @@ def truncated_queues(
 
 
 def taken_back(part: PartId, run: Run, frontier: Point) -> Data | None:
-    """What came from behind a cut, for the worker that goes on there; a source says again itself that it has ended."""
+    """Return events from behind a truncation as a message; sources repeat their end themselves."""
     if frontier == END:
         return Data(part, run, run.last) if run else None
     return Data(part, run, frontier)

@@ -1,4 +1,4 @@
-"""What all workers have in common: messages in, effects out."""
+"""Handle messages and return effects: the base of all workers."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from flumina.runtime.tie_watch import TieWatch
 from flumina.runtime.topology import WorkerShape
 
 NAMED = 3
-"""How many keys are named where many are meant."""
+"""How many keys a stall names before it abbreviates."""
 
 Address = str | PartId
-"""Where a message goes: a worker (or the tree_root) by id, or the source of a part."""
+"""Receiver of a message: a worker or the tree root by id, or the source of a part."""
 
 
 @dataclass(slots=True)
 class Effects:
-    """What a worker wants done: messages in the order in which they are to be sent, and outputs."""
+    """Messages to send, in order, and outputs."""
 
     sends: list[tuple[Address, Message]] = field(default_factory=list)
     outputs: list[Row | Chunk] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Effects:
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """Why a worker does not go on: what it waits for, and the event or request that waits."""
+    """What a worker waits for, and the event or request that waits."""
 
     worker: str
     waits_for: str
@@ -71,24 +71,24 @@ class Worker(ABC):
         self.credits: dict[PartId, int] = {}
         self.counting = StatsCounter()
         self.counted = 0
-        """How many events of those that are counted by themselves were processed."""
+        """How many events of ``shape.counted`` were processed."""
         self.parent_frontier: Point = START
         self.snapshot_frontier: Point = START
         self.stopped = False
         self.measure: Callable[[Any], int] | None = None
-        """How large a state is, for statistics."""
+        """Returns the size of a state, for statistics."""
         self.passed: int | None = None
-        """The highest timestamp of an event that was processed, or for which the state was given away."""
+        """The highest timestamp that was processed or answered."""
         self.was_truncated = False
         self.now: float | None = None
         self.waits: Wait | None = None
 
     def handle(self, sender: Address, message: Message, now: float | None = None) -> Effects:
-        """Take one message and do everything that can be done now; ``now`` in seconds, for statistics only."""
+        """Handle one message and return its effects; ``now`` (seconds) is for statistics only."""
         if now is not None:
             self.advance_clock(now)
         if self.stopped:
-            # Whoever was cut off has ended without waiting for the sources to say so.
+            # A truncated worker has ended without waiting for the end of its sources.
             empty_data = self.was_truncated and isinstance(message, Data) and not message.run
             late = empty_data or all(self.is_late(sender, one) for one in one_by_one(message))
             assert late, f"{self.id} was stopped and got {message}"
@@ -105,7 +105,7 @@ class Worker(ABC):
         return self.collected()
 
     def take_in(self, sender: Address, message: Message) -> None:
-        """Note what a message says, without doing anything about it yet."""
+        """Record a message without acting on it yet."""
         match message:
             case Data():
                 self.on_data(message)
@@ -126,10 +126,10 @@ class Worker(ABC):
                 raise AssertionError(f"{self.id} got {message}")
 
     def truncate(self, ts: int) -> tuple[Effects, list[Data]]:
-        """Forget what lies behind a timestamp that was not :attr:`passed`, as if all parts ended there.
+        """Drop everything behind a timestamp, as if all parts ended there.
 
-        All states at once, for a snapshot or at the end, must not have been asked for yet.
-        What has come from behind it is given back, as messages for the worker that goes on from there.
+        The timestamp is not before :attr:`passed`, and no snapshot and not the end has been requested.
+        Returns the effects, and the events behind it as messages for the next epoch's worker.
         """
         assert self.passed is None or self.passed <= ts, f"{self.id} is past {ts}"
         self.was_truncated = True
@@ -140,10 +140,10 @@ class Worker(ABC):
 
     @abstractmethod
     def forget(self, ts: int) -> list[Data]:
-        """Remove and return everything that lies behind a timestamp."""
+        """Remove and return all events behind a timestamp."""
 
     def pass_by(self, point: Point) -> None:
-        """Something at this point was processed, or answered."""
+        """Record that a point was processed or answered."""
         if point != END and (self.passed is None or point.ts > self.passed):
             self.passed = point.ts
 
@@ -154,7 +154,7 @@ class Worker(ABC):
             self.counted += run.count(self.shape.counted)
 
     def collected(self) -> Effects:
-        """What is to be done, and nothing is left of it."""
+        """Return and reset the effects, credits and outputs included."""
         for part, events in self.credits.items():
             self.effects.sends.append((part, Credit(part, events)))
         self.credits.clear()
@@ -165,7 +165,7 @@ class Worker(ABC):
         return effects
 
     def is_late(self, sender: Address, message: Message) -> bool:  # noqa: ARG002 -- only some workers know such messages
-        """Whether a message may arrive after the end because its sender could not know better."""
+        """Return whether a message may arrive after the stop."""
         return False
 
     def advance_clock(self, now: float) -> None:
@@ -175,7 +175,7 @@ class Worker(ABC):
         self.now = now
 
     def stamped(self, run: Run) -> Run:
-        """The run with the time of its arrival, if somebody tells the time."""
+        """Return the run with its arrival time, if time is measured."""
         return run if self.now is None or not run else run.stamped(self.now)
 
     def taken(self, queue: Queue) -> None:
@@ -186,60 +186,60 @@ class Worker(ABC):
                 self.counting.delayed(self.now - arrived, events)
 
     def send(self, to: Address, message: Message) -> None:
-        """Have a message sent after those before it."""
+        """Append a message to the effects."""
         if self.measure is not None and isinstance(message, Response | ForkState):
             self.counting.state_bytes += self.measure(message.state)
         self.effects.sends.append((to, message))
 
     def needs_state(self, point: Point) -> bool:
-        """Whether somebody wants the state at this point for itself: it is asked for at the end in any case."""
+        """Return whether the state at this point is used: at the end it may only be a signal."""
         return self.shape.final or point != END
 
     def give_credit(self, taken: Mapping[PartId, int]) -> None:
-        """Tell sources that their events have left the buffer, when this message has been dealt with."""
+        """Return credit to the sources with the next effects."""
         for part, events in taken.items():
             self.credits[part] = self.credits.get(part, 0) + events
 
     @property
     def stats(self) -> WorkerStats:
-        """What has been done so far."""
+        """Return the statistics so far."""
         return self.counting.freeze()
 
     @abstractmethod
     def on_data(self, message: Data) -> None:
-        """Events of a part."""
+        """Buffer events of a part."""
 
     @abstractmethod
     def on_request(self, message: Request) -> None:
-        """The parent wants the state."""
+        """Record requests of the parent."""
 
     def on_response(self, child: str, message: Response) -> None:
-        """A child gives its state."""
+        """Record the state of a child."""
         raise AssertionError(f"{self.id} has no child {child} that could answer {message}")
 
     @abstractmethod
     def on_fork_state(self, message: ForkState) -> None:
-        """The parent gives the state back."""
+        """Take the state from the parent."""
 
-    def on_stop(self) -> None:  # noqa: B027 -- a leaf has nobody to tell
-        """The run is over."""
+    def on_stop(self) -> None:  # noqa: B027 -- a leaf has no children
+        """Handle the end of the run."""
 
     @abstractmethod
     def progress(self) -> None:
-        """Do everything that can be done."""
+        """Process and answer as far as possible."""
 
     @property
     @abstractmethod
     def waiting(self) -> int:
-        """How many events have come and were not processed."""
+        """Return the number of events that have arrived and are not processed."""
 
     @property
     @abstractmethod
     def first_waiting(self) -> Point | None:
-        """The first event that has come and was not processed."""
+        """Return the point of the first event that is not processed."""
 
     def stall(self) -> Stall | None:
-        """What this worker waits for, if something waits."""
+        """Return what this worker waits for, if something waits."""
         first = self.first_waiting
         points = [*self.requested_points(), *((first,) if first is not None else ())]
         if not points:
@@ -257,23 +257,23 @@ class Worker(ABC):
 
     @abstractmethod
     def requested_points(self) -> list[Point]:
-        """The points of requests that were not served, the first at least."""
+        """Return points of unserved requests, at least the first."""
 
     @abstractmethod
     def absent(self) -> str | None:
-        """Which state the parent has, if it has one."""
+        """Name the state that the parent has, if it has one."""
 
     @abstractmethod
     def awaited_queues(self) -> Iterable[tuple[PartId, Queue]]:
-        """The parts whose events can be missing for what comes next, and their buffers."""
+        """Return the parts, with queues, that the next event or request may wait for."""
 
     @abstractmethod
     def holdings(self) -> list[Any]:
-        """The states that this worker holds at this moment."""
+        """Return the states that this worker holds."""
 
 
 def states_of(keys: Collection[Key]) -> str | None:
-    """Name the states of some keys, or of the first of them and how many there are."""
+    """Name the states of some keys, abbreviated; None if there are none."""
     if not keys:
         return None
     more = len(keys) - NAMED
@@ -282,7 +282,7 @@ def states_of(keys: Collection[Key]) -> str | None:
 
 
 def together(sends: Iterable[tuple[Address, Message]]) -> list[tuple[Address, Message]]:
-    """Merge states of single keys that follow each other on the way to one receiver; links keep their order."""
+    """Merge consecutive states of single keys for one receiver; links keep their order."""
     merged: list[tuple[Address, list[Message]]] = []
     last: dict[Address, list[Message]] = {}
     for to, message in sends:

@@ -1,4 +1,4 @@
-"""What the savings of the protocol save: the same cases under the same conditions, with more and more switched on."""
+"""Compare the work of the protocol with and without its optimizations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROTOCOLS = {
 
 
 def ablation(trials: Iterable[Trial]) -> dict[str, WorkerStats]:
-    """The work of all workers over all these trials, for each protocol."""
+    """Return the total work over all trials, for each protocol."""
     totals = dict.fromkeys(PROTOCOLS, WorkerStats())
     for trial in trials:
         for name, options in PROTOCOLS.items():
@@ -29,7 +29,7 @@ def ablation(trials: Iterable[Trial]) -> dict[str, WorkerStats]:
 
 
 def table(totals: dict[str, WorkerStats]) -> str:
-    """The same as text."""
+    """Format the totals as a table."""
     lines = [f"{'protocol':<18}{'joins':>8}{'forks':>8}{'waits':>8}{'handed':>8}{'coalesced':>11}"]
     lines += [
         f"{name:<18}{s.joins:>8}{s.forks:>8}{s.blocked:>8}{s.handed:>8}{s.coalesced:>11}" for name, s in totals.items()

@@ -1,4 +1,4 @@
-"""A case for the simulator: a program, a plan for it, and input in parts; and what the oracle says about it."""
+"""A case for the simulator: program, plan and input, with the oracle's results."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class Case:
 
     @cached_property
     def router(self) -> Router:
-        """Who handles which event."""
+        """Return the router of the plan."""
         return Router(self.plan, self.definition)
 
     @cached_property
     def routes(self) -> Mapping[PartId, Sequence[str]]:
-        """For each event of each part the worker that handles it."""
+        """Return for each event of each part the worker that handles it."""
         return {
             part: [self.router.route(event.tag, event.key, *part) for _, event in entries]
             for part, entries in self.parts.items()
@@ -57,34 +57,34 @@ class Case:
 
     @cached_property
     def receivers(self) -> Mapping[PartId, Sequence[str]]:
-        """For each part the workers that must learn its frontier."""
+        """Return for each part the workers that receive its frontier."""
         return {part: [self.plan.workers[n].id for n in self.router.receivers(*part)] for part in self.parts}
 
     @cached_property
     def forest(self) -> Forest:
-        """How the plan divides a state among its trees."""
+        """Return the independent trees of the plan."""
         return Forest.of(self.plan.root)
 
     def snapshot(self, point: Point, states: Mapping[str, Any]) -> SimSnapshot:
-        """A snapshot of these states of the plan's trees."""
+        """Build a snapshot from the states of the plan's trees."""
         return SimSnapshot(point, self.definition, self.forest, states)
 
     @cached_property
     def ranks(self) -> Mapping[str, int]:
-        """The rank of each stream."""
+        """Return the rank of each stream."""
         return {shape.name: rank for rank, shape in enumerate(self.plan.streams)}
 
     @cached_property
     def in_order(self) -> Sequence[Entry]:
-        """All events in O."""
+        """Return all events in O."""
         return sorted((entry for entries in self.parts.values() for entry in entries), key=lambda entry: entry[0])
 
     def under(self, plan: Plan) -> Case:
-        """The same input under another plan."""
+        """Return the same input under another plan."""
         return replace(self, plan=plan)
 
     def only(self, places: Collection[tuple[PartId, Point]]) -> Case:
-        """The same case with the events at these points of these parts only."""
+        """Return the case reduced to the events at these places."""
         parts = {part: [e for e in entries if (part, e[0]) in places] for part, entries in self.parts.items()}
         return replace(self, parts=parts)
 
@@ -102,7 +102,7 @@ class Case:
         return {}
 
     def state(self, until: Point = END) -> Any:  # noqa: ANN401
-        """The state after all events up to a point; not to be changed."""
+        """Return the state after all events up to a point; callers must not change it."""
         if until == END:
             return self._oracle[0]
         if until not in self._states:
@@ -112,7 +112,7 @@ class Case:
         return self._states[until]
 
     def outputs(self, until: Point = END, after: Point = START) -> Counter[OutputKey]:
-        """The outputs of the events in (after, until]; not to be changed."""
+        """Return the outputs of the events in (after, until]; callers must not change them."""
         if (after, until) not in self._expected:
             self._expected[after, until] = output_keys(self._rows(until, after))
         return self._expected[after, until]
@@ -123,7 +123,7 @@ class Case:
     def unlike(
         self, items: Iterable[Row | Chunk], until: Point = END, after: Point = START
     ) -> tuple[Counter[OutputKey], Counter[OutputKey]]:
-        """What of the outputs of (after, until] is missing among the items, and what is surplus, once written.
+        """Return the missing and the surplus outputs of (after, until], as written.
 
         Values are compared as the output's columns hold them, and floats within the program's tolerance.
         """
@@ -152,12 +152,12 @@ class Case:
         return {}
 
     def point(self, event: Event) -> Point:
-        """The place of an event in O."""
+        """Return the point of an event."""
         return Point(event.ts, self.ranks[event.stream], event.seq)
 
 
 def output_keys(items: Iterable[Row | Chunk]) -> Counter[OutputKey]:
-    """Outputs as a multiset."""
+    """Return outputs as a multiset."""
     return Counter(map(_key, rows(items)))
 
 
@@ -181,7 +181,7 @@ def _only(all_rows: Sequence[Row], counts: Counter[OutputKey]) -> list[Row]:
 
 
 def _written(schema: Schema, some: Sequence[Row]) -> pa.Table:
-    """Rows as they would be written, each with its cause."""
+    """Return rows as they would be written, each with its cause."""
     causes = zip(*map(_cause, some), strict=True)
     return pa.table([*row_columns(schema, some), *map(pa.array, causes)], names=[*schema.names, *_CAUSE])
 

@@ -1,4 +1,4 @@
-"""How a simulated run is disturbed."""
+"""Disturbances of a simulated run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ UNDISTURBED = Conditions()
 
 
 def random_conditions(random: Random, workers: Sequence[str]) -> Conditions:
-    """Any conditions: few credits in a quarter of the runs, slow workers in a third, no heartbeats in a sixth."""
+    """Draw conditions: few credits in a quarter, slow workers in a third of the runs."""
     slow = random.sample(list(workers), random.randint(1, max(1, len(workers) // 2))) if random.random() < 0.33 else ()
     return Conditions(
         most_events=random.choice((1, 3, 6, 6, 12, 20)),

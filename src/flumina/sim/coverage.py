@@ -1,4 +1,4 @@
-"""Which kinds of plans and runs the simulator has seen: easy ones find nothing."""
+"""Count the kinds of plans and runs that were simulated."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COLD = "with cold keys in several shards"
 
 
 def traits(plan: Plan, definition: Definition) -> frozenset[str]:
-    """What is special about a plan."""
+    """Return the traits of a plan."""
     found = set()
     if plan.root.is_leaf:
         found.add(SINGLE)
@@ -43,7 +43,7 @@ def traits(plan: Plan, definition: Definition) -> frozenset[str]:
 
 
 def _hot_and_cold(plan: Plan) -> set[str]:
-    """How a plan divides keys: a named one may have events on both sides of a worker, the others be sharded."""
+    """Return how a plan divides keys: hot ones on both sides of a worker, cold ones in shards."""
     found = set()
     named = {key for worker in plan.workers for _, keys in worker.tags for key in keys.flips if key in keys}
     for worker in plan.workers:
@@ -88,7 +88,7 @@ class Coverage:
         self.runs.update(happened)
 
     def share(self, trait: str) -> float:
-        """How many of the plans have a trait."""
+        """Return the share of the plans with a trait."""
         return self.plans[trait] / max(1, self.plans["all"])
 
     def __str__(self) -> str:

@@ -1,6 +1,6 @@
 """Crashes: the whole plan is lost, and the run goes on from the last snapshot, under the same plan or another.
 
-Of the outputs so far, those of events up to the snapshot count; the events behind it are read again. So every output
+Outputs of events up to the snapshot count; the events behind it are read again. So every output
 is there exactly once::
 
     outputs up to the snapshot  +  outputs after the restart  =  outputs of the oracle
@@ -34,7 +34,7 @@ class Crash:
 
 
 def run(case: Case, decisions: Decisions, crashes: Sequence[Crash] = (), **arguments: Any) -> Outcome:  # noqa: ANN401
-    """Run a case to the end through all crashes, and judge it; ``arguments`` are those of a simulation.
+    """Run a case to the end through all crashes, and judge it; ``arguments`` go to the simulation.
 
     The outcome has the outputs that count and the statistics of all attempts; snapshots and state are of the last.
     """
@@ -76,7 +76,7 @@ def _attempt(
 
 
 def _committed(case: Case, attempt: Simulation, resume: SimSnapshot | None) -> tuple[SimSnapshot | None, list[Any]]:
-    """The last snapshot, and the outputs since the one before that count: all and only those of the oracle."""
+    """Return the last snapshot and the outputs up to it, compared with the oracle."""
     last = attempt.snapshots[-1] if attempt.snapshots else resume
     if last is None:
         return None, []

@@ -1,4 +1,4 @@
-"""The choices of a schedule: drawn at random, or given, so that every run can be repeated and shortened."""
+"""Make the choices of a schedule, at random or as given."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from random import Random
 
 
 class Decisions:
-    """Small numbers one after the other; ``made`` remembers them.
+    """A sequence of small numbers; ``made`` records them.
 
     The given ones come first. Behind them ``random`` decides, and without it every choice is 0, the simplest.
 
@@ -24,7 +24,7 @@ class Decisions:
         self._next = None if random is None else random.random
 
     def below(self, size: int) -> int:
-        """A number from 0 to size - 1."""
+        """Return a number from 0 to size - 1."""
         made = self.made
         if len(made) < len(self._given):
             chosen = self._given[len(made)] % size
@@ -34,7 +34,7 @@ class Decisions:
         return chosen
 
     def chance(self, probability: float) -> bool:
-        """True with about this probability; False is the simpler. Certainties cost no choice."""
+        """Return True with about this probability; certainties cost no choice."""
         if probability <= 0:
             return False
         return probability >= 1 or self.below(100) >= 100 - 100 * probability

@@ -1,6 +1,6 @@
-"""Runs that are cut off in the middle of their work and go on with new workers, as engines take snapshots.
+"""Truncate simulated runs and continue them with new workers, as engines take snapshots.
 
-After some steps everything is held for a moment. The highest timestamp that any worker has passed is the cut: all
+After some steps the run is truncated at the highest timestamp that any worker has passed: all
 workers forget what lies behind it, messages that arrive lose it, sources stop there. When the run has ended, its state
 is a snapshot, and a new set of workers goes on from it with all that was taken back.
 """
@@ -25,7 +25,7 @@ from flumina.state.compare import copied
 
 
 class EpochSimulation(Simulation):
-    """A simulation that is cut after the given numbers of steps, if that is not too late."""
+    """A simulation that is truncated after the given numbers of steps."""
 
     ends = False
 
@@ -44,12 +44,12 @@ class EpochSimulation(Simulation):
         return self.taken
 
     def outcome(self) -> Outcome:
-        """What has been done so far, in all segments."""
+        """Return the outcome so far, over all epochs."""
         last = super().outcome()
         return replace(last, stats={name: self.past.get(name, WorkerStats()) + s for name, s in last.stats.items()})
 
     def step(self) -> bool:
-        """Let one thing happen, and perhaps cut the run off behind it."""
+        """Take one step, and truncate the run where one is due."""
         if not self.tree_root.ends and all(source.ended for source in self.sources.values()):
             self.perform(TREE_ROOT, self.tree_root.end())
         if self.limit is not None and all(worker.stopped for worker in self.workers.values()):
@@ -61,11 +61,11 @@ class EpochSimulation(Simulation):
         return happened or (not self.tree_root.finished and self.can_go_on())
 
     def can_go_on(self) -> bool:
-        """Whether the next step will find something to do."""
+        """Return whether the next step has something to do."""
         return not self.tree_root.ends and all(source.ended for source in self.sources.values())
 
     def truncate(self) -> None:
-        """Choose the timestamp, and have everybody forget what lies behind it."""
+        """Choose the timestamp, and truncate all workers and sources there."""
         passed = [worker.passed for worker in self.workers.values() if worker.passed is not None]
         if not passed or self.limit is not None or self.tree_root.ends:
             return
@@ -82,7 +82,7 @@ class EpochSimulation(Simulation):
         self.ready = [part for part, source in self.sources.items() if source.ready()]
 
     def arriving(self, receiver: Address, message: Message) -> Message:
-        """A message as its receiver may see it."""
+        """Return a message as its receiver sees it, truncated."""
         if self.limit is None or receiver not in self.workers:
             return message
         seen, rest = truncated(message, self.limit)
@@ -91,7 +91,7 @@ class EpochSimulation(Simulation):
         return seen
 
     def next_epoch(self) -> None:
-        """Go on with new workers where the others have ended."""
+        """Continue with new workers from the final state of the epoch."""
         assert self.limit is not None
         states = self.tree_root.final
         self.taken.append(self.case.snapshot(behind(self.limit), copied(states)))

@@ -1,4 +1,4 @@
-"""All schedules of a small case: nothing is left to chance.
+"""Explore all schedules of a small case.
 
 A worker is a function of its messages, so that a schedule matters only through the order in which each receiver gets
 what is on its way to it. Two reductions make that feasible:
@@ -107,7 +107,7 @@ class Explorer:
         return self._performed(_State(actors, {}, sources), TREE_ROOT, self.tree_root.begin())
 
     def _performed(self, state: _State, sender: str, effects: Effects) -> _State:
-        """The state after messages were sent and sources have gone on as far as they can."""
+        """Return the state after messages and source events were sent."""
         links, sources = dict(state.links), dict(state.sources)
         for receiver, message in effects.sends:
             if isinstance(message, Credit):
@@ -124,7 +124,7 @@ class Explorer:
     def _send_events(
         self, part: PartId, sent: int, left: tuple[tuple[str, int], ...], links: dict[Link, tuple[Message, ...]]
     ) -> tuple[int, tuple[tuple[str, int], ...]]:
-        """Send one event after the other while there are credits, and at last the end."""
+        """Send events one by one while there are credits, then the end."""
         source = PartSource(
             part, self.case.parts[part], self.case.routes[part], self.case.receivers[part], self.credits
         )
@@ -139,7 +139,7 @@ class Explorer:
         return sent, tuple(source.credits.items())
 
     def _deliver(self, state: _State, link: Link) -> _State:
-        """The state after the next message of a link has arrived."""
+        """Return the state after the next message of a link has arrived."""
         self.deliveries += 1
         sender, receiver = link
         assert isinstance(receiver, str)
@@ -160,7 +160,7 @@ class Explorer:
     # -- the search -------------------------------------------------------------------------------------------
 
     def _from(self, state: _State) -> int:
-        """The number of schedules from a state on, each of which ends well."""
+        """Return the number of schedules from a state on, all of them checked."""
         key = self._key(state)
         if key not in self.counts:
             if len(self.counts) >= self.most_states:
@@ -175,7 +175,7 @@ class Explorer:
         return self.counts[key]
 
     def _chosen(self, state: _State) -> list[Link]:
-        """The deliveries to try: all, or the smallest stubborn set."""
+        """Return the deliveries to try: all, or the smallest stubborn set."""
         full = {link for link, messages in state.links.items() if messages}
         if not self.reduce:
             return sorted(full, key=repr)
@@ -183,7 +183,7 @@ class Explorer:
         return min(sets, key=lambda links: (len(links), repr(links)), default=[])
 
     def _stubborn(self, state: _State, full: set[Link], start: Address) -> list[Link]:
-        """Deliveries to a receiver, and to all those that might send it something over an empty link."""
+        """Return deliveries to a receiver and to all that might fill an empty link into it."""
         waiting, members, found = [start], {start}, []
         while waiting:
             receiver = waiting.pop()
@@ -198,7 +198,7 @@ class Explorer:
         return sorted(found, key=repr)
 
     def _fillers(self, state: _State, sender: Address) -> Sequence[Address]:
-        """Whose next step might make a sender send."""
+        """Return the actors whose next step might make a sender send."""
         if isinstance(sender, str):
             return [sender]
         sent, _ = state.sources[sender]
@@ -224,12 +224,12 @@ class Explorer:
 
 
 def _copied(message: Message) -> Message:
-    """A message whose states can be changed."""
+    """Return a message with copies of its states."""
     if isinstance(message, KeyStates):
         return KeyStates(tuple(map(_copied, message.each)))  # type: ignore[arg-type]
     return replace(message, state=copied(message.state)) if isinstance(message, ForkState | Response) else message
 
 
 def explore(case: Case, **arguments: Any) -> Explored:  # noqa: ANN401
-    """Explore all schedules of a case; ``arguments`` are those of :class:`Explorer`."""
+    """Explore all schedules of a case; ``arguments`` go to :class:`Explorer`."""
     return Explorer(case, **arguments).run()

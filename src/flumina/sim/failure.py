@@ -1,4 +1,4 @@
-"""A failure as a person wants to read it: how to repeat it, what was run, the shortest schedule, what happened."""
+"""Describe a failure: how to repeat it, the case, the shortest schedule, the trace."""
 
 from __future__ import annotations
 
@@ -71,6 +71,6 @@ def examine(
 
 
 def find(trials: Sequence[Trial], build_workers: Build = build) -> Failing | None:
-    """The first of these trials that fails."""
+    """Return the first failing trial."""
     shrinker = Shrinker(build_workers)
     return next((failing for one in trials if (failing := shrinker.attempt(one))), None)

@@ -25,7 +25,7 @@ _COLD_KEYS: Mapping[pa.DataType, Sequence[Key]] = {
     pa.string(): tuple("defghi"),
     pa.binary(): (b"d", b"e", b"f", b"g", b"h", b"i"),
 }
-"""More keys for programs that are written for one: each has few events, beside those of :func:`keys_of`."""
+"""More keys for programs that are written for one: each has few events, beside the keys of :func:`keys_of`."""
 
 
 _ECHOES = 0.2
@@ -48,7 +48,7 @@ class _Slot(NamedTuple):
 class _Numbers:
     """Numbers for the events of streams, so low that events of several parts share points wherever they may.
 
-    O has no order for events at one point, so those do not depend on each other.
+    O has no order for events at one point, so they do not depend on each other.
     """
 
     def __init__(self, definition: Definition) -> None:

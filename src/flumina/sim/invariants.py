@@ -1,4 +1,4 @@
-"""What must hold at every step of a run, beyond right outputs.
+"""Check invariants at every step of a run.
 
 Each worker's piece of the state is in one place at a time::
 
@@ -6,8 +6,8 @@ Each worker's piece of the state is in one place at a time::
     below   with the worker or its children       up     on the way to the parent
 
 so that no piece is ever lost or duplicated. Requests to a worker come in order and never at or before a frontier that
-was announced to it; frontiers never go back; nobody is sent anything after the stop. Events are accounted for by part
-and worker, never together::
+was announced to it; frontiers never go back; no worker is sent anything after the stop. Events are accounted for
+by part and worker, never together::
 
     0  <=  sent - credits that have come back  <=  limit        sent = credits that have come back, at the end
 
@@ -31,7 +31,7 @@ ABOVE, DOWN, BELOW, UP = "above", "down", "below", "up"
 
 
 class SimulationError(Exception):
-    """Something that must never happen has happened."""
+    """A broken invariant, or outputs that differ from the oracle's."""
 
 
 class Invariants:
@@ -56,7 +56,7 @@ class Invariants:
     # -- messages ---------------------------------------------------------------------------------------------
 
     def sent(self, sender: Address, receiver: Address, message: Message) -> None:
-        """A message between workers, or the tree_root, was put on its way."""
+        """Check a message between workers, or the tree root, that was sent."""
         for one in one_by_one(message):
             self._sent(sender, receiver, one)
 
@@ -76,7 +76,7 @@ class Invariants:
                 raise SimulationError(f"{sender} sent {receiver} {message}")
 
     def delivered(self, sender: Address, receiver: Address, message: Message) -> None:
-        """A message between workers, or the tree_root, has arrived."""
+        """Record a message between workers, or the tree root, that has arrived."""
         for one in one_by_one(message):
             if isinstance(one, ForkState):
                 self._move(str(receiver), one.key, DOWN, BELOW)
@@ -129,7 +129,7 @@ class Invariants:
     # -- states -----------------------------------------------------------------------------------------------
 
     def check(self, worker: Worker) -> None:
-        """Whether a worker holds what the messages so far say, and its buffers what sources have sent."""
+        """Check a worker's states and buffers against the messages so far."""
         here = self.place[worker.id] == BELOW
         if isinstance(worker, Leaf):
             if (worker.state is not NOTHING) != here:
@@ -158,24 +158,24 @@ class Invariants:
     # -- events and credits -----------------------------------------------------------------------------------
 
     def events_sent(self, part: PartId, worker: str, events: int) -> None:
-        """A source has sent events."""
+        """Record events that a source has sent."""
         used = self.used[part, worker] = self.used.get((part, worker), 0) + events
         if used > self.limit:
             raise SimulationError(f"{part} sends {worker} {used - self.limit} events more than it has credits for")
 
     def refilled(self, part: PartId, worker: str, events: int) -> None:
-        """Credit has come back to its source."""
+        """Record credit that has reached its source."""
         used = self.used[part, worker] = self.used.get((part, worker), 0) - events
         if used < 0:
             raise SimulationError(f"{part} gets {-used} credits from {worker} for events that it never sent")
 
     def arrived(self, part: PartId, worker: str, events: int) -> None:
-        """Events have reached their worker."""
+        """Record events that have reached their worker."""
         self.owed[part, worker] = self.owed.get((part, worker), 0) + events
         self.unpaid[worker] += events
 
     def credited(self, part: PartId, worker: str, events: int) -> None:
-        """A worker has given credit back."""
+        """Record credit that a worker has returned."""
         owed = self.owed.get((part, worker), 0) - events
         if events <= 0 or owed < 0:
             raise SimulationError(f"{worker} gives {part} {events} credits, {-owed} too many")
@@ -183,12 +183,12 @@ class Invariants:
         self.unpaid[worker] -= events
 
     def returned(self, part: PartId, worker: str, events: int) -> None:
-        """Events that had reached a worker were taken back from it."""
+        """Record events that were taken back from a worker."""
         self.owed[part, worker] = self.owed.get((part, worker), 0) - events
         self.unpaid[worker] -= events
 
     def check_end(self) -> None:
-        """Whether everything is accounted for when the run is over."""
+        """Check that everything is accounted for at the end of the run."""
         for what, account in (("never given back", self.owed), ("lost on the way", self.used)):
             lost = {key: events for key, events in account.items() if events}
             if lost:

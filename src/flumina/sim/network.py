@@ -1,4 +1,4 @@
-"""Channels that keep the order between two ends and nothing else, and sources that feed them."""
+"""Deliver messages in order for each link, and send events of parts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Network:
         self.busy: list[Link] = []
 
     def send(self, sender: Address, receiver: Address, message: Message) -> None:
-        """Put a message on its way."""
+        """Send a message."""
         link = sender, receiver
         queue = self.links.get(link)
         if queue is None:
@@ -38,7 +38,7 @@ class Network:
         queue.append(message)
 
     def deliver(self, which: int) -> tuple[Address, Address, Message]:
-        """Take the first message of the link that stands at this place among the busy ones."""
+        """Remove and return the first message of a busy link."""
         link = self.busy[which]
         queue = self.links[link]
         message = queue.popleft()
@@ -49,7 +49,7 @@ class Network:
         return (*link, message)
 
     def drain(self) -> list[tuple[Address, Address, Message]]:
-        """Remove all that is on its way, in the order of each link."""
+        """Remove and return all messages in transit, in the order of each link."""
         found = [(*link, message) for link in self.busy for message in self.links[link]]
         self.links, self.busy = {}, []
         return found
@@ -96,25 +96,25 @@ class PartSource:
         }
         self.next = 0
         self.stop = len(entries)
-        """Behind the last event that may be sent in this segment."""
+        """Behind the last event that may be sent in this epoch."""
         self.frontier = START
         self.promised = START
-        """The frontier of all segments together, the ends of those before aside."""
+        """The frontier over all epochs, the ends of earlier epochs aside."""
         self.limited = credits_ < UNLIMITED
         self.credits = dict.fromkeys(receivers, credits_)
 
     @property
     def left(self) -> int:
-        """How many events were not sent yet."""
+        """Return the number of events that were not sent yet."""
         return self.stop - self.next
 
     @property
     def ended(self) -> bool:
-        """Whether everything was sent, the end included."""
+        """Return whether everything was sent, the end included."""
         return self.frontier == END
 
     def room(self, most: int) -> int:
-        """How many of the next events there are credits for."""
+        """Return how many of the next events have credits."""
         stop = min(self.stop, self.next + most)
         if self.limited:
             left = dict(self.credits)
@@ -126,15 +126,15 @@ class PartSource:
         return stop - self.next
 
     def ready(self) -> bool:
-        """Whether something can be sent now."""
+        """Return whether the source can send now."""
         return self.frontier != END and (self.next == self.stop or self.room(1) > 0)
 
     def stop_at(self, bound: Point) -> None:
-        """Send nothing from behind a point in this segment."""
+        """Send nothing from behind a point in this epoch."""
         self.stop = max(self.next, sum(point <= bound for point, _ in self.entries))
 
     def go_on(self) -> None:
-        """Begin another segment."""
+        """Begin the next epoch."""
         self.stop, self.frontier = len(self.entries), START
 
     def advance(self, delivery: Delivery) -> list[tuple[str, Data]]:

@@ -35,7 +35,7 @@ class _Atom:
 
 
 def random_case(random: Random, definition: Definition, events: int = 60) -> Case:
-    """A random plan for a program and random input for it; seldom a plan with nobody to talk to."""
+    """Return a random plan with random input; seldom a plan of a single worker."""
     for _ in range(_STREAMS):
         shapes = random_streams(random, definition)
         plan = random_plan(random, definition, shapes)
@@ -128,7 +128,7 @@ class _Grower:
     atoms: Sequence[_Atom]
     count: int = 0
     near: list[set[int]] = field(default_factory=list)
-    """For each atom those that depend on it."""
+    """For each atom the atoms that depend on it."""
 
     def __post_init__(self) -> None:
         between = self.definition.depends.between
@@ -137,7 +137,7 @@ class _Grower:
         self.near = [{n for n, other in enumerate(self.atoms) if (a.tags, other.tags) in linked} for a in self.atoms]
 
     def grow(self, atoms: Sequence[int], kind: str, depth: int = 0) -> PlanWorker:
-        """A subtree that handles these atoms."""
+        """Return a subtree that handles these atoms."""
         self.count += 1
         name = f"w{self.count}"
         split = None if depth and self.random.random() < 0.25 * depth else self.split(atoms)
@@ -161,7 +161,7 @@ class _Grower:
         return total
 
     def split(self, atoms: Sequence[int]) -> tuple[list[int], list[int], list[int]] | None:
-        """Own atoms for a worker, and two independent non-empty groups for its children."""
+        """Return own atoms for a worker, and two independent groups for its children."""
         rest, own = list(atoms), []
         if self.random.random() < 0.3 and len(rest) > 2:
             own.append(rest.pop(self.random.randrange(len(rest))))
@@ -181,7 +181,7 @@ class _Grower:
         return None
 
     def groups(self, atoms: Sequence[int]) -> list[list[int]]:
-        """Connected components under dependence."""
+        """Return the connected components under dependence."""
         left, found = dict.fromkeys(atoms), []
         while left:
             group = [left.popitem()[0]]

@@ -1,8 +1,8 @@
 """Random consistent programs, so that more is tried than our own examples.
 
 A random program has a few tags (keyed or not) and a few declared fields; each tag reads, sets or adds to some of them.
-Its dependence is what those accesses need (:attr:`flumina.state.fields.Field.conflicts`), and now and then more, so it
-keeps all laws by construction. Some are written for one key and lifted; many of those have a tag or two that see all
+Its dependence is what these accesses need (:attr:`flumina.state.fields.Field.conflicts`), and now and then more, so it
+keeps all laws by construction. Some are written for one key and lifted; many of them have a tag or two that see all
 keys.
 """
 
@@ -68,7 +68,7 @@ def _actions(random: Random, tags: Mapping[str, Tag], kinds: Mapping[str, Any], 
     actions: dict[str, list[tuple[str, str]]] = {name: [] for name in tags}
     for field, kind in kinds.items():
         for name in [name for name in tags if random.random() < 0.45]:
-            # What is added to all keys would tell which of them are there.
+            # Adding to all keys would show which of them exist.
             adds = kind is not Replicated and not (one_key and tags[name].key is None)
             actions[name].append((random.choice([READ, SET, ADD, ADD, ADD] if adds else [READ, SET]), field))
         # Something is always seen: without a reader nothing can go wrong.

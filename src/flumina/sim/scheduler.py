@@ -1,4 +1,4 @@
-"""One simulated run: a choice at every step of what happens next, with everything checked as it goes."""
+"""Simulate one run: choose each step, and check the invariants."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ _MOST_STEPS = 1_000_000
 
 
 class Witness(Protocol):
-    """Somebody who is told of every message that arrives and of what it led to."""
+    """Observer of every delivered message and its effects."""
 
     def saw(self, sender: Address, receiver: Address, message: Message, effects: Effects) -> None:
-        """A message was handled."""
+        """Observe a delivered message and its effects."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a simulated run did."""
+    """Outputs, snapshots, state and statistics of a simulated run."""
 
     rows: Sequence[Row | Chunk]
     snapshots: Sequence[SimSnapshot]
@@ -52,7 +52,7 @@ class Outcome:
 
     @cached_property
     def outputs(self) -> Counter[OutputKey]:
-        """The outputs as a multiset."""
+        """Return the outputs as a multiset."""
         return output_keys(self.rows)
 
 
@@ -98,7 +98,7 @@ class Simulation:
         return PartSource(part, entries[skip:], routes[skip:], self.case.receivers[part], self.conditions.credits)
 
     def perform(self, sender: Address, effects: Effects) -> None:
-        """Put messages on their way and collect outputs."""
+        """Send messages and collect outputs."""
         self.rows += effects.outputs
         for receiver, message in effects.sends:
             if not isinstance(message, Credit):
@@ -109,11 +109,11 @@ class Simulation:
             source = self.sources[message.part]
             if source.limited:
                 self.network.send(sender, receiver, message)
-            else:  # nobody waits for it
+            else:  # no source waits for it
                 self.refill(message, str(sender))
 
     def step(self) -> bool:
-        """Let one thing happen; False when nothing can."""
+        """Take one step; return False when nothing can happen."""
         choices = len(self.ready) + len(self.network.busy)
         if not choices:
             return False
@@ -130,7 +130,7 @@ class Simulation:
         return True
 
     def rather(self, which: int, choices: int) -> int:
-        """Another choice, if this one would be for a slow worker."""
+        """Return another choice where this one is for a slow worker."""
         for _ in range(_PATIENCE):
             if which >= len(self.network.busy) or self.network.busy[which][1] not in self.conditions.slow:
                 break
@@ -161,12 +161,12 @@ class Simulation:
             self.invariants.check(worker)
 
     def arriving(self, receiver: Address, message: Message) -> Message:  # noqa: ARG002 -- some runs look at it
-        """A message as its receiver may see it."""
+        """Return a message as its receiver sees it."""
         return message
 
     @property
     def snapshots(self) -> Sequence[SimSnapshot]:
-        """Those that were taken so far, of all trees."""
+        """Return the complete snapshots so far."""
         return snapshots_of(self.case, self.tree_root)
 
     def refill(self, message: Credit, sender: str) -> None:
@@ -194,13 +194,13 @@ class Simulation:
             self.ready.remove(part)
 
     def post(self, part: PartId, delivery: Delivery) -> None:
-        """Put what a source sends on its way."""
+        """Send the events and the frontier of a source."""
         for receiver, data in self.sources[part].advance(delivery):
             self.invariants.events_sent(part, receiver, len(data.run))
             self.network.send(part, receiver, data)
 
     def beat(self, source: PartSource, events: int) -> Point | None:
-        """A heartbeat that the next event allows."""
+        """Return a heartbeat before the next event; None if there is none."""
         following = source.entries[source.next + events][0]
         floor = source.entries[source.next + events - 1][0] if events else source.promised
         low = max(floor.ts, self.case.in_order[0][0].ts - 1)
@@ -209,7 +209,7 @@ class Simulation:
         return beat if floor <= beat < following else None
 
     def check_prompt(self) -> None:
-        """When nothing is on its way, everything at or below the lowest frontier of the sources is processed."""
+        """Check that everything up to the lowest frontier of the sources is processed."""
         lowest = min((source.frontier for source in self.sources.values()), default=END)
         for worker in self.workers.values():
             first = worker.first_waiting
@@ -233,19 +233,19 @@ class Simulation:
         return self.outcome()
 
     def outcome(self) -> Outcome:
-        """What has been done so far."""
+        """Return the outcome so far."""
         stats = {name: worker.stats for name, worker in self.workers.items()}
         return Outcome(self.rows, self.snapshots, final_of(self.case, self.tree_root), stats, self.steps)
 
 
 def snapshots_of(case: Case, tree_root: TreeRoot) -> list[SimSnapshot]:
-    """The snapshots of which all trees have sent their part."""
+    """Return the snapshots for which all trees have answered."""
     taken = tree_root.snapshots.items()
     return [case.snapshot(point, states) for point, states in taken if len(states) == len(case.forest.trees)]
 
 
 def final_of(case: Case, tree_root: TreeRoot) -> Any:  # noqa: ANN401 -- whatever the program's state is
-    """The state at the end, if the run has ended and somebody wanted it."""
+    """Return the final state, if the run has ended and gathered it."""
     known = tree_root.finished and all(state is not None for state in tree_root.final.values())
     return case.snapshot(END, tree_root.final).state if known else None
 

@@ -1,4 +1,4 @@
-"""From a failing run to a short one: fewer faults, fewer events, simpler and fewer choices."""
+"""Shorten a failing run: fewer faults, events and choices."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Shrinker:
         self.build, self.budget = build_workers, budget
 
     def attempt(self, trial: Trial, decisions: Decisions | None = None) -> Failing | None:
-        """The failure of a run, if it fails."""
+        """Run a trial; return its failure, if it fails."""
         self.budget -= 1
         chosen = trial.decisions() if decisions is None else decisions
         try:
@@ -61,7 +61,7 @@ class Shrinker:
         return None
 
     def shrink(self, failing: Failing) -> Failing:
-        """The shortest failing run that is found."""
+        """Return the shortest failing run that is found."""
         failing = self._simpler_trial(failing)
         failing = self._fewer_events(failing)
         return self._fewer_choices(failing)

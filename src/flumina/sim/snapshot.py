@@ -23,11 +23,11 @@ class SimSnapshot:
 
     @property
     def state(self) -> Any:  # noqa: ANN401 -- whatever the program's state is
-        """The state as a whole."""
+        """Return the joined state of all trees."""
         return self.forest.unite(self.definition, dict(self._copies()))
 
     def under(self, forest: Forest) -> dict[str, Any]:
-        """The states with which the trees of a plan go on: as if each were in a task of its own."""
+        """Return the states with which the trees of a plan resume."""
         if self.forest == forest:
             states = dict(self._copies())
             return {new.id: states[old.id] for old, new in zip(self.forest.trees, forest.trees, strict=True)}

@@ -1,4 +1,4 @@
-"""What makes two workers the same, as a value that can be hashed; and what copies of a worker may share."""
+"""Hash the state of workers for comparison, and share constants between copies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PLAIN = (int, str, float, bytes, bool, type(None))
 
 
 def state_hash(value: Any) -> Any:  # noqa: ANN401
-    """A value that is equal for things that behave in the same way.
+    """Return a hashable value that is equal for objects that behave alike.
 
     >>> state_hash({"a": [1, {2}]}) == state_hash({"a": [1, {2}]}), state_hash([1]) == state_hash([2])
     (True, False)

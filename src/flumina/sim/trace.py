@@ -1,4 +1,4 @@
-"""A run step by step: who received what, and what it did then."""
+"""Trace a run step by step: each message and its effects."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Trace:
         self.step = 0
 
     def saw(self, sender: Address, receiver: Address, message: Message, effects: Effects) -> None:
-        """A message was handled."""
+        """Record a delivered message and its effects."""
         self.step += 1
         self._add(f"{self.step:4} {address(sender)} -> {address(receiver)}: {describe(message)}")
         for to, sent in effects.sends:
@@ -37,12 +37,12 @@ class Trace:
 
 
 def address(of: Address) -> str:
-    """An end of a message as text."""
+    """Format an address."""
     return of if isinstance(of, str) else f"{of[0]}[{of[1]}]"
 
 
 def place(point: Point) -> str:
-    """A point as text.
+    """Format a point.
 
     >>> place(Point(3, 0, 7)), place(END)
     ('3/0/7', 'END')
@@ -54,7 +54,7 @@ def place(point: Point) -> str:
 
 
 def describe(message: Message) -> str:
-    """A message in a few words."""
+    """Format a message."""
     match message:
         case Data(run=run, frontier=frontier):
             events = ", ".join(repr(event) for _, event in run)

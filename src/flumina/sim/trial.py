@@ -1,4 +1,4 @@
-"""From a seed to a run: program, plan, input, switches of the protocol, conditions, snapshots, crashes and schedule.
+"""Derive a run from a seed: case, options, conditions, faults and schedule.
 
 Neighboring seeds share what is slow to make: 32 of them a program, 4 of them a plan and its input.
 """
@@ -35,7 +35,7 @@ _SLOW = "Outliers"
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """What all trials have in common: the program (None for random ones and the apps), input, and fixed switches."""
+    """Settings of all trials: program (None for random ones and the apps), input, fixed options."""
 
     program: Definition | None = None
     events: int = 60
@@ -43,7 +43,7 @@ class Setting:
     faults: bool = True
     """Whether some runs crash."""
     truncations: bool = True
-    """Whether some runs are cut off on the way."""
+    """Whether some runs are truncated."""
     plan: Plan | None = None
     """The plan of all runs, for ``program``; None for random ones."""
 
@@ -64,7 +64,7 @@ class Trial:
     truncations: tuple[int, ...] = ()
 
     def decisions(self) -> Decisions:
-        """The schedule that belongs to the seed."""
+        """Return the decisions of the seed."""
         return Decisions(Random(f"schedule {self.seed}"))
 
     def run(
@@ -85,7 +85,7 @@ class Trial:
 
 
 def trial(seed: int, setting: Setting = DEFAULT) -> Trial:
-    """The trial of a seed."""
+    """Return the trial of a seed."""
     case = _case(seed // _SEEDS_A_CASE, setting)
     random = Random(f"trial {seed}")
     options = setting.options or _options(random)
@@ -144,7 +144,7 @@ def _snapshots(random: Random, case: Case) -> tuple[Point, ...]:
 
 
 def _truncations(random: Random, case: Case) -> tuple[int, ...]:
-    """In a third of the runs: after how many steps they are cut off, up to four times."""
+    """Return in a third of the runs up to four numbers of steps to truncate after."""
     if random.random() < 0.67:
         return ()
     steps = 3 * sum(map(len, case.parts.values())) + 10
