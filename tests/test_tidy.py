@@ -250,6 +250,43 @@ def tracked() -> list[Path]:
     return [ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
 
 
+def named_files(text: str) -> Iterator[str]:
+    """Yield names in backticks that look like paths of the repository or the package, outside of code blocks."""
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    folders = {"src", "tests", "benchmarks", "docs", "examples", "tools", "flumina"}
+    folders |= {path.name for path in (SOURCE / "flumina").iterdir() if path.is_dir()}
+    for name in re.findall(r"`([\w.-]+(?:/[\w.-]+)*/?)`", prose):
+        if "/" in name and name.split("/")[0] in folders:
+            yield name
+
+
+def missing_files(text: str) -> list[str]:
+    """Paths that a document names and that exist neither in the repository nor below the package."""
+    roots = (ROOT, SOURCE, SOURCE / "flumina")
+    return [name for name in named_files(text) if not any((root / name).exists() for root in roots)]
+
+
+DOCUMENTS = [ROOT / f"{name}.md" for name in ("README", "ARCHITECTURE", "CONTRIBUTING")] + sorted(
+    ROOT.glob("docs/**/*.md")
+)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_documents_name_files_that_exist(path: Path) -> None:
+    assert missing_files(path.read_text(encoding="utf-8")) == []
+
+
+def test_files_that_do_not_exist_are_found() -> None:
+    text = (
+        "`model/order.py`, `order/model.py`, `engine/order.py`, `docs/none.md`, `local/`\n```sh\n`tests/none.py`\n```\n"
+    )
+    assert missing_files(text) == ["engine/order.py", "docs/none.md"]
+    assert set(named_files((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))) > {
+        "engine/task.py",
+        "model/order.py",
+    }
+
+
 def test_no_machine_and_no_package_index_is_named() -> None:
     wrong: list[str] = []
     machine = re.compile(r"(?<![\w.~>])/(?:root|work|home/(?!me\b)\w+|Users|mnt|private|tmp/\w)\b/?")
