@@ -225,7 +225,7 @@ def test_a_wrong_output_says_what_and_on_which_event() -> None:
         def update(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
             emit("x")
 
-    with pytest.raises(fl.OutputError, match=r"column 'total': 'x' is no long, emitted by barrier\(\)@1 b#0"):
+    with pytest.raises(fl.OutputError, match=r"column 'total': expected long, got 'x', emitted by barrier\(\)@1 b#0"):
         fl.spec(Wrong, [fl.Stream("b", ValueBarrier.barrier, {"ts": [1]})])
 
 

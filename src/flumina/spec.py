@@ -1,6 +1,6 @@
-"""The oracle: sort all events by O and fold ``update`` over them.
+"""Run a program sequentially: sort all events by O, then fold ``update``.
 
-Every other way of running a program is judged by this one: its outputs, as a multiset, must be these.
+This is the oracle: the outputs of every engine must be equal to these as multisets.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _POINT = "for example fl.Point(ts, rank, seq)"
 
 @dataclass(frozen=True)
 class SpecResult:
-    """What a program did with its input.
+    """Outputs, final state and dead letters of a sequential run.
 
     ``outputs`` holds one Arrow table for each declared output, in O: the declared columns, then ``event_ts`` and
     ``event_stream`` of the event that caused the row. ``state`` is the state after the last event. ``dead_letters`` are
-    the rows that could not be read, if they were to be put aside.
+    the rows that could not be processed, with ``bad_rows="dead-letter"``.
     """
 
     outputs: Mapping[str, pa.Table] = field(repr=False)
@@ -56,7 +56,7 @@ def spec(
 ) -> SpecResult:
     """Run the sequential program: all events up to the point ``until``, in the order O.
 
-    ``bad_rows`` is what becomes of rows that do not fit their declaration: "error", or "dead-letter" to put them aside.
+    ``bad_rows`` says how rows that do not fit their declaration are handled: "error" raises, "dead-letter" keeps them.
     """
     definition = define(program)
     if not isinstance(until, Point):
@@ -77,7 +77,7 @@ def spec(
 
 
 def read(definition: Definition, streams: Sequence[Stream], on_bad_rows: OnBadRows | None = None) -> list[Part]:
-    """All parts of all streams as checked events; what can't be read goes aside, or is an error."""
+    """Return all parts of all streams as validated events; a bad row is an error or a dead letter."""
     check_streams(definition, streams)
     names = [stream.name for stream in streams]
     parts = [
@@ -90,12 +90,12 @@ def read(definition: Definition, streams: Sequence[Stream], on_bad_rows: OnBadRo
 
 
 def ts_type_of(parts: Iterable[Part]) -> pa.DataType:
-    """The type of all timestamps; those of parts without rows do not matter."""
+    """Return the type of all timestamps; parts without rows do not count."""
     return one_ts_type((part.stream, part.ts_type) for part in parts if part.rows) or pa.int64()
 
 
 def tables(definition: Definition, rows: Sequence[Row], ts_type: pa.DataType) -> dict[str, pa.Table]:
-    """Rows as one table for each output, with event timestamps of the kind that the input had."""
+    """Return one table for each output, with event timestamps of the input's type."""
     out = {}
     for name, schema in definition.outputs.items():
         table = emitting.table(schema, [row for row in rows if row.output == name])

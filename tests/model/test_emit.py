@@ -135,7 +135,8 @@ class TestRows:
             table(emit, ddl)
         assert caught.value.condition == "OUTPUT_TYPE"
         assert caught.value.message == (
-            f"output 'output', column 'v': {value!r} is no {wanted}, emitted by view(page='a', user=70)@7 views#7"
+            f"output 'output', column 'v': expected {wanted}, got {value!r}, "
+            "emitted by view(page='a', user=70)@7 views#7"
         )
 
     @pytest.mark.parametrize(
@@ -283,7 +284,9 @@ class TestColumns:
             emit.columns(column)
         assert caught.value.condition == "OUTPUT_TYPE"
         event = view(0 if value in (1, 1.0, "1") and ddl != "boolean" else 1)
-        assert caught.value.message == f"output 'output', column 'v': {value!r} is no {ddl}, emitted by {event!r}"
+        assert (
+            caught.value.message == f"output 'output', column 'v': expected {ddl}, got {value!r}, emitted by {event!r}"
+        )
 
     def test_with_rows_between(self) -> None:
         emit = on_batch("n long")
@@ -338,7 +341,7 @@ def test_values_that_would_be_written_as_others_are_refused(ddl: str, good: Any,
     wanted = ddl.removeprefix("o ")
     with pytest.raises(OutputError, match="OUTPUT_TYPE") as caught:
         table(emit, ddl)
-    assert f"output 'output', column 'o': {bad!r} is no {wanted}, emitted by view(page='a'" in str(caught.value)
+    assert f"output 'output', column 'o': expected {wanted}, got {bad!r}, emitted by view(page='a'" in str(caught.value)
 
 
 @pytest.mark.parametrize(("ddl", "good", "bad"), BAD_INSIDE)
@@ -353,11 +356,11 @@ def test_columns_of_numbers_too_large_for_a_float(wrap: Callable[[list[float]], 
     emit = on_batch("o float")
     emit.columns(wrap([1.5, float("inf"), float("nan")]))
     assert repr(table(emit, "o float").column("o").to_pylist()) == "[1.5, inf, nan]"
-    with pytest.raises(OutputError, match=r"1e\+300 is no float, emitted by view\(page='a', user=20\)"):
+    with pytest.raises(OutputError, match=r"expected float, got 1e\+300, emitted by view\(page='a', user=20\)"):
         emit.columns(wrap([1.5, float("inf"), 1e300]))
 
 
 def test_arrow_columns_with_null_inside() -> None:
     loose = pa.array([{"b": 1}, None, {"b": None}], pa.struct([("b", pa.int64())]))
-    with pytest.raises(OutputError, match=r"\{'b': None\} is no struct<b:long NOT NULL>, emitted by .*user=20"):
+    with pytest.raises(OutputError, match=r"expected struct<b:long NOT NULL>, got \{'b': None\}, emitted by .*user=20"):
         on_batch("o struct<b:long NOT NULL>").columns(loose)

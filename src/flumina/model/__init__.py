@@ -1,1 +1,1 @@
-"""What flows: tags, events, tag sets, dependence, the order O, schemas, batches and emitted outputs."""
+"""The data model: tags, events, tag sets, dependence, the order O, schemas, batches and emitted outputs."""

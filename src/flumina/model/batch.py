@@ -1,4 +1,4 @@
-"""Events in columns: what flows through the system, and what ``update_batch`` gets.
+"""Hold events in columns: the unit of work of workers and of ``update_batch``.
 
 A :class:`Batch` is a sequence of events in columns. Each tag's events lie in one Arrow record batch with that tag's
 own columns; where a batch holds several tags, two index vectors say which table and which row each event is
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from flumina.model.tag import Tag
 
 _MOST = (1 << 63) - 1
-"""The largest sum that numpy can tell."""
+"""The largest sum that numpy's int64 can hold."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """Events in columns, in the order in which they are to be seen.
+    """A sequence of events in columns, in processing order.
 
     ``table_of`` and ``row_of`` are None for a batch of one tag: then event i is row i of the only table. Use
     :meth:`one_tag`, :meth:`merge`, :meth:`slice` and :meth:`take` rather than the constructor.
@@ -54,7 +54,7 @@ class Batch:
     def one_tag(
         tag: Tag, table: pa.RecordBatch, ts: Ints, rank: Ints | int, seq: Ints, streams: Sequence[str]
     ) -> Batch:
-        """A batch of one tag from columns that have been validated; a rank given as one number costs no memory."""
+        """Return a batch of one tag from validated columns; a scalar rank costs no memory."""
         ranks = np.broadcast_to(np.int64(rank), len(ts)) if isinstance(rank, int) else rank
         return Batch((tag,), (table,), ts, ranks, seq, tuple(streams))
 
@@ -69,11 +69,11 @@ class Batch:
         seq: Ints,
         streams: Sequence[str],
     ) -> Batch:
-        """A batch of one stream from a table for each tag, in order; several tags have ``table_of`` and places."""
+        """Return a batch of one stream from one table for each tag; several tags need ``table_of`` and ``places``."""
         ranks = np.broadcast_to(np.int64(rank), len(ts))
         if len(tags) == 1:
             return Batch(tags, tuple(tables), ts, ranks, seq, tuple(streams))
-        assert table_of is not None, "several tags are told apart"
+        assert table_of is not None, "several tags need table_of"
         row_of = np.empty(len(ts), np.int64)
         for mine, table in zip(places, tables, strict=True):
             row_of[mine] = np.arange(table.num_rows)
@@ -81,7 +81,7 @@ class Batch:
 
     @staticmethod
     def of_events(events: Sequence[Event], streams: Sequence[str] | None = None) -> Batch:
-        """A batch of these events, in their order; for tests and for small runs."""
+        """Return a batch of these events, in their order; for tests and small runs."""
         if not events:
             raise UsageError("EMPTY_BATCH", "a batch of no events needs a tag; use Batch.empty(tag)")
         names = tuple(dict.fromkeys(event.stream for event in events)) if streams is None else tuple(streams)
@@ -102,7 +102,7 @@ class Batch:
 
     @staticmethod
     def empty(tag: Tag) -> Batch:
-        """The batch of this tag without events."""
+        """Return the batch of this tag without events."""
         none = np.empty(0, np.int64)
         return Batch((tag,), (_table_of_events(tag, ()),), none, none, none, ())
 
@@ -117,7 +117,7 @@ class Batch:
         return self.tags[0]
 
     def arrow(self, column: str) -> pa.Array:
-        """A column of a one-tag batch as Arrow, without a copy."""
+        """Return a column of a one-tag batch as Arrow, without a copy."""
         index = self.tag.schema.get_field_index(column)
         if index < 0:
             known = [field.name for field in self.tag.schema]
@@ -125,9 +125,9 @@ class Batch:
         return self.tables[0].column(index)
 
     def __getitem__(self, column: str) -> npt.NDArray[Any]:
-        """A column of a one-tag batch as numpy: without a copy for numbers, else as objects.
+        """Return a column of a one-tag batch as numpy: without a copy for numbers, else as objects.
 
-        Nulls have no place in a numpy array of numbers: declare the column NOT NULL, or take :meth:`arrow`.
+        A numpy array of numbers can't hold nulls: declare the column NOT NULL, or use :meth:`arrow`.
         """
         array = self.arrow(column)
         if array.null_count and pa.types.is_primitive(array.type):
@@ -147,17 +147,17 @@ class Batch:
         return self.tables[0].column(0)
 
     def point(self, index: int) -> Point:
-        """The place in O of one event."""
+        """Return the place in O of one event."""
         return Point(int(self.ts[index]), int(self.rank[index]), int(self.seq[index]))
 
     def points(self) -> Iterator[Point]:
-        """The places in O of all events."""
+        """Return the places in O of all events."""
         return map(Point, self.ts.tolist(), self.rank.tolist(), self.seq.tolist())
 
     def count_up_to(self, bound: Point, start: int = 0, stop: int | None = None) -> int:
-        """How many events lie at or before a point, for a batch in O: binary searches, whatever its length.
+        """Return how many events of a batch in O lie at or before a point, by binary search.
 
-        With ``start`` and ``stop``, all before the one lie there and none from the other on does.
+        The caller guarantees that events before ``start`` do, and events from ``stop`` on do not.
         """
         stop = len(self.ts) if stop is None else stop
         high = start + int(self.ts[start:stop].searchsorted(bound.ts, "right"))
@@ -167,9 +167,9 @@ class Batch:
         return bisect_right(range(high), bound, lo=low, key=self.point)
 
     def slice(self, start: int, stop: int) -> Batch:
-        """The events from ``start`` up to ``stop``, as views; the bounds mean what they mean for lists."""
+        """Return the events from ``start`` up to ``stop``, as views; bounds work as in list slices."""
         start, stop, _ = slice(start, stop).indices(len(self))
-        stop = max(start, stop)  # Arrow does not look at a negative length before it crashes
+        stop = max(start, stop)  # Arrow crashes on a negative length instead of refusing it
         ts, rank, seq = self.ts[start:stop], self.rank[start:stop], self.seq[start:stop]
         if self.table_of is None or self.row_of is None:
             tables = (self.tables[0].slice(start, stop - start),)
@@ -179,16 +179,16 @@ class Batch:
         )
 
     def take(self, indices: Ints) -> Batch:
-        """The events at these places, in the order given."""
+        """Return the events at these positions, in the order given."""
         ts, rank, seq = self.ts[indices], self.rank[indices], self.seq[indices]
         if self.table_of is None or self.row_of is None:
             return Batch(self.tags, (_take_rows(self.tables[0], indices),), ts, rank, seq, self.streams)
         return Batch(self.tags, self.tables, ts, rank, seq, self.streams, self.table_of[indices], self.row_of[indices])
 
     def places_of_keys(self, keys: Collection[Key]) -> tuple[Ints, list[Key]]:
-        """For each event the place of its key in the list that is returned; -1 if its key is none of these.
+        """Return for each event the index of its key in the returned list; -1 if its key is not among ``keys``.
 
-        Of many keys only those are looked for that events have: what this costs depends on the events alone.
+        Only keys that occur in the batch are searched, so the cost depends on the events alone.
         """
         found = np.full(len(self), -1)
         listed: dict[Key, int] = {key: place for place, key in enumerate(keys)} if len(keys) <= len(self) else {}
@@ -210,7 +210,7 @@ class Batch:
         return found, list(listed)
 
     def count(self, tags: TagSet) -> int:
-        """How many of the events are in a set; keys are looked at only where a tag is there with some of them."""
+        """Return how many events are in a tag set; keys are read only for tags of which the set has some keys."""
         found = 0
         for which, tag in enumerate(self.tags):
             keys = tags[tag.name]
@@ -221,7 +221,7 @@ class Batch:
         return found
 
     def runs(self) -> Iterator[Batch]:
-        """The batch cut into maximal runs of one tag."""
+        """Yield the batch cut into maximal runs of one tag."""
         if self.table_of is None:
             if len(self):
                 yield self
@@ -232,7 +232,7 @@ class Batch:
                 yield self.slice(start, stop)._of_table(int(self.table_of[start]))
 
     def _of_table(self, which: int) -> Batch:
-        """The events that lie in one table, as a batch of one tag."""
+        """Return the events that lie in one table, as a batch of one tag."""
         if self.table_of is None or self.row_of is None:
             return self
         mine = np.flatnonzero(self.table_of == which)
@@ -240,7 +240,7 @@ class Batch:
         return Batch((self.tags[which],), (table,), self.ts[mine], self.rank[mine], self.seq[mine], self.streams)
 
     def __iter__(self) -> Iterator[Event]:
-        """The events one by one, as ``update`` takes them; made without a line of Python for each."""
+        """Return the events one by one, as ``update`` takes them, made without a Python loop."""
         if self.table_of is not None:
             tables = [iter(self._of_table(which)) for which in range(len(self.tables))]
             return (next(tables[which]) for which in self.table_of.tolist())
@@ -256,7 +256,7 @@ class Batch:
         return map(self.tags[0].make_event, rows)
 
     def _listed(self, place: int) -> list[Any]:
-        """A column as Python values, or the error that says which of them Python does not have."""
+        """Return a column as Python values, or raise an error that names the value that Python can't hold."""
         column = self.tables[0].column(place)
         try:
             return as_list(column)
@@ -272,7 +272,7 @@ class Batch:
 
     @staticmethod
     def merge(batches: Sequence[Batch]) -> Batch:
-        """All events of these batches (of one run: the same stream names) as one batch in O."""
+        """Return all events of these batches (of one run: the same stream names) as one batch in O."""
         pieces = [batch._of_table(which) for batch in batches for which in range(len(batch.tables))]
         tags = tuple(dict.fromkeys(piece.tag for piece in pieces))
         pieces.sort(key=lambda piece: tags.index(piece.tag))
@@ -297,12 +297,12 @@ def _table_of_events(tag: Tag, events: Sequence[Event]) -> pa.RecordBatch:
 
 
 def no_columns(rows: int) -> pa.RecordBatch:
-    """A record batch that has rows but no columns: an unkeyed tag without payload."""
+    """Return a record batch with rows but no columns, for an unkeyed tag without payload."""
     return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows, [None]))
 
 
 def _take_rows(table: pa.RecordBatch, rows: Ints) -> pa.RecordBatch:
-    """These rows; without a copy where they are consecutive."""
+    """Return these rows, without a copy where they are consecutive."""
     if not table.num_columns:
         return no_columns(len(rows))
     if len(rows) == 0 or (rows[-1] - rows[0] == len(rows) - 1 and bool((np.diff(rows) == 1).all())):
@@ -317,7 +317,7 @@ def _concat(tables: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def as_list(column: pa.Array) -> list[Any]:
-    """A column as Python values; numbers without nulls take numpy's faster way."""
+    """Return a column as Python values; numbers without nulls go through numpy, which is faster."""
     if column.null_count == 0 and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
         values: list[Any] = column.to_numpy().tolist()
         return values
@@ -334,7 +334,7 @@ def _has_value(scalar: pa.Scalar) -> bool:
 
 
 def repeat(value: object, count: int, type_: str) -> pa.Array:
-    """A column that holds one value, of a type in Spark's DDL: for ``emit.columns``.
+    """Return a column that holds one value, of a type in Spark's DDL: for ``emit.columns``.
 
     >>> repeat(None, 2, "string").to_pylist()
     [None, None]
@@ -343,9 +343,9 @@ def repeat(value: object, count: int, type_: str) -> pa.Array:
 
 
 def total(values: npt.NDArray[Any], starts: Ints | None = None) -> Any:  # noqa: ANN401 -- an int, or a list of them
-    """The exact sum of a column of whole numbers, where numpy's would wrap around without a word.
+    """Return the exact sum of a column of whole numbers, where numpy's sum would silently overflow.
 
-    With ``starts`` the sums of the groups that begin there, as a list.
+    With ``starts``, return a list with the sum of each group that begins at these positions.
 
     >>> total(np.array([2**63 - 1, 1, -5])), total(np.array([2**63 - 1, 1, -5]), np.array([0, 2]))
     (9223372036854775803, [9223372036854775808, -5])

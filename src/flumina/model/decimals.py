@@ -1,4 +1,7 @@
-"""Exact arithmetic on decimals: Python's default context rounds to 28 digits, Spark's decimals have up to 38."""
+"""Compute exactly with decimals of up to 38 digits.
+
+Python's default context rounds to 28 digits; Spark's decimals have up to 38.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,11 @@ import decimal
 from contextlib import AbstractContextManager
 
 DIGITS = 100
-"""Room for every sum of decimals of 38 digits that anybody will live to see."""
+"""Enough digits for any sum of decimals of 38 digits over any feasible number of events."""
 
 
 def exact_decimals() -> AbstractContextManager[decimal.Context]:
-    """Within it, sums of decimals are not rounded.
+    """Compute sums of decimals without rounding, within this context.
 
     >>> with exact_decimals():
     ...     print(decimal.Decimal("1e19") + decimal.Decimal("4e-18") - decimal.Decimal("1e19"))

@@ -19,7 +19,7 @@ from flumina.model.tag_set import Key, KeySet, TagSet
 
 
 class Rule(Enum):
-    """How two tags depend on each other, where they do."""
+    """How two dependent tags depend on each other."""
 
     SAME_KEY = "same_key"
     ALWAYS = "always"
@@ -37,7 +37,7 @@ TagPair = tuple[Tag, Tag]
 
 @dataclass(frozen=True)
 class Declaration:
-    """What :func:`depends` was given, before the tags know their names."""
+    """The arguments of :func:`depends`, before tags have names."""
 
     pairs: tuple[TagPair, ...]
     always: tuple[TagPair, ...]
@@ -62,22 +62,22 @@ class Dependence(Protocol):
     """A dependence relation on the tags of one program."""
 
     def __call__(self, tag: str, key: Key, other: str, other_key: Key) -> bool:
-        """Whether two events with these tags and keys depend on each other."""
+        """Return whether two events with these tags and keys depend on each other."""
 
     def between(self, left: TagSet, right: TagSet) -> bool:
-        """Whether some event of the one set depends on some event of the other: exact, also for unbounded keys."""
+        """Return whether some event of one set depends on some event of the other; exact for unbounded keys."""
 
     def partners(self, tag: str, key: Key, other: str, among: Collection[Key]) -> Collection[Key]:
-        """The keys, among these, with which events of the other tag depend on an event of this tag and key."""
+        """Return the keys of the other tag, among these, whose events depend on this tag and key."""
 
     def covers(self, tag: str, other: str, *, same_key: bool) -> bool:
-        """Whether all pairs of events of two tags depend on each other (all with equal keys, if ``same_key``)."""
+        """Return whether all events of two tags depend on each other (all with equal keys, if ``same_key``)."""
 
     def only_by_key(self, tags: Collection[str]) -> bool:
-        """Whether events of these tags with different keys never depend on each other."""
+        """Return whether events of these tags with different keys never depend on each other."""
 
     def synchronizing(self, tags: Iterable[Tag]) -> TagSet:
-        """The events of these tags for which the states of others are brought together, whoever handles them.
+        """Return the events of these tags that synchronize, whichever worker handles them.
 
         Of two kinds of events that depend on each other it is the one that depends on more of its own kind: barriers
         are in a sequence, values are not. Where both are alike, it is both.
@@ -92,7 +92,7 @@ class RuleDependence:
 
     @staticmethod
     def bind(declaration: Declaration) -> RuleDependence:
-        """The relation on tag names, closed under symmetry."""
+        """Return the relation on tag names, closed under symmetry."""
         rules: dict[tuple[str, str], Rule] = {}
         for a, b in declaration.pairs:
             rule = Rule.ALWAYS if a.key is None or b.key is None else Rule.SAME_KEY
@@ -127,7 +127,7 @@ class RuleDependence:
         return all(self.rules.get(pair) is not Rule.ALWAYS for pair in product(tags, tags))
 
     def synchronizing(self, tags: Iterable[Tag]) -> TagSet:
-        """By tag: one without order among its own events, then one ordered by key, then one in a single sequence."""
+        """Compare tags: no order among own events, then ordered by key, then one sequence."""
         weights = {None: 0, Rule.SAME_KEY: 1, Rule.ALWAYS: 2}
         own = {tag: weights[self.rules.get((tag.name, tag.name))] for tag in tags}
         return TagSet.all_of(
@@ -153,7 +153,7 @@ class FunctionDependence:
         self.atoms = tuple((atom.tag.name, atom.key) for atom in atoms)
 
     def asymmetric(self) -> list[tuple[tuple[str, Key], tuple[str, Key]]]:
-        """Pairs (a, b) with ``depends(a, b)`` but not ``depends(b, a)``."""
+        """Return pairs (a, b) with ``depends(a, b)`` but not ``depends(b, a)``."""
         return [(a, b) for (a, b), yes in self.table.items() if yes and not self.table[b, a]]
 
     def __call__(self, tag: str, key: Key, other: str, other_key: Key) -> bool:
@@ -186,7 +186,7 @@ class FunctionDependence:
         return not any(self(*a, *b) for a, b in product(atoms, atoms) if a[1] != b[1])
 
     def synchronizing(self, tags: Iterable[Tag]) -> TagSet:
-        """By tag and key: how much of its tag an event depends on, as a fraction; of one tag, some keys may be more."""
+        """Compare tags and keys by the fraction of its own tag that an event depends on."""
         names = {tag.name for tag in tags}
         atoms = [atom for atom in self.atoms if atom[0] in names]
         own = {}

@@ -1,4 +1,4 @@
-"""``emit``: how ``update`` and ``update_batch`` hand over outputs, each with the event that caused it.
+"""Collect the outputs of ``update`` and ``update_batch``, each with the event that caused it.
 
 ::
 
@@ -38,10 +38,10 @@ EVENT_COLUMNS = (
     pa.field("event_ts", pa.int64(), nullable=False),
     pa.field("event_stream", pa.string(), nullable=False),
 )
-"""What every output table has behind the user's columns: when and where the causing event was."""
+"""Columns that every output table has after the user's: timestamp and stream of the causing event."""
 
 _ATOMIC = frozenset({int, str, float, bool, bytes, type(None), Decimal, date, datetime, np.int64, np.float64})
-"""Types whose values can't change after they were emitted."""
+"""Immutable types: their values need no copy when emitted."""
 
 
 class Row(NamedTuple):
@@ -56,7 +56,7 @@ class Row(NamedTuple):
 
 
 _row = tuple.__new__
-"""Makes a row in half the time that a named tuple's own constructor takes."""
+"""Makes a row in half the time of the named tuple's own constructor."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,7 +70,7 @@ class Chunk:
 
 
 class OutputEmitter:
-    """The part of ``emit`` that belongs to one declared output."""
+    """The emitter of one declared output: ``emit.name``."""
 
     __slots__ = ("_emit", "_name", "_schema", "_width")
 
@@ -108,7 +108,7 @@ class OutputEmitter:
         self._emit.items.append(Chunk(self._name, columns, batch, causes))
 
     def _causes(self, at: object, size: int) -> Ints:
-        """``at`` as indices into the batch; a boolean mask names the places where it is true."""
+        """Return ``at`` as indices into the batch; a boolean mask selects the positions where it is true."""
         causes = np.asarray(at)
         if causes.dtype == bool:
             if len(causes) != size:
@@ -146,7 +146,7 @@ class OutputEmitter:
 
 
 def _frozen(value: object) -> object:
-    """A value that does not change with the one it was made from; sets as lists, in an order that is always the same.
+    """Return a copy that later changes to the value do not reach; sets as lists in a stable order.
 
     >>> _frozen({3, 1}), _frozen({"a": {3, 1}})
     ([1, 3], {'a': [1, 3]})
@@ -165,13 +165,13 @@ def _frozen(value: object) -> object:
 
 
 def _whole_column(given: object, type_: pa.DataType) -> pa.Array:
-    """Numpy, Arrow or a list as a column of this type, by the same rules as single rows."""
+    """Return numpy, Arrow or a list as a column of this type, by the same rules as single rows."""
     if isinstance(given, list | tuple):
         return column(given, type_, whole=True)
     if isinstance(given, str | bytes):
         raise TypeError("a text is no column")
     if isinstance(given, np.ndarray) and given.flags.writeable:
-        given = given.copy()  # it may change after this call
+        given = given.copy()  # the caller may change it after this call
     array = pa.array(given)
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
@@ -183,7 +183,7 @@ def _whole_column(given: object, type_: pa.DataType) -> pa.Array:
         try:
             cast = array.cast(type_)
         except pa.ArrowException:
-            pass  # find out below which value it is
+            pass  # the loop below finds the value
         else:
             if type_ != pa.float32() or not has_infinite(cast):
                 return cast
@@ -191,7 +191,7 @@ def _whole_column(given: object, type_: pa.DataType) -> pa.Array:
 
 
 def _first_null(array: pa.Array, field: pa.Field) -> int | None:
-    """The first row that is null, or has one inside, where that is declared NOT NULL."""
+    """Return the first row that is null, or holds a null, where NOT NULL is declared."""
     if not field.nullable and array.null_count:
         return int(array.is_null().index(pa.scalar(True)).as_py())  # noqa: FBT003
     inside = first_forbidden(array, field.type)
@@ -199,14 +199,13 @@ def _first_null(array: pa.Array, field: pa.Field) -> int | None:
 
 
 def _bad_value(output: str, field: pa.Field, value: object, event: str) -> OutputError:
-    wanted = f"{type_name(field.type, not_null=True)}{'' if field.nullable else ' NOT NULL'}"
-    return OutputError(
-        "OUTPUT_TYPE", f"output {output!r}, column {field.name!r}: {value!r} is no {wanted}, emitted by {event}"
-    )
+    declared = f"{type_name(field.type, not_null=True)}{'' if field.nullable else ' NOT NULL'}"
+    what = f"expected {declared}, got {value!r}, emitted by {event}"
+    return OutputError("OUTPUT_TYPE", f"output {output!r}, column {field.name!r}: {what}")
 
 
 class Emit:
-    """Collects what one worker emits; ``event`` or ``batch`` is what is being processed."""
+    """The ``emit`` of one worker: collects outputs; ``event`` or ``batch`` is their cause."""
 
     def __init__(self, outputs: Mapping[str, Schema]) -> None:
         self.items: list[Row | Chunk] = []
@@ -226,7 +225,7 @@ class Emit:
         event = self.event
         if event is None or named or len(values) != self._width or not _ATOMIC.issuperset(map(type, values)):
             self._only(*values, **named)
-        else:  # the same in short: this is called for every event
+        else:  # inlined for speed: this is called for every event
             self.items.append(_row(Row, (ONLY_OUTPUT, values, event)))
 
     def __getattr__(self, name: str) -> OutputEmitter:
@@ -236,13 +235,13 @@ class Emit:
         return channels[name]
 
     def drain(self) -> list[Row | Chunk]:
-        """What was emitted since the last call."""
+        """Return and forget the outputs since the last call."""
         items, self.items = self.items, []
         return items
 
 
 def rows(items: Iterable[Row | Chunk]) -> list[Row]:
-    """All outputs as single rows, for comparing."""
+    """Return all outputs as single rows, for comparing."""
     out: list[Row] = []
     for item in items:
         if isinstance(item, Row):
@@ -255,7 +254,7 @@ def rows(items: Iterable[Row | Chunk]) -> list[Row]:
 
 
 def table(schema: Schema, items: Sequence[Row | Chunk]) -> pa.Table:
-    """Outputs of one name as an Arrow table: the user's columns, then :data:`EVENT_COLUMNS`."""
+    """Return one output as an Arrow table: the user's columns, then :data:`EVENT_COLUMNS`."""
     full = pa.schema([*schema.fields, *EVENT_COLUMNS])
     pieces: list[pa.RecordBatch] = []
     pending: list[Row] = []
@@ -282,7 +281,7 @@ def _row_batch(schema: Schema, full: pa.Schema, pending: Sequence[Row]) -> list[
 
 
 def row_columns(schema: Schema, pending: Sequence[Row]) -> list[pa.Array]:
-    """The declared columns of at least one row, or the error that says which value does not fit."""
+    """Return the declared columns of at least one row, or raise an error that names the value that does not fit."""
     columns = zip(*(row.values for row in pending), strict=True) if len(schema) else ()
     return [_column(field, list(values), pending) for field, values in zip(schema.fields, columns, strict=True)]
 

@@ -1,4 +1,4 @@
-"""Events as the user's ``update`` sees them."""
+"""Represent one event as the user's ``update`` sees it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from flumina.model.tag import Tag
 
 FIXED_FIELDS = ("ts", "stream", "seq", "key")
-"""What every event has; the columns of its tag follow."""
+"""Attributes of every event; the columns of its tag follow."""
 
 
 class Event(tuple[Any, ...]):
@@ -35,7 +35,7 @@ class Event(tuple[Any, ...]):
         )
 
     def __getitem__(self, item: Any) -> Any:  # noqa: ANN401
-        """A column by name; tuple indexing stays as it is."""
+        """Return a column by name; tuple indexing stays as it is."""
         if not isinstance(item, str):
             return tuple.__getitem__(self, item)
         if self.tag.key is not None and item == self.tag.key.name:
@@ -54,7 +54,7 @@ class Event(tuple[Any, ...]):
         return hash((self.tag.name, tuple(self)))
 
     def __reduce__(self) -> tuple[object, ...]:
-        """The class is made from its tag, so the tag is what travels."""
+        """Pickle the tag and the values: the class is made anew from its tag."""
         return (_revive, (self.tag, tuple(self)))
 
     def __repr__(self) -> str:
@@ -70,5 +70,5 @@ def _revive(tag: Tag, values: tuple[object, ...]) -> Event:
 
 
 def point(event: Event, rank: int) -> Point:
-    """The event's place in O, its stream having this rank."""
+    """Return the event's place in O, its stream having this rank."""
     return Point(event.ts, rank, event.seq)

@@ -1,4 +1,4 @@
-"""A hash of keys that is the same in every process, on every machine, and for whole columns at once.
+"""Hash keys alike in every process and on every machine, whole columns at once.
 
 Python's own ``hash`` is salted per process, so it must never decide where a key lives. Ours::
 
@@ -8,7 +8,7 @@ Python's own ``hash`` is salted per process, so it must never decide where a key
     bucket(k)         = hash(k) >> 52                                                   (4096 buckets)
 
 ``mix`` is the finalizer of the splitmix64 generator. A sum of mixed (byte, position) pairs is a column operation
-for any number of strings. It is no defence against keys chosen to collide: those land in one bucket, which costs
+for any number of strings. It does not defend against keys chosen to collide: they share one bucket, which costs
 balance, never correctness.
 """
 
@@ -52,13 +52,13 @@ def _mix(x: U64) -> U64:
 
 @lru_cache(maxsize=1)
 def _byte_table() -> U64:
-    """``mix(byte + 256 * position)`` for every byte and position: 8 MB, made on first use."""
+    """Return ``mix(byte + 256 * position)`` for every byte and position: 8 MB, made on first use."""
     return _mix(np.arange(256 * _POSITIONS, dtype=np.uint64))
 
 
 @lru_cache(maxsize=65536, typed=True)
 def hash_key(key: Hashable) -> int:
-    """The 64-bit hash of one key: an int, a str or bytes.
+    """Return the 64-bit hash of one key: an int, a str or bytes.
 
     >>> hash_key("page") == hash_key(b"page")
     True
@@ -78,12 +78,12 @@ def hash_key(key: Hashable) -> int:
 
 
 def bucket_of(key: Hashable) -> int:
-    """The virtual bucket of one key; the absent key of an unkeyed tag counts as bucket 0."""
+    """Return the virtual bucket of one key; the absent key of an unkeyed tag counts as bucket 0."""
     return 0 if key is None else hash_key(key) >> _SHIFT
 
 
 def hash_column(keys: pa.Array | pa.ChunkedArray) -> U64:
-    """:func:`hash_key` of every entry of an Arrow column without nulls.
+    """Return :func:`hash_key` of every entry of an Arrow column without nulls.
 
     >>> hash_column(pa.array(["a", "bc"])).tolist() == [hash_key("a"), hash_key("bc")]
     True
@@ -105,7 +105,7 @@ def hash_column(keys: pa.Array | pa.ChunkedArray) -> U64:
 
 
 def bucket_column(keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.int64]:
-    """:func:`bucket_of` of every entry of an Arrow column."""
+    """Return :func:`bucket_of` of every entry of an Arrow column."""
     return (hash_column(keys) >> np.uint64(_SHIFT)).astype(np.int64)
 
 

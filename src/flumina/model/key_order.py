@@ -1,4 +1,4 @@
-"""The order in which keys and set members are listed: sorted, whatever their types."""
+"""Sort keys and set members of any types."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def in_order(values: Iterable[Any]) -> list[Any]:
-    """Values sorted; those of several types, or that have no order of their own, by type and by what is in them.
+    """Return values sorted; values of several types, or without an order, by type and content.
 
     >>> in_order({"b", "a"}), in_order([2, "b", 1]), in_order([{2, 1}, {3}, {1}])
     (['a', 'b'], [1, 2, 'b'], [{1}, {1, 2}, {3}])
@@ -21,15 +21,15 @@ def in_order(values: Iterable[Any]) -> list[Any]:
 
 
 _TOTAL: frozenset[type] = frozenset({int, str, bytes, bool, date})
-"""Types of which any two values can be compared."""
+"""Types with a total order."""
 
 
 _BY_VALUE = _TOTAL | {float, Decimal}
-"""The same once NaN is set apart."""
+"""Types with a total order except for NaN."""
 
 
 def _rank(value: Any) -> tuple[Any, ...]:  # noqa: ANN401
-    """Compares like the values of one type, where they have an order, and with those of other types by its name."""
+    """Return a sort key: values of one type in their own order, types by name."""
     kind = type(value).__name__
     if value != value:  # noqa: PLR0124 -- it is NaN
         return kind, 1
@@ -40,5 +40,5 @@ def _rank(value: Any) -> tuple[Any, ...]:  # noqa: ANN401
     if isinstance(value, dict):
         return kind, 0, tuple(sorted((_rank(key), _rank(entry)) for key, entry in value.items()))
     if isinstance(value, datetime):
-        return kind, 0, value.isoformat()  # some have a zone and some do not
+        return kind, 0, value.isoformat()  # times with and without a zone can't be compared
     return kind, 0, value if type(value) in _BY_VALUE else repr(value)

@@ -1,4 +1,7 @@
-"""Nulls inside structs, lists and maps where the declaration says NOT NULL: Arrow itself lets them through."""
+"""Find nulls inside structs, lists and maps that are declared NOT NULL.
+
+Arrow itself lets them through.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ Rows = npt.NDArray[np.int64]
 
 @lru_cache(maxsize=256)
 def holds_not_null(type_: pa.DataType) -> bool:
-    """Whether something inside values of this type is declared NOT NULL.
+    """Return whether something inside values of this type is declared NOT NULL.
 
     >>> holds_not_null(pa.list_(pa.struct([pa.field("b", pa.int64(), nullable=False)]))), holds_not_null(pa.int64())
     (True, False)
@@ -27,7 +30,7 @@ def holds_not_null(type_: pa.DataType) -> bool:
 
 
 def nullable(type_: pa.DataType) -> pa.DataType:
-    """The same type with nothing inside it declared NOT NULL."""
+    """Return the same type with nothing inside it declared NOT NULL."""
     if pa.types.is_struct(type_):
         return pa.struct([pa.field(field.name, nullable(field.type)) for field in type_])
     if pa.types.is_map(type_):
@@ -36,9 +39,9 @@ def nullable(type_: pa.DataType) -> pa.DataType:
 
 
 def forbidden(array: pa.Array, type_: pa.DataType) -> Iterator[tuple[str, Rows]]:
-    """Rows with a null inside where the declared type has NOT NULL: what it is called, and the rows in order.
+    """Yield each NOT NULL place of the type that is null somewhere: its name, and the rows in order.
 
-    The array is of that type or of its :func:`nullable` form. What lies within a null is not there, so it is no null.
+    The array is of that type or of its :func:`nullable` form. Nothing inside a null counts as null.
     """
     if not holds_not_null(type_):
         return
@@ -50,7 +53,7 @@ def forbidden(array: pa.Array, type_: pa.DataType) -> Iterator[tuple[str, Rows]]
 
 
 def first_forbidden(array: pa.Array, type_: pa.DataType) -> tuple[int, str] | None:
-    """The first row of which :func:`forbidden` tells, and the name of what is null there."""
+    """Return the first row that :func:`forbidden` yields, and the name of the null place."""
     return min(((int(rows[0]), path) for path, rows in forbidden(array, type_)), default=None)
 
 
@@ -83,7 +86,7 @@ def _inside_struct(array: pa.StructArray, type_: pa.StructType) -> Iterator[tupl
 
 
 def _inside_items(array: pa.ListArray, type_: pa.DataType) -> Iterator[tuple[str, Rows]]:
-    """What is wrong with items of lists and maps, at the rows that hold them."""
+    """Yield what :func:`forbidden` finds in items of lists and maps, at the rows that hold them."""
     offsets = array.offsets.to_numpy()
     if pa.types.is_map(type_):
         keys, values = array.values.field(0), array.values.field(1)

@@ -1,4 +1,4 @@
-"""The total order O on events, in the one place that defines it.
+"""Define the total order O on events.
 
 ``O`` orders events by ``(timestamp, rank of the declared stream, seq)``. A :data:`Point` is a place in that
 order; a *frontier* is a point p such that nothing at or before p is still to come::
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 LAST = 2**63 - 1
-"""The sequence number behind every real one at the same timestamp and rank."""
+"""A sequence number after every real one at the same timestamp and rank."""
 
 Ints = npt.NDArray[np.int64]
 
@@ -42,12 +42,12 @@ END = Point(LAST, LAST, LAST)
 
 
 def heartbeat(ts: int, rank: int) -> Point:
-    """The frontier that a heartbeat of the stream with this rank states."""
+    """Return the frontier that a heartbeat of the stream with this rank states."""
     return Point(ts, rank, LAST)
 
 
 def argsort(ts: Ints, rank: Ints, seq: Ints) -> Ints:
-    """The permutation that brings columns into O; equal points keep their places.
+    """Return the permutation that brings columns into O; equal points keep their places.
 
     >>> argsort(np.array([2, 1, 1]), np.array([0, 1, 0]), np.array([0, 0, 0])).tolist()
     [2, 1, 0]

@@ -1,4 +1,4 @@
-"""Column lists in Spark's DDL (``"user long, info string NOT NULL"``), parsed into Arrow without Spark.
+"""Parse column lists in Spark's DDL into Arrow schemas, without Spark.
 
 >>> Schema.parse("user long, tags array<string>").arrow
 user: int64
@@ -82,7 +82,7 @@ class Schema:
 
 
 def type_name(type_: pa.DataType, *, not_null: bool = False) -> str:
-    """The DDL name of an Arrow type, as users wrote it or would write it; ``NOT NULL`` inside it if that is wanted."""
+    """Return the DDL name of an Arrow type; with ``not_null``, including ``NOT NULL`` inside it."""
     for name in ("boolean", "byte", "short", "int", "long", "float", "double", "string", "binary", "date"):
         if _SIMPLE[name] == type_:
             return name
@@ -103,7 +103,7 @@ def type_name(type_: pa.DataType, *, not_null: bool = False) -> str:
 
 
 class BadValueError(ValueError):
-    """A value is not of its column's type, or of no type that those before it have; ``index`` is its place."""
+    """A value does not fit its column's type, or the values before it; ``index`` is its position."""
 
     def __init__(self, index: int, value: object) -> None:
         super().__init__(f"{value!r} at {index}")
@@ -111,7 +111,9 @@ class BadValueError(ValueError):
 
 
 def column(values: Sequence[object], type_: pa.DataType | None, *, whole: bool = False) -> pa.Array:
-    """Python values as an Arrow column (of the type that fits, if None is asked for), or :class:`BadValueError`.
+    """Convert Python values to an Arrow column; raise :class:`BadValueError` at the first misfit.
+
+    Without a type, it is inferred.
 
     Arrow would cut 3.5 down to 3 for a long, take bytes for a string, and a text for an array of its letters; here a
     value is of its type or an error. ``whole``: fields that a struct does not have are an error too, rather than
@@ -139,7 +141,7 @@ def _convert(values: Sequence[object], type_: pa.DataType | None, *, whole: bool
 
 
 def has_infinite(array: pa.Array) -> bool:
-    """Whether a column of floats holds an infinite number."""
+    """Return whether a column of floats holds an infinite number."""
     return bool(pc.any(pc.is_inf(array)).as_py())
 
 
@@ -149,12 +151,12 @@ _PYTHON: tuple[tuple[Callable[[pa.DataType], bool], Any], ...] = (
     (pa.types.is_binary, bytes | bytearray | memoryview),
     (pa.types.is_temporal, date | np.datetime64),
 )
-"""Where Arrow takes more than values of the type: what they are in Python."""
+"""Python types of the values, for types of which Arrow accepts other values too."""
 
 
 @lru_cache(maxsize=256)
 def _plain(type_: pa.DataType) -> frozenset[type]:
-    """Types of Python all of whose values fit: no need to look at each."""
+    """Return the Python types all of whose values fit, which need no check one by one."""
     none = type(None)
     if pa.types.is_integer(type_):
         return frozenset({int, bool, np.int64, none})
@@ -166,7 +168,7 @@ def _plain(type_: pa.DataType) -> frozenset[type]:
 
 
 def _fits(value: object, type_: pa.DataType, *, whole: bool) -> bool:
-    """Whether a value that Arrow takes for this type means the same as the value."""
+    """Return whether a value that Arrow takes for this type means the same as the value."""
     if value is None:
         return True
     for is_kind, python in _PYTHON:
@@ -193,11 +195,11 @@ def _fits(value: object, type_: pa.DataType, *, whole: bool) -> bool:
 
 
 _FLOAT_ENDS = 2.0**128 - 2.0**103
-"""From here on a number is infinite once it is rounded to a float of 32 bits."""
+"""The smallest number that rounds to infinity as a float of 32 bits."""
 
 
 def same_kind(one: pa.DataType, other: pa.DataType) -> bool:
-    """Whether two types hold the same sort of values, at most in different sizes."""
+    """Return whether two types hold the same sort of values, at most in different sizes."""
     return any(kind(one) and kind(other) for kind in _KINDS)
 
 
@@ -233,7 +235,7 @@ class _Parser:
         self.next = 0
 
     def error(self, what: str, at: int | None = None) -> SchemaError:
-        """A SchemaError that points at the offending character."""
+        """Return a SchemaError that points at the offending character."""
         at = self.at() if at is None else at
         return SchemaError(
             "SCHEMA_SYNTAX",
@@ -248,7 +250,7 @@ class _Parser:
         return self.tokens[self.next][1] if self.next < len(self.tokens) else ""
 
     def take(self, *, mark: str | None = None) -> str:
-        """The next token, which must be ``mark`` where one is asked for and a word otherwise."""
+        """Return the next token, which must be ``mark`` where one is asked for and a word otherwise."""
         if self.next == len(self.tokens):
             raise self.error(f"expected {mark or 'a word'}, found the end")
         kind, value, at = self.tokens[self.next]
@@ -258,7 +260,7 @@ class _Parser:
         return value
 
     def columns(self) -> list[pa.Field]:
-        """The whole text: a comma-separated list of columns with distinct names."""
+        """Return the whole text: a comma-separated list of columns with distinct names."""
         fields: list[pa.Field] = []
         while self.next < len(self.tokens):
             if fields:
@@ -331,21 +333,21 @@ class _Parser:
         return pa.struct(fields)
 
 
-def cast(column: pa.Array | pa.ChunkedArray, wanted: pa.DataType) -> pa.Array | pa.ChunkedArray:
-    """A column as another type; values outside of it don't matter.
+def cast(column: pa.Array | pa.ChunkedArray, target: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    """Return a column as another type; values outside of it don't matter.
 
-    Arrow looks at all values below a list, also those that a slice leaves out, so that a bad one would be blamed on its
+    Arrow reads all values below a list, including values outside a slice, so that a bad one would be blamed on its
     neighbors.
     """
     if pa.types.is_nested(column.type):
         if isinstance(column, pa.ChunkedArray):
-            return pa.chunked_array([cast(chunk, wanted) for chunk in column.chunks], wanted)
+            return pa.chunked_array([cast(chunk, target) for chunk in column.chunks], target)
         column = pa.concat_arrays([column])
-    return column.cast(wanted)
+    return column.cast(target)
 
 
 def shown_time(ts: int, type_: pa.DataType | None) -> str:
-    """A timestamp as O compares it, for people.
+    """Format a timestamp as O compares it.
 
     >>> shown_time(1_500_000, pa.timestamp("us", tz="UTC")), shown_time(7, pa.int64())
     ('1970-01-01T00:00:01.500000+00:00', '7')
@@ -359,7 +361,7 @@ def shown_time(ts: int, type_: pa.DataType | None) -> str:
 
 
 def shown_span(ticks: int, type_: pa.DataType | None) -> str:
-    """How far two timestamps lie apart, for people.
+    """Format the difference of two timestamps.
 
     >>> shown_span(1_500_000, pa.timestamp("us")), shown_span(1_500_000, pa.int64())
     ('1.500000 seconds', '1,500,000')
@@ -368,7 +370,7 @@ def shown_span(ticks: int, type_: pa.DataType | None) -> str:
 
 
 def timestamp_type(type_: pa.DataType) -> pa.DataType | None:
-    """What timestamps of an input column's type become: whole numbers, or microseconds with or without a zone."""
+    """Return the type of timestamps in O: whole numbers, or microseconds with or without a zone."""
     if pa.types.is_timestamp(type_):
         return _SIMPLE["timestamp"] if type_.tz else pa.timestamp("us")
     if pa.types.is_date(type_):

@@ -1,4 +1,4 @@
-"""Tags: the kinds of events, with their columns and keys."""
+"""Declare tags: kinds of events, with their columns and keys."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KEY_TYPES = (pa.int32(), pa.int64(), pa.string(), pa.binary())
 
 
 def user_line(depth: int = 1) -> str:
-    """``file:line`` of the code that called the caller (``depth`` frames up)."""
+    """Return ``file:line`` of the code that called the caller (``depth`` frames up)."""
     frame = sys._getframe(depth + 1)
     return location(frame.f_code.co_filename, frame.f_lineno)
 
@@ -80,7 +80,7 @@ class Tag:
             self.mistakes.append(("BAD_KEY", f"a key is one column of type {known}, got {ddl!r}"))
 
     def _check_finite_keys(self) -> None:
-        """Keys that are listed are values of the key column."""
+        """Check that listed keys are values of the key column."""
         assert self.key is not None
         listed = sorted(self.finite_keys or (), key=repr)
         try:
@@ -97,11 +97,11 @@ class Tag:
             self.name, self.owner = name, owner
 
     def __getstate__(self) -> dict[str, object]:
-        """The class of this tag's events is made anew wherever the tag arrives."""
+        """Leave out the class of this tag's events: the receiving process makes it anew."""
         return {name: value for name, value in self.__dict__.items() if name not in ("event_class", "owner")}
 
     def __deepcopy__(self, memo: dict[int, object]) -> Tag:
-        """Tags never change, and events that a state keeps are compared with them by ``is``."""
+        """Return the tag itself: tags are immutable, and programs compare them by ``is``."""
         return self
 
     def __setstate__(self, state: dict[str, object]) -> None:
@@ -133,11 +133,11 @@ class Tag:
 
     @property
     def make_event(self) -> Callable[[tuple[object, ...]], Event]:
-        """An event from the values of :attr:`event_class`, which have to be as many as it has."""
+        """Return an event from the values of :attr:`event_class`, all of them."""
         return partial(tuple.__new__, self.event_class)
 
     def event(self, /, *, ts: int = 0, stream: str = "", seq: int = 0, **columns: object) -> Event:
-        """One event of this tag, for trying things out and for tests.
+        """Return one event of this tag, for experiments and tests.
 
         >>> Tag("user long", key="page string").event(ts=3, page="a", user=7).page
         'a'

@@ -1,4 +1,4 @@
-"""Sets of tags with unbounded keys: the predicates of the programming model.
+"""Represent sets of tags with unbounded keys: the programming model's predicates.
 
 A :class:`KeySet` is a set of fixed virtual hash buckets plus included keys minus excluded keys. Stored as the
 bucket set and the keys *whose membership differs from their bucket's*, every set has exactly one representation::
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from flumina.model.tag import Tag
 
 Key = Hashable
-"""What a keyed event is keyed by: an int, a str or bytes; None for a tag without a key."""
+"""A key: an int, a str or bytes; None for a tag without a key."""
 
 _ALL_BUCKETS = (1 << BUCKETS) - 1
 
@@ -50,17 +50,17 @@ class KeySet:
 
     @staticmethod
     def of(*keys: Key) -> KeySet:
-        """Exactly these keys."""
+        """Return the set of exactly these keys."""
         return KeySet(0, frozenset(keys))
 
     @staticmethod
     def everything() -> KeySet:
-        """Every key there can be."""
+        """Return the set of all keys."""
         return KeySet(_ALL_BUCKETS)
 
     @staticmethod
     def from_buckets(buckets: Iterable[int]) -> KeySet:
-        """All the keys of these virtual buckets."""
+        """Return the set of all keys of these virtual buckets."""
         mask = 0
         for bucket in buckets:
             mask |= 1 << bucket
@@ -86,11 +86,11 @@ class KeySet:
         return KeySet(buckets, frozenset(flips))
 
     def is_empty(self) -> bool:
-        """Whether no key at all is in the set."""
+        """Return whether no key at all is in the set."""
         return not self.buckets and not self.flips
 
     def overlaps(self, other: KeySet) -> bool:
-        """Whether some key is in both: ``not (self & other).is_empty()``, without building the set."""
+        """Return whether some key is in both: ``not (self & other).is_empty()``, without building the set."""
         if self.buckets & other.buckets:
             return True
         small, large = (self, other) if len(self.flips) <= len(other.flips) else (other, self)
@@ -105,12 +105,12 @@ class KeySet:
         return not self.buckets
 
     def keys(self) -> frozenset[Key]:
-        """The keys of a finite set."""
+        """Return the keys of a finite set."""
         assert self.is_finite, "an infinite key set can't be listed"
         return self.flips
 
     def mask(self, keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-        """Membership of every entry of an Arrow key column, as one column operation."""
+        """Return the membership of every entry of an Arrow key column, as one column operation."""
         inside = np.zeros(len(keys), bool)
         if self.buckets == _ALL_BUCKETS:
             inside[:] = True
@@ -139,7 +139,7 @@ class KeySet:
 
 
 def _in_bucket(buckets: int, key: Key) -> bool:
-    """Whether a key's bucket is among these; the absent key of an unkeyed tag is in none."""
+    """Return whether a key's bucket is among these; the absent key of an unkeyed tag is in none."""
     if type(key) not in _KEY_TYPES:
         key = _column_value(key)
     return key is not None and (buckets >> bucket_of(key)) & 1 == 1
@@ -149,7 +149,7 @@ _KEY_TYPES = frozenset({int, str, bytes})
 
 
 def _column_value(key: Key) -> Key:
-    """The value of a key column that equals this key, as 1 equals 1.0 and True: to a dict they are one; else None."""
+    """Return the value of a key column that equals this key, as 1 equals 1.0 and True in a dict; else None."""
     if key is None or (isinstance(key, int | str | bytes) and not isinstance(key, bool)):
         return key
     if not isinstance(key, Number | np.bool_) or not isinstance(key, SupportsInt):
@@ -162,7 +162,7 @@ def _column_value(key: Key) -> Key:
 
 
 def is_value(key: Key, type_: pa.DataType) -> bool:
-    """Whether a column of this type can hold the key at all: sets may name keys of several tags."""
+    """Return whether a column of this type can hold the key at all: sets may name keys of several tags."""
     if pa.types.is_integer(type_):
         bits = type_.bit_width - 1
         return isinstance(key, int) and -(1 << bits) <= key < 1 << bits
@@ -197,11 +197,11 @@ class TagSet:
 
     @staticmethod
     def all_of(tags: Iterable[Tag]) -> TagSet:
-        """Every key of every one of these tags."""
+        """Return the set of all keys of these tags."""
         return TagSet({tag.name: tag.universe for tag in tags})
 
     def __getitem__(self, tag: str) -> KeySet:
-        """The keys of a tag; empty where the tag is not in the set."""
+        """Return the keys of a tag; empty where the tag is not in the set."""
         for name, keys in self.members:
             if name == tag:
                 return keys
@@ -211,11 +211,11 @@ class TagSet:
         return iter(self.members)
 
     def has(self, tag: Tag | str, key: Key = None) -> bool:
-        """Whether events of this tag (and key) are in the set."""
+        """Return whether events of this tag (and key) are in the set."""
         return key in self[tag if isinstance(tag, str) else tag.name]
 
     def has_key(self, key: Key) -> bool:
-        """Whether events of any tag with this key are in the set."""
+        """Return whether events of any tag with this key are in the set."""
         return any(key in keys for _, keys in self.members)
 
     def sees_key(self, key: Key) -> bool:
@@ -227,11 +227,11 @@ class TagSet:
         return any(key in keys or keys == UNKEYED for _, keys in self.members)
 
     def has_any(self, tag: Tag | str) -> bool:
-        """Whether events of this tag are in the set for at least one key."""
+        """Return whether events of this tag are in the set for at least one key."""
         return not self[tag if isinstance(tag, str) else tag.name].is_empty()
 
     def at(self, key: Key) -> TagSet:
-        """What the set holds for one key: the tags that have it, and those without keys, all as unkeyed tags."""
+        """Return the set at one key: the tags that have it and the tags without keys, all as unkeyed."""
         return TagSet((name, UNKEYED) for name, keys in self.members if key in keys or keys == UNKEYED)
 
     @property
@@ -240,7 +240,7 @@ class TagSet:
         return tuple(name for name, _ in self.members)
 
     def is_empty(self) -> bool:
-        """Whether no event at all is in the set."""
+        """Return whether no event at all is in the set."""
         return not self.members
 
     def __or__(self, other: TagSet) -> TagSet:
@@ -253,7 +253,7 @@ class TagSet:
         return self._combine(other, KeySet.__sub__)
 
     def __le__(self, other: TagSet) -> bool:
-        """Whether this is a subset of the other."""
+        """Return whether this is a subset of the other."""
         return (self - other).is_empty()
 
     def _combine(self, other: TagSet, rule: Callable[[KeySet, KeySet], KeySet]) -> TagSet:

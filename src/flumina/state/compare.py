@@ -1,4 +1,4 @@
-"""How states are copied and compared."""
+"""Copy and compare states."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from flumina.state.record import Record
 
 
 def copied(state: Any) -> Any:  # noqa: ANN401
-    """A state that shares nothing mutable with the first."""
+    """Return a state that shares nothing mutable with the first."""
     return copy.deepcopy(state)
 
 
 class _Backwards(set[Any]):
-    """A set that is iterated over in the opposite of its usual order."""
+    """A set that iterates in the reverse of its usual order."""
 
     def __iter__(self) -> Iterator[Any]:
         return iter(list(set.__iter__(self))[::-1])
@@ -36,7 +36,7 @@ class _FrozenBackwards(frozenset[Any]):
 
 
 def rearranged(state: Any, seen: set[int] | None = None) -> Any:  # noqa: ANN401
-    """An equal state whose dicts and plain sets are iterated over in another order; may consume the one given.
+    """Return an equal state whose dicts and plain sets iterate in another order; may consume the argument.
 
     >>> list(rearranged({"a": 1, "b": [{"x": 1, "y": 2}]}))
     ['b', 'a']
@@ -66,7 +66,7 @@ def rearranged(state: Any, seen: set[int] | None = None) -> Any:  # noqa: ANN401
 
 
 def _attributes(value: Any) -> dict[str, Any]:  # noqa: ANN401
-    """What an object holds in its own dict and slots; what it has merely computed from that does not count."""
+    """Return an object's own dict and slots, without cached properties."""
     kind: type = type(value)
     found = {name: getattr(value, name) for name in _slots(kind) if hasattr(value, name)}
     own = getattr(value, "__dict__", {})
@@ -87,7 +87,7 @@ def _slots(kind: type) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def _has_equality(kind: type) -> bool:
-    """Whether a class says itself which of its objects are equal; a dataclass or record only says what it holds."""
+    """Return whether a class defines equality itself, other than a dataclass or a record."""
     return (
         not is_dataclass(kind)
         and not issubclass(kind, Record)
@@ -99,7 +99,7 @@ _PLAIN = frozenset({int, str, bytes, bool, type(None)})
 
 
 def same(left: Any, right: Any, tolerance: float = 0.0) -> bool:  # noqa: ANN401
-    """Whether two states (or outputs) are equal, looking into containers, arrays and objects.
+    """Return whether two states (or outputs) are equal, looking into containers, arrays and objects.
 
     ``tolerance`` is relative (and absolute below 1), for floats only.
 
@@ -110,7 +110,7 @@ def same(left: Any, right: Any, tolerance: float = 0.0) -> bool:  # noqa: ANN401
 
 
 def identical(left: Any, right: Any) -> bool:  # noqa: ANN401
-    """Whether two states can't be told apart: types, signs of zero and digits behind the point included.
+    """Return whether two states are indistinguishable, types, signs of zero and decimal digits included.
 
     >>> identical(0.0, -0.0), identical(Decimal("0"), Decimal("0.00")), identical([0, None], [0, None])
     (False, False, True)
@@ -119,14 +119,14 @@ def identical(left: Any, right: Any) -> bool:  # noqa: ANN401
 
 
 def _alike(left: Any, right: Any, values: Callable[[Any, Any], bool]) -> bool:  # noqa: ANN401
-    """Whether two objects are built alike, and ``values`` says so of all that is in them."""
+    """Return whether two objects have the same structure, and ``values`` holds for all their contents."""
     kind: Any = type(left)
     if kind is not type(right):
         return values(left, right)
     if kind in _PLAIN:
         return bool(left == right)
     if isinstance(left, dict):
-        if hasattr(left, "pruned"):  # a KeyedMap: a key that is not there has the identity
+        if hasattr(left, "pruned"):  # a KeyedMap: a missing key has the identity
             return _entries_alike(left, right, values)
         alike = left.keys() == right.keys() and all(_alike(value, right[key], values) for key, value in left.items())
         return alike and (kind is dict or _alike(_attributes(left), _attributes(right), values))
@@ -139,13 +139,13 @@ def _alike(left: Any, right: Any, values: Callable[[Any, Any], bool]) -> bool:  
 
 
 def _is_opaque(value: Any) -> bool:  # noqa: ANN401
-    """Whether only an object itself can say to what it is equal."""
+    """Return whether only the object's own ``__eq__`` can compare it."""
     kind: type = type(value)
     return _has_equality(kind) or not (hasattr(value, "__dict__") or _slots(kind))
 
 
 def _entries_alike(left: Any, right: Any, values: Callable[[Any, Any], bool]) -> bool:  # noqa: ANN401 -- two KeyMaps
-    """Whether two maps have the same for every key that one of them has."""
+    """Return whether two maps agree on every key of either."""
     ours, theirs = left.pruned(), right.pruned()
     return all(
         _alike(
@@ -158,7 +158,7 @@ def _entries_alike(left: Any, right: Any, values: Callable[[Any, Any], bool]) ->
 
 
 def _indistinguishable(left: Any, right: Any) -> bool:  # noqa: ANN401
-    if type(left) is not type(right):  # a set that a program has put in the place of ours does as well
+    if type(left) is not type(right):  # a program may have replaced our set by a plain one
         return isinstance(left, set) and isinstance(right, set) and left == right
     if isinstance(left, float):
         return bool(left.hex() == right.hex())

@@ -1,4 +1,4 @@
-"""Declared state: fields with a known algebra, from which fork and join follow.
+"""Declare state by fields whose algebra gives fork and join.
 
 Every field has an *identity*, which is also its initial value, and a commutative, associative ``join``::
 
@@ -10,9 +10,9 @@ other; if no side observes it, the left keeps it. Sides that only *add* need no 
     join(fork(v)) = v                                                                     (C2)
     join(add(l, x), r) = add(join(l, r), x)                                               (C1)
 
-for every field, provided that tags which observe a field depend on those that change it. Those conditions are
-:data:`CONFLICTS`, checked when the class is made; who does what to a field is read off ``update`` by
-:mod:`flumina.program.analysis.effects`.
+for every field, provided that tags which observe a field depend on the tags that change it. These conditions are
+:data:`CONFLICTS`, checked when the class is made; :mod:`flumina.program.analysis.effects` derives from ``update``
+which tag accesses a field and how.
 
 =============  ===========================  ==============================  ==========================
 field          what ``update`` may do       what counts as adding           value given to
@@ -63,7 +63,7 @@ Ordered = TypeVar("Ordered", bound=_Ordered)
 
 
 def greatest(*values: Ordered | None) -> Ordered | None:
-    """The largest value that is not None; None if there is none (Spark's ``greatest``: NaN is the largest).
+    """Return the largest value that is not None, or None (Spark's ``greatest``: NaN is the largest).
 
     >>> greatest(None, 3, 5), greatest(0.0, -0.0), greatest(-0.0, 0.0)
     (5, 0.0, 0.0)
@@ -78,7 +78,7 @@ def greatest(*values: Ordered | None) -> Ordered | None:
 
 
 def least(*values: Ordered | None) -> Ordered | None:
-    """The smallest value that is not None; None if there is none (Spark's ``least``: NaN is the largest).
+    """Return the smallest value that is not None, or None (Spark's ``least``: NaN is the largest).
 
     >>> least(0.0, -0.0), least(-0.0, 0.0)
     (-0.0, -0.0)
@@ -93,11 +93,11 @@ def least(*values: Ordered | None) -> Ordered | None:
 
 
 _ALIKE = frozenset({int, str, bytes, bool})
-"""Types whose equal values nobody can tell apart."""
+"""Types whose equal values are indistinguishable."""
 
 
 def _looks_less(one: object, other: object) -> bool:
-    """Decides between equal values, such as 0.0 and -0.0, so that it does not matter which of them came first."""
+    """Order equal values, such as 0.0 and -0.0, so that the result does not depend on arrival."""
     if type(one) is type(other) and type(one) in _ALIKE:
         return False
 
@@ -109,14 +109,14 @@ def _looks_less(one: object, other: object) -> bool:
 
 
 def _holds_nested(type_: pa.DataType) -> bool:
-    """Whether values of an Arrow type have containers within containers."""
+    """Return whether values of an Arrow type have containers within containers."""
     if pa.types.is_map(type_):
         return bool(pa.types.is_nested(type_.key_type) or pa.types.is_nested(type_.item_type))
     return any(bool(pa.types.is_nested(type_.field(i).type)) for i in range(type_.num_fields))
 
 
 class Field(ABC):
-    """A piece of declared state. ``read_by``, ``added_by`` and ``set_by`` replace what is read off ``update``."""
+    """A part of declared state; ``read_by``, ``added_by`` and ``set_by`` overrule the analysis of ``update``."""
 
     conflicts: frozenset[tuple[str, str]] = frozenset(_CHANGES)
     """Pairs of accesses that need dependent tags."""
@@ -141,7 +141,7 @@ class Field(ABC):
         self.declared = {kind: tuple(tags) for kind, tags in given.items() if tags is not None}
 
     def __getstate__(self) -> dict[str, object]:
-        """State travels with the fields of its maps; who accesses them does not."""
+        """Leave out the access declarations: workers need the field's algebra only."""
         return {**self.__dict__, "declared": {}}
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -151,14 +151,14 @@ class Field(ABC):
 
     @abstractmethod
     def identity(self) -> Value:
-        """A fresh initial value."""
+        """Return a fresh initial value."""
 
     @abstractmethod
     def join(self, left: Value, right: Value) -> Value:
-        """One value from two; may consume both."""
+        """Join two values; may consume both."""
 
     def fork(self, value: Value, left: Observes, right: Observes) -> tuple[Value, Value]:
-        """Two values from one: to the sides that observe it, to the left if none does."""
+        """Fork a value: to the sides that observe it, to the left if none does."""
         if not right(None):
             return value, self.identity()
         if not left(None):
@@ -166,19 +166,19 @@ class Field(ABC):
         return value, self.copy(value)
 
     def narrow(self, value: Value, needed: Observes) -> Value:  # noqa: ARG002 -- some have keys
-        """Without the entries of keys that are not needed; may consume the value."""
+        """Return the value without the entries of keys that are not needed; may consume it."""
         return value
 
     def copy(self, value: Value) -> Value:
-        """A value that shares nothing mutable with the first."""
+        """Return a value that shares nothing mutable with the first."""
         return value
 
     def is_identity(self, value: Value) -> bool:
-        """Whether nobody can tell a value from the identity, so that it need not be kept."""
+        """Return whether a value is indistinguishable from the identity, so that it need not be stored."""
         return identical(value, self.identity())
 
     def _type(self, ddl: str) -> pa.DataType:
-        """The Arrow type of a one-column DDL type; mistakes are kept for the class to report."""
+        """Return the Arrow type of a one-column DDL type; mistakes are collected for the class to report."""
         try:
             columns = Schema.parse(f"value {ddl}").fields
         except SchemaError as error:
@@ -189,7 +189,7 @@ class Field(ABC):
         return columns[0].type
 
     def _check_parts(self, *parts: object) -> None:
-        """Mistakes in the fields that this one is made of, and in adding to it."""
+        """Collect mistakes in the fields that this field contains, and in ``added_by=``."""
         for part in parts:
             if not isinstance(part, Field):
                 self.mistakes.append(("BAD_FIELD", f"a {type(self).__name__} is made of fields, got {part!r}"))
@@ -220,14 +220,14 @@ class Sum(Field):
         return Decimal(0) if pa.types.is_decimal(self.type) else 0
 
     def is_identity(self, value: Value) -> bool:
-        return not value and super().is_identity(value)  # asked of every key, most of which have something
+        return not value and super().is_identity(value)  # called for every key, most of which are not at the identity
 
     def join(self, left: Value, right: Value) -> Value:
         with exact_decimals():
             return left + right
 
     def fork(self, value: Value, left: Observes, right: Observes) -> tuple[Value, Value]:
-        """To one side whole: two sides that observe a sum depend on each other, so there is only one."""
+        """Give the whole sum to one side: two observing sides would depend on each other."""
         return (self.identity(), value) if right(None) and not left(None) else (value, self.identity())
 
 
@@ -298,8 +298,8 @@ class Set(Field):
 class Replicated(Field):
     """A value that every side may read and one side may set: copied on fork.
 
-    On join, the side that holds something else than ``initial`` wins. Sides differ only where one of them set the
-    value, and then the other had no tag that observes it and was given ``initial``.
+    On join, the side that differs from ``initial`` wins. Sides differ only where one of them set the value; then the
+    other side has no tag that observes it and got ``initial``.
     """
 
     conflicts = frozenset({(READ, SET), (SET, READ), (SET, SET)})

@@ -1,4 +1,4 @@
-"""Maps from keys to values of a declared field, or to the states of a keyed program."""
+"""Map keys to values of a declared field, or to one-key states."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ Value = Any
 
 
 class Default(Protocol):
-    """What a :class:`KeyedMap` needs to know of the values it holds."""
+    """The protocol of the values of a :class:`KeyedMap`."""
 
     @property
     def mutable(self) -> bool:
         """Whether a value can be changed through a reference to it."""
 
     def identity(self) -> Value:
-        """A fresh value for a missing key."""
+        """Return a fresh value for a missing key."""
 
     def is_identity(self, value: Value) -> bool:
-        """Whether a value is that of a missing key."""
+        """Return whether a value is that of a missing key."""
 
 
 class KeyedMap(dict[Key, Value]):
     """A dict with a field's identity for missing keys.
 
-    An entry equal to the identity is no different from a missing one, however one looks at the map: forks drop such
-    entries, so a program that could tell them apart would see how it was divided. Iterating goes over the entries at
-    that moment, in the order of the keys, so that it does not tell which key was seen first or how the map was divided;
-    the map may be changed meanwhile.
+    An entry equal to the identity is indistinguishable from a missing one: forks drop such entries, so a program that
+    could distinguish them would observe how the state was divided. Iteration goes over a copy of the entries in the
+    order of the keys, so that it reveals neither which key came first nor how the map was divided; the map may be
+    changed during iteration.
     """
 
     __slots__ = ("field",)
@@ -43,16 +43,16 @@ class KeyedMap(dict[Key, Value]):
 
     def __missing__(self, key: Key) -> Value:
         value = self.field.identity()
-        if self.field.mutable:  # it will be changed in place, so it must be kept
+        if self.field.mutable:  # the caller may change it in place, so the map must hold it
             self[key] = value
         return value
 
     def pruned(self) -> dict[Key, Value]:
-        """The entries that differ from the identity, in no particular order."""
+        """Return the entries that differ from the identity, in no particular order."""
         return {key: value for key, value in dict.items(self) if not self.field.is_identity(value)}
 
     def in_order(self) -> dict[Key, Value]:
-        """The same in the order of the keys."""
+        """Return the entries that differ from the identity, in the order of the keys."""
         entries = self.pruned()
         return {key: entries[key] for key in in_order(entries)}
 
@@ -121,7 +121,7 @@ class KeyedMap(dict[Key, Value]):
 
 
 class ValueSet(set[Any]):
-    """A set that is iterated over in the order of its values, which does not tell how it came about."""
+    """A set that iterates in the order of its values, independent of insertion order."""
 
     def __iter__(self) -> Iterator[Any]:
         return iter(in_order(set.__iter__(self)))
@@ -141,9 +141,11 @@ _NAN = float("nan")
 
 
 class FloatSet(ValueSet):
-    """A set of floats that holds NaN once, as SQL does: for Python, every NaN that was read or copied is another one.
+    """A set of floats that holds NaN once, as SQL does.
 
-    Nor does it matter whether 0.0 or -0.0 came first: both are 0.0 in it.
+    For Python, every NaN that was read or copied is a different value.
+
+    Both 0.0 and -0.0 are stored as 0.0.
 
     >>> seen = FloatSet([float("nan")])
     >>> seen.add(float("nan"))
@@ -184,14 +186,14 @@ class FloatSet(ValueSet):
 
 
 def _one_of_equals(value: Any) -> Any:  # noqa: ANN401
-    """A value, whichever of those that count as the same was there first."""
+    """Return the representative of all values that count as equal to this one."""
     if value != value:  # noqa: PLR0124 -- it is NaN
         return _NAN
     return 0.0 if type(value) is float and value == 0 else value
 
 
 def merge(left: KeyedMap, right: KeyedMap, join: Callable[[Value, Value], Value]) -> KeyedMap:
-    """Two maps as one, the smaller put into the larger: entries that both have are joined."""
+    """Merge two maps, the smaller into the larger; entries of both are joined."""
     if dict.__len__(left) >= dict.__len__(right):
         for key, value in dict.items(right):
             left[key] = join(dict.__getitem__(left, key), value) if dict.__contains__(left, key) else value

@@ -1,4 +1,4 @@
-"""Tables as multisets of rows: what one has that another lacks, within a tolerance for floats."""
+"""Compare tables as multisets of rows, within a tolerance for floats."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ import pyarrow.compute as pc
 from flumina.state.compare import same
 
 _TELLING = ("event_ts",)
-"""Columns that tell most rows apart, so that sorting by them first is fast."""
+"""Columns that differ in most rows, so that sorting by them first is fast."""
 
 _EVENT = ("event_ts", "event_stream")
-"""Columns that say of which event a row is: differing rows of the same event are to stand side by side."""
+"""Columns of the causing event: differing rows of the same event are listed side by side."""
 
 
 def difference(actual: pa.Table, expected: pa.Table, *, tolerance: float = 0.0) -> tuple[list[Any], list[Any]]:
-    """(rows of expected that actual lacks, rows of actual that expected lacks), as multisets."""
+    """Return (rows of expected that actual lacks, rows of actual that expected lacks), as multisets."""
     if actual.column_names != expected.column_names:
         raise AssertionError(f"different columns: {actual.column_names} and {expected.column_names}")
     if _equal_once_sorted(actual, expected):
         return [], []
-    found, wanted = Counter(_rows(actual)), Counter(_rows(expected))
-    missing, surplus = list((wanted - found).elements()), list((found - wanted).elements())
+    found, required = Counter(_rows(actual)), Counter(_rows(expected))
+    missing, surplus = list((required - found).elements()), list((found - required).elements())
     if tolerance:
         missing, surplus = _without_alike(missing, surplus, tolerance)
     places = [expected.column_names.index(name) for name in _EVENT if name in expected.column_names]
@@ -37,7 +37,7 @@ def difference(actual: pa.Table, expected: pa.Table, *, tolerance: float = 0.0) 
 
 
 def _equal_once_sorted(actual: pa.Table, expected: pa.Table) -> bool:
-    """Whether columns say that both are the same; False also where they can't tell, and rows have to."""
+    """Return whether sorted columns are equal; False also where columns can't be sorted."""
     if actual.num_rows != expected.num_rows or actual.schema.types != expected.schema.types:
         return False
     names = expected.column_names
@@ -50,7 +50,7 @@ def _equal_once_sorted(actual: pa.Table, expected: pa.Table) -> bool:
 
 
 def _without_alike(missing: list[Any], surplus: list[Any], tolerance: float) -> tuple[list[Any], list[Any]]:
-    """Without the pairs that differ only as much as floats may: rows that agree in all else, in the order of floats."""
+    """Drop pairs of rows that agree except for floats within the tolerance."""
     waiting: dict[Any, list[Any]] = {}
     for row in sorted(surplus, key=_floats):
         waiting.setdefault(_but_floats(row), []).append(row)
@@ -91,13 +91,13 @@ def _hashable(value: Any) -> Any:  # noqa: ANN401
 
 
 def _sortable(value: Any) -> tuple[bool, Any]:  # noqa: ANN401
-    """In the order of the column's type where that has one; what is null or of another type comes first, as text."""
+    """Return a sort key: the order of the column's type; nulls and other types first, as text."""
     ordered = isinstance(value, int | float | str | date)
     return (ordered, value if ordered else repr(value))
 
 
 class _NotANumber:
-    """Stands for NaN, which Python takes for different from itself."""
+    """A stand-in for NaN that equals itself."""
 
     def __repr__(self) -> str:
         return "nan"

@@ -1,4 +1,4 @@
-"""The state of a program with declared fields, as one record."""
+"""Hold the state of a program with declared fields."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 
 class Record:
-    """The state of a program with declared fields: one attribute a field."""
+    """The state of a program with declared fields: one attribute for each field."""
 
     def __init__(self, fields: Mapping[str, object]) -> None:
         self.__dict__.update(fields)
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 -- only reached for names that are no field
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 -- called for unknown names only
         raise AttributeError(f"the state has no field {name!r}; declared: {list(self.__dict__)}")
 
     if TYPE_CHECKING:  # the fields of a program are known at run time only
