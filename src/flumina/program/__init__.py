@@ -1,1 +1,1 @@
-"""Programs: what a user's class means, and everything derived from it."""
+"""Programs: the user's class, its definition, and what is derived from it."""

@@ -1,4 +1,4 @@
-"""Programs as users write them: a class, at one of three levels.
+"""Turn a user's class, written at one of three levels, into a definition.
 
 (a) *Declared state*: fields of :mod:`flumina.state.fields`; fork and join are derived.
 (b) *Own state*: ``init``, ``fork(state, left, right)`` and ``join(left, right)``.
@@ -34,7 +34,7 @@ _reviving: ContextVar[bool] = ContextVar("reviving", default=False)
 
 @contextmanager
 def reviving() -> Iterator[None]:
-    """Classes made meanwhile are copies of ones that were checked; their members are filled in afterwards."""
+    """Skip checks for classes made within: copies of checked classes, filled in afterwards."""
     token = _reviving.set(True)
     try:
         yield
@@ -51,12 +51,12 @@ if TYPE_CHECKING:
     from flumina.model.emit import Emit
     from flumina.model.event import Event
 
-    StateT = TypeVar("StateT", default=Any)  # a class that says nothing of its state is not refused for it
+    StateT = TypeVar("StateT", default=Any)  # a class that declares no type of its state is accepted
 
     class _Methods(Generic[StateT]):
         """Declare the methods that a program may write, for editors and type checkers.
 
-        At run time they are not there, so that a class has exactly the methods that its author wrote.
+        They do not exist at run time, so that a class has exactly the methods that its author wrote.
         """
 
         def init(self) -> StateT:
@@ -178,7 +178,7 @@ class Program(_Methods[StateT]):
         )
 
     def _untyped(self) -> _Parts:
-        """One state type: declared fields, or the user's own init, fork and join."""
+        """Define one state type: declared fields, or the user's own init, fork and join."""
         me: Any = self
         source: Any = type(self)._declared or me
         everything = TagSet.all_of(self._tags.values())
@@ -192,7 +192,7 @@ class Program(_Methods[StateT]):
         )
 
     def _typed(self, members: dict[str, Any]) -> _Parts:
-        """Level (c): state types and marked methods."""
+        """Define several state types from decorated methods (level (c))."""
         types = state_types(members)
         decorated = [(decoration, getattr(self, name)) for name, decoration in decorations(members)]
         by_role: dict[tuple[str, str], Any] = {
@@ -233,7 +233,7 @@ _BLIND = frozenset(
         "TWO_NAMES",
     }
 )
-"""Mistakes that leave nothing to derive a fork and a join from."""
+"""Mistakes after which fork and join can't be derived."""
 
 _Parts = tuple[dict[str, StateKind], str, Callable[[], Any], tuple[Fork, ...], tuple[Join, ...]]
 
@@ -250,7 +250,7 @@ def _instance(cls: type[Program]) -> Program:
 
 
 def define(program: AnyProgram) -> Definition:
-    """The definition of a program given as a class, an instance or a definition."""
+    """Return the definition of a program given as a class, an instance or a definition."""
     if isinstance(program, Definition):
         return program
     if isinstance(program, type) and issubclass(program, Program):

@@ -1,4 +1,4 @@
-"""Fork and join of declared state, derived from its fields and from who observes them."""
+"""Derive fork and join from declared fields and the tags that observe them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _VERBS = {READ: "read", SET: "set", ADD: "added to"}
 
 @dataclass(frozen=True)
 class DeclaredState:
-    """The state of a program with declared fields: ``init``, ``fork`` and ``join`` as Definition 2.1 wants them."""
+    """The state of a program with declared fields: ``init``, ``fork`` and ``join`` of Definition 2.1."""
 
     fields: Mapping[str, Field]
     observers: Mapping[str, tuple[tuple[str, bool], ...]]
@@ -33,7 +33,7 @@ class DeclaredState:
     def derive(
         owner: type, tags: Mapping[str, Tag], fields: Mapping[str, Field], depends: Dependence, *, one_key: bool
     ) -> tuple[DeclaredState, list[Problem]]:
-        """Read the accesses off ``update``, and check that they are safe under ``depends``.
+        """Derive accesses from the source of ``update``, and check them against ``depends``.
 
         In a program written for one key (``one_key``) the whole state belongs to the event's own key.
         """
@@ -42,7 +42,7 @@ class DeclaredState:
         found, problems = accesses(update, owner, seen, fields)
         # The state of a one-key program belongs to the key of the event, whatever its update does with it...
         safe = [replace(access, own_key=tags[access.tag].key is not None) for access in found] if one_key else found
-        # ... and update_all is given all states, so an unkeyed tag counts as touching everything.
+        # ... and update_all gets all states, so an unkeyed tag counts as touching everything.
         everything = [
             Access(name, field, kind, own_key=False, where=tag.where, followed=False)
             for name, tag in tags.items()
@@ -54,7 +54,7 @@ class DeclaredState:
         problems += _conflicts(tags, fields, safe + everything, depends)
         found += everything
         observers = {
-            # A one-key fork is given tags without keys.
+            # A one-key fork gets tags without keys.
             name: tuple(
                 dict.fromkeys(
                     (a.tag, a.own_key and not one_key) for a in found if a.field == name and a.kind in (READ, SET)
@@ -66,7 +66,7 @@ class DeclaredState:
         return DeclaredState(fields, observers, frozenset(tags) - observing), problems
 
     def init(self) -> Record:
-        """The state before the first event: every field at its identity."""
+        """Return the state before the first event: every field at its identity."""
         made = Record(self._identities)
         for name, field in self._mutable:
             made.__dict__[name] = field.identity()
@@ -74,11 +74,11 @@ class DeclaredState:
 
     @cached_property
     def _identities(self) -> dict[str, Value]:
-        """What all new states share: a program may have as many as it has keys."""
+        """The identities of immutable fields, shared by all new states: a program may have one for each key."""
         return {name: None if field.mutable else field.identity() for name, field in self.fields.items()}
 
     def is_initial(self, state: Record) -> bool:
-        """Whether nobody can tell a state from a new one; asked of every key, most of which have something."""
+        """Return whether a state is indistinguishable from a new one; called for every key, most of which are not."""
         if type(state) is not Record or len(state.__dict__) != len(self._checks):
             return identical(state, self.init())
         return all(is_identity(state.__dict__[name]) for name, is_identity in self._checks)
@@ -89,7 +89,7 @@ class DeclaredState:
 
     @property
     def untouched(self) -> Callable[[Record], bool] | None:
-        """Tells whether all fields of a state are what :meth:`init` gave; none if they can be changed unseen."""
+        """A test whether all fields of a state are the ones of :meth:`init`; None if fields can change in place."""
         return None if self._mutable else self._is_untouched
 
     def _is_untouched(self, state: Record) -> bool:
@@ -101,7 +101,7 @@ class DeclaredState:
         return [(name, field) for name, field in self.fields.items() if field.mutable]
 
     def fork(self, state: Record, left: TagSet, right: TagSet) -> tuple[Record, Record]:
-        """Each field to the side that observes it."""
+        """Give each field to the sides that observe it."""
         halves = {
             name: field.fork(
                 state.__dict__[name], _observes(self.observers[name], left), _observes(self.observers[name], right)
@@ -111,11 +111,11 @@ class DeclaredState:
         return Record({n: a for n, (a, _) in halves.items()}), Record({n: b for n, (_, b) in halves.items()})
 
     def join(self, left: Record, right: Record) -> Record:
-        """Each field by its own algebra."""
+        """Join each field by its own algebra."""
         return Record({n: f.join(left.__dict__[n], right.__dict__[n]) for n, f in self.fields.items()})
 
     def narrow(self, state: Record, tags: TagSet, among: TagSet | None) -> Record:
-        """Without the keys that these tags do not observe, unless nobody does: see :attr:`Definition.narrow`."""
+        """Drop the keys that only other tags observe: see :attr:`Definition.narrow`."""
         return Record(
             {
                 name: field.narrow(state.__dict__[name], _needed(self.observers[name], tags, among))
@@ -139,7 +139,7 @@ def _observes(observers: Sequence[tuple[str, bool]], side: TagSet) -> Observes:
 def _conflicts(
     tags: Mapping[str, Tag], fields: Mapping[str, Field], found: Sequence[Access], depends: Dependence
 ) -> list[Problem]:
-    """Pairs of accesses to one field by tags that do not depend on each other, where they must."""
+    """Return pairs of accesses to one field by tags that do not depend on each other, where they must."""
     problems: dict[tuple[str, ...], Problem] = {}
     for name, field in fields.items():
         mine = [access for access in found if access.field == name]
@@ -154,7 +154,7 @@ def _conflicts(
 
 
 def _conflict(field: Field, a: Access, b: Access, *, across: bool) -> Problem:
-    """``across``: both tags have keys, and they must depend on each other whatever those are."""
+    """Describe a conflict; ``across``: both tags have keys, and must depend on each other for all keys."""
     kind = type(field).__name__
     whom = f"itself ({a.tag})" if a.tag == b.tag else b.tag
     second = "" if (a.kind, a.where) == (b.kind, b.where) else f" and {_VERBS[b.kind]} by {b.tag} at {b.where}"

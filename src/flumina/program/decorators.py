@@ -1,4 +1,4 @@
-"""How a class body says what its methods are: the state types of level (c), and the shapes of all methods."""
+"""Declare state types and decorate their methods (level (c))."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class StateType:
 
 
 class Decoration:
-    """What a decorator notes on a method of level (c)."""
+    """The mark of a decorator on a method of level (c)."""
 
     def __init__(self, role: str, *types: StateType) -> None:
         self.role, self.types = role, types
@@ -82,7 +82,7 @@ def _pair(role: str, types: object) -> tuple[StateType, StateType]:
 
 
 def members_of(cls: type, root: type) -> dict[str, Any]:
-    """All class attributes below ``root``, inherited ones first, each name as the class sees it."""
+    """Return all class attributes below ``root``, inherited ones first, each name as the class sees it."""
     members: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
         if base not in root.__mro__:
@@ -91,10 +91,10 @@ def members_of(cls: type, root: type) -> dict[str, Any]:
 
 
 def state_types(members: dict[str, Any]) -> dict[str, StateType]:
-    """The declared state types by name."""
+    """Return the declared state types by name."""
     return {name: member for name, member in members.items() if isinstance(member, StateType)}
 
 
 def decorations(members: dict[str, Any]) -> list[tuple[str, Decoration]]:
-    """(method name, mark) for every decorator of level (c)."""
+    """Return (method name, mark) for every decorator of level (c)."""
     return [(name, decoration) for name, m in members.items() for decoration in getattr(m, "__flumina__", ())]

@@ -1,4 +1,4 @@
-"""Definition 2.1 of the paper: what every program is underneath, however it was written."""
+"""Define programs as in Definition 2.1 of the paper, however they were written."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Update = Callable[[State, "Event", "Emit"], State | None]
 UpdateBatch = Callable[[State, "Batch", "Emit"], State | None]
 
 RAISED = (Exception, SystemExit)
-"""What users' functions raise; among it sys.exit, which would end a worker's process and leave nobody to say why."""
+"""What users' functions raise, including sys.exit, which would end a worker's process without an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Fork:
     function: Callable[[State, TagSet, TagSet], tuple[State, State]]
 
     def split(self, state: State, left: TagSet, right: TagSet) -> tuple[State, State]:
-        """The halves; the user's function may fail."""
+        """Divide a state; raise the user's error if the function fails."""
         try:
             with exact_decimals():
                 return _two(self.function, self.function(state, left, right))
@@ -80,7 +80,7 @@ class Join:
     function: Callable[[State, State], State]
 
     def unite(self, left: State, right: State) -> State:
-        """The whole; the user's function may fail."""
+        """Merge two states; raise the user's error if the function fails."""
         try:
             with exact_decimals():
                 return self.function(left, right)
@@ -104,15 +104,15 @@ class Definition:
     forks: tuple[Fork, ...]
     joins: tuple[Join, ...]
     adding: frozenset[str] = frozenset()
-    """Tags that only add to fields with an identity and read nothing: a leaf with only these can hand over."""
+    """Tags that only add to fields with an identity and read nothing: such a leaf does not wait at joins."""
     is_initial: Callable[[State], bool] | None = None
-    """Whether nobody can tell a state from the initial one; none where it takes a comparison to know."""
+    """Test whether a state is indistinguishable from the initial one; None if only a comparison can tell."""
     untouched: Callable[[State], bool] | None = None
-    """Whether a state is still the initial one, not even set to an equal value; none where nobody can tell."""
+    """Test whether a state is still the initial one, not even set to an equal value; None if unknown."""
     narrow: Callable[[State, TagSet, TagSet | None], State] | None = None
-    """What a side with these tags needs of a state: forks and joins of it give this side what those of the whole would.
+    """Reduce a state to what a side with these tags needs: forks and joins give this side the same as the whole would.
 
-    To one side belongs also what nobody observes; it is given the tags of all. None where nobody can tell.
+    One side also owns what no tag observes; it is called with the tags of all. None if unknown.
     """
     lifted: Lifted | None = None
     """The one-key program, where this one was lifted from it."""
@@ -130,21 +130,21 @@ class Definition:
 
     @property
     def synchronizing(self) -> TagSet:
-        """The events for which states are brought together, whatever the plan: what ``syncs`` counts."""
+        """The events that synchronize, whatever the plan; ``syncs`` counts them."""
         return self.depends.synchronizing(self.tags.values())
 
     def fork_of(self, source: str, left: str, right: str) -> Fork:
-        """The fork between these state types."""
+        """Return the fork between these state types."""
         return next(fork for fork in self.forks if (fork.source, fork.left, fork.right) == (source, left, right))
 
     def join_of(self, fork: Fork) -> Join:
-        """The join that undoes a fork."""
-        wanted = (fork.left, fork.right, fork.source)
-        return next(join for join in self.joins if (join.left, join.right, join.target) == wanted)
+        """Return the join that undoes a fork."""
+        ends = (fork.left, fork.right, fork.source)
+        return next(join for join in self.joins if (join.left, join.right, join.target) == ends)
 
 
 def initial_state(definition: Definition) -> State:
-    """A fresh initial state; the user's ``init`` may fail."""
+    """Return a fresh initial state; the user's ``init`` may fail."""
     try:
         return definition.init()
     except FluminaError:
@@ -176,7 +176,7 @@ def fold(kind: StateKind, state: State, events: Iterable[Event], emit: Emit) -> 
 
 
 def fold_batch(kind: StateKind, state: State, batch: Batch, emit: Emit) -> State:
-    """The same as :func:`fold`, by ``update_batch`` where the program has one."""
+    """Apply ``update_batch`` where the program has one, with the result of :func:`fold`."""
     if kind.update_batch is None:
         return fold(kind, state, batch, emit)
     for run in batch.runs():
@@ -196,7 +196,10 @@ def fold_batch(kind: StateKind, state: State, batch: Batch, emit: Emit) -> State
 
 
 def user_error(function: Callable[..., Any], error: BaseException, event: object = None) -> FluminaError:
-    """The user's exception, with the innermost line of the user's own code; that memory ran out is no fault of it."""
+    """Return the error for a user's exception, with the innermost line of the user's code.
+
+    A MemoryError becomes :class:`~flumina.errors.OutOfMemoryError`: the user's code is not at fault.
+    """
     trace, where = error.__traceback__, "?"
     name = ""
     while trace is not None:
@@ -206,11 +209,11 @@ def user_error(function: Callable[..., Any], error: BaseException, event: object
         users = not (ours or "site-packages" in frame.f_code.co_filename)
         if where == "?" or users:
             where = location(frame.f_code.co_filename, trace.tb_lineno)
-        if users and not name:  # what we called may be ours, with the user's function inside
+        if users and not name:  # the function called may be the library's, with the user's inside
             name = frame.f_code.co_qualname
         trace = trace.tb_next
     called = name or getattr(function, "__qualname__", repr(function))
-    told = None if event is None else str(event)
+    text = None if event is None else str(event)
     if isinstance(error, MemoryError):
-        return OutOfMemoryError(f"{called}, at {where}", event=told)
-    return UserCodeError(called, error, where=where, event=told)
+        return OutOfMemoryError(f"{called}, at {where}", event=text)
+    return UserCodeError(called, error, where=where, event=text)

@@ -1,4 +1,4 @@
-"""Programs written for one key and lifted to all keys.
+"""Lift programs written for one key to all keys.
 
 The lifted state is a map from keys to one-key states; a key that was never seen has the initial state. Where only one
 side of a fork has a key's events, that key's state goes there whole; where both have some, the one-key fork divides
@@ -7,7 +7,7 @@ one-key program must satisfy::
 
     join(init, init) = init
 
-Fields do by construction; own ``init`` and ``join`` are checked (it is C2 for a key that nobody has seen).
+Fields do by construction; own ``init`` and ``join`` are checked (it is C2 for a key without events).
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ if TYPE_CHECKING:
 State = Any
 
 FEW = 16
-"""A call for a batch costs as much as so many calls for single events..."""
+"""Cost of one call for a batch, in calls for single events..."""
 
 MANY = 64
-"""... which counts where there are more keys than this."""
+"""... which matters with more keys than this."""
 
 
 _NEW: Any = object()
-"""In place of the state of a key that was not seen before."""
+"""Marks a key without a state."""
 
 
 if TYPE_CHECKING:
 
     class _KeyedMethods(Program[StateT]):
-        """Declare what only programs about one key may write; as the methods of Program, not there at run time."""
+        """Declare the methods that only one-key programs may write, for editors and type checkers."""
 
         def update_all(self, states: dict[Any, StateT], event: Event, emit: Emit) -> dict[Any, StateT] | None:
             """Handle an event without a key: ``states`` has the state of every key that is not at its initial one."""
@@ -56,7 +56,7 @@ else:
 
 
 class KeyedProgram(_KeyedMethods[StateT], abstract=True):
-    """A program about one key; flumina runs it for every key.
+    """A program written for one key, which Flumina runs for every key.
 
     Write ``update`` (and ``fork`` and ``join``, if state is not declared) as if there were one key only. ``depends``
     means "for equal keys". Tags without a key see all keys: they go to ``update_all(self, states, event, emit)`` with
@@ -96,11 +96,11 @@ class Lifted:
     mutable: ClassVar[bool] = True
 
     def identity(self) -> State:
-        """The state of a key before its first event."""
+        """Return the state of a key before its first event."""
         return self.one.init()
 
     def is_identity(self, state: State) -> bool:
-        """Whether nobody can tell a key's state from the initial one, so that it need not be kept."""
+        """Return whether a key's state is indistinguishable from the initial one, so that it need not be stored."""
         known = self.one.is_initial
         return identical(state, self.one.init()) if known is None else known(state)
 
@@ -110,11 +110,11 @@ class Lifted:
         return self.one.kinds[self.one.initial]
 
     def init(self) -> KeyedMap:
-        """No key has been seen."""
+        """Return the state without keys."""
         return KeyedMap(self)
 
     def update(self, states: KeyedMap, event: Event, emit: Emit) -> State | None:
-        """One event: the state of its key, or all states for an unkeyed tag."""
+        """Handle one event: with the state of its key, or all states for an unkeyed tag."""
         if event.tag.key is None:
             assert self.update_all is not None, "checked when the class was made"
             given = self.update_all(states, event, emit)
@@ -125,9 +125,9 @@ class Lifted:
         return None
 
     def _update_key(self) -> Callable[[KeyedMap, Event, Emit], None]:
-        """The same for keyed events only, made to be fast.
+        """Handle one keyed event; optimized for speed.
 
-        An initial state that an event has only looked at is not kept for its key but used again for the next new one:
+        An initial state that an event has only read is not stored for its key but used again for the next new one:
         keys that are merely looked up cost neither time nor memory.
         """
         update, init, untouched = self.kind.update, self.one.init, self.one.untouched
@@ -148,7 +148,7 @@ class Lifted:
         return update_key
 
     def update_batch(self, states: KeyedMap, batch: Batch, emit: Emit) -> State | None:
-        """A run of one tag: one call for each of its keys, and event by event where a key has few."""
+        """Handle a run of one tag: one call for each key, and event by event where a key has few."""
         if batch.tag.key is None:
             emit.batch = None
             return fold(StateKind("States", self.one.everything, self.update), states, batch, emit)
@@ -189,7 +189,7 @@ class Lifted:
         return halves
 
     def narrow(self, states: KeyedMap, tags: TagSet, among: TagSet | None) -> KeyedMap:
-        """Without the keys of which these tags have no events, unless nobody does: see :attr:`Definition.narrow`."""
+        """Drop the keys that only other tags have: see :attr:`Definition.narrow`."""
         kept = {
             key: state
             for key, state in dict.items(states)
@@ -198,5 +198,5 @@ class Lifted:
         return KeyedMap(self, kept)
 
     def join(self, left: KeyedMap, right: KeyedMap) -> KeyedMap:
-        """Keys that one side holds stay as they are; the others are joined."""
+        """Join the states of keys that both sides hold; keep all others."""
         return merge(left, right, self.one.joins[0].function)

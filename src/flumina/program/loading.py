@@ -1,4 +1,4 @@
-"""Finding what a command line names: ``module:object`` or ``path/to/file.py:object``."""
+"""Load objects that a command line names: ``module:object`` or ``path/to/file.py:object``."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from flumina.program.base import Program
 from flumina.program.definition import RAISED
 
 _LOADED: dict[tuple[Path, int], ModuleType] = {}
-"""Files that were executed: a program and the function that makes its streams have the same classes."""
+"""Executed files, so that a program and the function that makes its streams share classes."""
 
 
 def load_program(text: str) -> Program | type[Program]:
-    """The program class (or instance) that ``text`` names."""
+    """Return the program class (or instance) that ``text`` names."""
     found: Program | type[Program] = load_object(text, "program", is_program)
     return found
 
 
 def is_program(found: object) -> TypeGuard[Program | type[Program]]:
-    """Whether it is a program, as a class or as an instance."""
+    """Return whether it is a program, as a class or as an instance."""
     return isinstance(found, Program) or (isinstance(found, type) and issubclass(found, Program))
 
 
-def load_object(text: str, kind: str, wanted: Callable[[object], bool]) -> Any:  # noqa: ANN401 -- whatever is wanted
-    """What ``text`` names, if it is something that is wanted; ``kind`` is what users call such a thing."""
+def load_object(text: str, kind: str, accepted: Callable[[object], bool]) -> Any:  # noqa: ANN401 -- any of a kind
+    """Return the object that ``text`` names, if it is accepted; ``kind`` names such objects in errors."""
     place, colon, name = text.rpartition(":")
     if not colon or not place or not name:
         example = "flumina.apps:PageViews" if kind == "program" else "my/job.py:streams"
@@ -45,9 +45,9 @@ def load_object(text: str, kind: str, wanted: Callable[[object], bool]) -> Any: 
     found: object = module
     for part in name.split("."):
         found = getattr(found, part, None)
-    if found is not None and wanted(found):
+    if found is not None and accepted(found):
         return found
-    others = sorted(n for n, member in vars(module).items() if wanted(member) and not getattr(member, "_abstract", 0))
+    others = sorted(n for n, member in vars(module).items() if accepted(member) and not getattr(member, "_abstract", 0))
     what = "is not there" if found is None else f"is no {kind} but {type(found).__name__}"
     raise UsageError(
         f"NO_{kind.upper()}", f"{name} in {place} {what}", hint=f"its {kind}s are: {', '.join(others) or 'none'}"
@@ -69,7 +69,7 @@ def _load_module(name: str) -> ModuleType:
 
 
 def _load_file(path: Path) -> ModuleType:
-    """Execute a file, once; its classes travel by value, since no worker finds a module of this name."""
+    """Execute a file once; its classes are pickled by value, since no worker has a module of this name."""
     if not path.is_file():
         raise UsageError("NO_FILE", f"there is no file {path}")
     where = path.resolve()
@@ -80,13 +80,13 @@ def _load_file(path: Path) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    _make_importable(where.parent)  # as for a script: what lies beside it can be imported
+    _make_importable(where.parent)  # as for a script: modules beside it can be imported
     before = sys.modules.get(path.stem)
     sys.modules[path.stem] = module
     try:
         spec.loader.exec_module(module)
     except BaseException as error:
-        sys.modules.pop(path.stem, None)  # nobody is to find half of it
+        sys.modules.pop(path.stem, None)  # a later import must not find a half-executed module
         if before is not None:
             sys.modules[path.stem] = before
         if isinstance(error, FluminaError) or not isinstance(error, RAISED):
@@ -98,7 +98,7 @@ def _load_file(path: Path) -> ModuleType:
 
 
 def _make_importable(folder: Path) -> None:
-    """Put a folder on the path, unless processes that have it there would take something in it for this library."""
+    """Put a folder on the path; refuse one that holds a module named flumina."""
     ours = Path(__file__).resolve().parent
     for name in ("flumina.py", "flumina/__init__.py"):
         found = folder / name

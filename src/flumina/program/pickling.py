@@ -1,7 +1,7 @@
-"""Programs across processes: also classes that were typed into a script or a notebook.
+"""Pickle programs for other processes, including classes from scripts and notebooks.
 
 A class that can be imported travels by its name. Any other travels by value; the members that were derived when it was
-made travel with it, because the place where it arrives may not have its source.
+made travel with it, because the receiving process may not have its source.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from flumina.program.base import Program, reviving
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc] # it ships no types
-    """Classes of programs are made anew without being checked a second time."""
+    """A pickler that rebuilds program classes without checking them again."""
 
     def reducer_override(self, obj: object) -> Any:  # noqa: ANN401
-        """How an object is taken apart, or NotImplemented for the usual way."""
+        """Return how to pickle an object, or NotImplemented for the default."""
         if isinstance(obj, Tag) and obj.owner is not None and super().reducer_override(obj.owner) is NotImplemented:
             return (getattr, (obj.owner, obj.name))  # programs compare tags by identity
         reduced = super().reducer_override(obj)
@@ -38,7 +38,7 @@ def _revive(make: Callable[..., type], args: tuple[Any, ...]) -> type:
 
 
 def dumps(what: object) -> bytes:
-    """Anything that refers to a user's program, for another process."""
+    """Pickle an object that refers to a user's program."""
     file = io.BytesIO()
     try:
         _Pickler(file).dump(what)
@@ -52,7 +52,7 @@ def dumps(what: object) -> bytes:
 
 
 def loads(data: bytes) -> Any:  # noqa: ANN401
-    """What :func:`dumps` was given."""
+    """Unpickle the result of :func:`dumps`."""
     try:
         return pickle.loads(data)  # noqa: S301 -- from the driver that started this task
     except ModuleNotFoundError as error:

@@ -1,8 +1,8 @@
-"""Ties: events that O can't order, and that must not depend on each other.
+"""Detect ties: dependent events of one stream that O can't order.
 
 Within a stream, O orders by timestamp and then by ``seq``. Without a ``seq`` column that is the position inside a
-part, which says nothing about events of two parts. If such events depend on each other, the answer would depend on how
-the input happened to be cut, so it is an error. The same holds for two events with the same ``seq``::
+part, which says nothing about events of two parts. If such events depend on each other, the outputs would depend on how
+the input is divided into parts, so it is an error. The same holds for two events with the same ``seq``::
 
     a, b tie  =  same stream, a.ts = b.ts, and  a.seq = b.seq  (with a seq column)
                                            or   different parts (without)
@@ -28,12 +28,12 @@ from flumina.model.tag import Tag
 from flumina.model.tag_set import Key
 
 FEW = 16
-"""Up to so many events, looking at each is faster than at columns."""
+"""Up to this many events, a loop is faster than column operations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Glimpse:
-    """What is known of an event that somebody else handles: enough to tell whether it ties, and to name it."""
+    """A summary of an event that another worker handles: enough to detect a tie and to name it."""
 
     tag: Tag
     ts: int
@@ -47,7 +47,7 @@ class Glimpse:
 
 
 class Placed(NamedTuple):
-    """An event, the number of its part, and the place within which O orders it: events of one place do not tie."""
+    """An event, its part, and the scope in which O orders it: events of one scope do not tie."""
 
     place: int
     part: int
@@ -60,26 +60,26 @@ class TieRule:
 
     ``sequenced``   whether the stream has a ``seq`` column
     ``by_key``      whether all its tags are keyed and depend on each other where keys are equal, if at all
-    ``told``        what people know a part by
+    ``part_name``   the name of a part in error messages
     """
 
     depends: Dependence
     sequenced: bool
     by_key: bool
-    told: Callable[[int], str] = "part {}".format
+    part_name: Callable[[int], str] = "part {}".format
 
     @staticmethod
     def of(
-        depends: Dependence, tags: Iterable[Tag], *, sequenced: bool, told: Callable[[int], str] = "part {}".format
+        depends: Dependence, tags: Iterable[Tag], *, sequenced: bool, part_name: Callable[[int], str] = "part {}".format
     ) -> TieRule:
-        """The rule for a stream with these tags."""
+        """Return the rule for a stream with these tags."""
         listed = list(tags)
         one_type = len({tag.key and tag.key.type for tag in listed}) == 1 and listed[0].key is not None
-        return TieRule(depends, sequenced, one_type and depends.only_by_key([tag.name for tag in listed]), told)
+        return TieRule(depends, sequenced, one_type and depends.only_by_key([tag.name for tag in listed]), part_name)
 
 
 class Tied:
-    """Events of one stream at one time (and ``seq``); refuses two that depend on each other in different places."""
+    """Events of one stream at one time (and ``seq``); refuses dependent ones in different scopes."""
 
     def __init__(self, rule: TieRule) -> None:
         self.rule = rule
@@ -89,7 +89,7 @@ class Tied:
         self.places: dict[str, set[int]] = {}
 
     def add(self, part: int, event: Event | Glimpse) -> None:
-        """One more event; raise :class:`~flumina.errors.OrderError` if O has to order it and can't."""
+        """Add an event; raise :class:`~flumina.errors.OrderError` if O has to order it and can't."""
         self.count += 1
         placed = Placed(self.count if self.rule.sequenced else part, part, event)
         tag, key, place = event.tag.name, event.key, placed.place
@@ -108,20 +108,20 @@ class Tied:
 
 
 class TieFinder:
-    """Looks for ties in one stream whose events come piece by piece, those of each time before :meth:`forget`.
+    """Finds ties in one stream whose events come in chunks, all of a timestamp before :meth:`forget`.
 
-    Only what may tie is looked at one by one: columns are searched for equal timestamps first.
+    Columns are searched for equal timestamps first; only candidates are compared one by one.
     """
 
     def __init__(self, rule: TieRule) -> None:
         self.rule = rule
         self.open: dict[int, dict[int, Tied]] = {}
-        """For each timestamp that is not over, and each ``seq`` there is, the events seen so far that may tie."""
+        """For each open timestamp and each of its ``seq``, the events so far that may tie."""
         self.times: list[int] = []
-        """The same timestamps in order."""
+        """The open timestamps, in order."""
 
     def add(self, part: int, event: Event | Glimpse) -> None:
-        """One event."""
+        """Add one event."""
         at_time = self.open.get(event.ts)
         if at_time is None:
             at_time = self.open[event.ts] = {}
@@ -133,7 +133,7 @@ class TieFinder:
         tied.add(part, event)
 
     def look(self, batches: Sequence[Batch], parts: Sequence[Ints | int]) -> None:
-        """Events in columns, each batch in O, with the part of all its events or of each."""
+        """Add events in columns, each batch in O, with the part of all its events or of each."""
         lengths = [len(batch) for batch in batches]
         chosen: list[Ints] = [np.arange(length) for length in lengths]
         if sum(lengths) > FEW:
@@ -151,7 +151,7 @@ class TieFinder:
                     self.add(number, event)
 
     def forget(self, before: int) -> None:
-        """No event with a timestamp before this one will come any more."""
+        """Forget timestamps before this one: no more events of them will come."""
         if self.times and self.times[0] < before:
             over = bisect_left(self.times, before)
             for ts in self.times[:over]:
@@ -159,7 +159,7 @@ class TieFinder:
             del self.times[:over]
 
     def _suspects(self, batches: Sequence[Batch], ts: Ints, part: Ints, *, several: bool) -> Ints:
-        """The rows, of all batches together, that tie with another one, with what is open, or with what may come."""
+        """Return the rows, over all batches, that tie with another row, an open timestamp, or a later row."""
         newest = max(int(batch.ts[-1]) for batch in batches if len(batch))
         oldest = min(int(batch.ts[0]) for batch in batches if len(batch))
         near = self.times[bisect_left(self.times, oldest) : bisect_right(self.times, newest)]
@@ -176,7 +176,7 @@ class TieFinder:
 
 
 def _tied_rows(ts: Ints, part: Ints, seq: Ints | None) -> tuple[Ints, Ints]:
-    """The rows that tie with another one, in order, and numbers that are equal for rows that tie."""
+    """Return the rows that tie with another one, in order, and numbers that are equal for rows that tie."""
     ordered = np.argsort(ts, kind="stable") if seq is None else np.lexsort((seq, ts))
     ts, part = ts[ordered], part[ordered]
     same = ts[1:] == ts[:-1]
@@ -198,7 +198,7 @@ def _tied_rows(ts: Ints, part: Ints, seq: Ints | None) -> tuple[Ints, Ints]:
 
 
 def _keys(batches: Sequence[Batch], rows: Ints) -> pa.Array:
-    """The keys of these rows, of all batches together; all tags are keyed, with one type."""
+    """Return the keys of these rows, of all batches together; all tags are keyed, with one type."""
     found: list[pa.Array] = []
     start = 0
     for batch in batches:
@@ -215,7 +215,7 @@ def _keys(batches: Sequence[Batch], rows: Ints) -> pa.Array:
 
 
 def _same_key(keys: pa.Array, group: Ints, part: Ints | None) -> npt.NDArray[np.bool_]:
-    """Which of these have another one with the same key in their group, in another part if parts are given."""
+    """Return which of these have another one with the same key in their group, in another part if parts are given."""
     code: Ints = keys.dictionary_encode().indices.to_numpy()
     places = np.arange(len(group)) if part is None else part
     ordered = np.lexsort((places, code, group))
@@ -231,9 +231,10 @@ def _same_key(keys: pa.Array, group: Ints, part: Ints | None) -> npt.NDArray[np.
 def _ambiguous(a: Placed, b: Placed, rule: TieRule) -> OrderError:
     first, second = sorted((a, b), key=lambda placed: (placed.part, placed.place))
     how = "with the same seq" if rule.sequenced else "without a seq column"
+    one, other = (f"{placed.event!r} in {rule.part_name(placed.part)}" for placed in (first, second))
     return OrderError(
         "AMBIGUOUS_ORDER",
         f"stream {a.event.stream!r}: two dependent events have the timestamp {a.event.ts} {how}, so their order is "
-        f"not determined: {first.event!r} in {rule.told(first.part)} and {second.event!r} in {rule.told(second.part)}",
+        f"not determined: {one} and {other}",
         hint="give the stream a seq= column that orders events with equal timestamps",
     )

@@ -39,7 +39,7 @@ def check_order(
             file = files().get(place_of(place)) if batch_of(place) == batch else None
             return f"partition {place_of(place)} of batch {batch_of(place)}" if file is None else file
 
-        rule = TieRule.of(definition.depends, stream.tags, sequenced=stream.seq is not None, told=told)
+        rule = TieRule.of(definition.depends, stream.tags, sequenced=stream.seq is not None, part_name=told)
         reader = EventReader(stream, rank, names)
         pieces = table.to_batches()
         places = [piece.column(PLACE).to_numpy().astype(np.int64) for piece in pieces]

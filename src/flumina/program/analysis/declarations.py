@@ -1,4 +1,4 @@
-"""Everything that can be wrong with a program class as it is written, found in one pass."""
+"""Check the declarations of a program class, all mistakes in one pass."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 class _ProgramClass(Protocol):
-    """What is looked at of a program class."""
+    """The members of a program class that are checked."""
 
     output: ClassVar[Any]
     tolerance: ClassVar[Any]
@@ -36,10 +36,10 @@ class _ProgramClass(Protocol):
 
 
 def check_declarations(cls: type[_ProgramClass], members: Members, where: str) -> list[Problem]:
-    """All mistakes in a class; ``where`` is the line of its ``class`` statement."""
+    """Return all mistakes in a class; ``where`` is the line of its ``class`` statement."""
     members = {
         name: member for name, member in members.items() if member is not None
-    }  # None takes back what is inherited
+    }  # None removes an inherited member
     found = [
         *_names(cls, members, where),
         *_depends(cls, members, where),
@@ -53,7 +53,7 @@ def check_declarations(cls: type[_ProgramClass], members: Members, where: str) -
 
 
 def _checking(cls: type[_ProgramClass], where: str) -> Iterator[Problem]:
-    """What the law checker is told."""
+    """Check the options of the law checker: ``tolerance`` and ``examples``."""
     tolerance, examples = cls.tolerance, cls.examples
     if isinstance(tolerance, Tag | Field | StateType) or isinstance(examples, Tag | Field | StateType):
         return  # a reserved name
@@ -119,7 +119,7 @@ def _names(cls: type[_ProgramClass], members: Members, where: str) -> Iterator[P
 
 
 def _classes(members: Members) -> dict[str, type]:
-    """Members that lack their parentheses: ``total = fl.Sum``."""
+    """Find members that lack their parentheses: ``total = fl.Sum``."""
     return {n: m for n, m in members.items() if isinstance(m, type) and issubclass(m, Tag | Field | StateType)}
 
 
@@ -198,13 +198,13 @@ def _outputs(cls: type[_ProgramClass], where: str) -> Iterator[Problem]:
 
 
 def _signatures(members: Members, where: str) -> Iterator[Problem]:
-    wanted = [(m, name, PARAMETERS[name]) for name, m in members.items() if name in PARAMETERS]
-    wanted += [
+    methods = [(m, name, PARAMETERS[name]) for name, m in members.items() if name in PARAMETERS]
+    methods += [
         (m, decoration.role, PARAMETERS[decoration.role])
         for m in members.values()
         for decoration in getattr(m, "__flumina__", ())
     ]
-    for method, role, parameters in wanted:
+    for method, role, parameters in methods:
         if isinstance(method, Tag | Field | StateType):
             continue  # a reserved name
         if not inspect.isfunction(method):
@@ -228,7 +228,7 @@ def _signatures(members: Members, where: str) -> Iterator[Problem]:
 
 
 def _misspelled(cls: type[_ProgramClass], members: Members) -> Iterator[Problem]:
-    """Columns, outputs and numbers of values that can't be right, in the methods that are given events."""
+    """Columns, outputs and numbers of values that can't be right, in the methods that get events."""
     tags = cls._tags
     keyed = {name: tag for name, tag in tags.items() if tag.key is not None}
     unkeyed = {name: tag for name, tag in tags.items() if tag.key is None}
@@ -259,7 +259,7 @@ def _takes(method: Callable[..., Any], parameters: tuple[str, ...]) -> bool:
 
 
 def _schemas(cls: type[_ProgramClass]) -> dict[str, Schema] | None:
-    """The outputs; None if they can't be read."""
+    """Return the outputs; None if they can't be read."""
     given = {ONLY_OUTPUT: cls.output} if isinstance(cls.output, str) else cls.output
     try:
         return {name: Schema.parse(ddl) for name, ddl in given.items()}
@@ -344,7 +344,7 @@ def _typed(cls: type[_ProgramClass], members: Members, types: Mapping[str, State
 def _wiring(
     members: Members, types: Mapping[str, StateType], decorated: list[tuple[str, Decoration]]
 ) -> Iterator[Problem]:
-    """Every type is reached by forks from the first, and every fork has the join that undoes it."""
+    """Check that forks reach every type from the first, and that a join undoes every fork."""
     forks = [(name, decoration.types) for name, decoration in decorated if decoration.role == "fork"]
     joins = {decoration.types for _, decoration in decorated if decoration.role == "join"}
     reached = {next(iter(types.values()))}
@@ -355,9 +355,9 @@ def _wiring(
             yield Problem("UNREACHABLE_STATE", f"no fork leads from the first state type to {t.name}", t.where)
     for name, (source, left, right) in forks:
         if (left, right, source) not in joins:
-            wanted = f"@fl.join(({left.name}, {right.name}), {source.name})"
+            missing = f"@fl.join(({left.name}, {right.name}), {source.name})"
             yield Problem(
-                "NO_JOIN", f"{name} has no join that undoes it", location_of(members[name]), f"mark one with {wanted}"
+                "NO_JOIN", f"{name} has no join that undoes it", location_of(members[name]), f"mark one with {missing}"
             )
     if not forks:
         first = next(iter(types.values()))

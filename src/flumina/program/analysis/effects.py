@@ -1,10 +1,10 @@
-"""Which tags read, set or add to which fields of declared state, read off the source of ``update``.
+"""Derive from ``update`` which tags read, set or add to which fields.
 
-The analysis errs on one side only: what it can't follow counts as reading *and* setting, so that a missing
-dependence is never overlooked. A field's ``read_by=``, ``added_by=`` and ``set_by=`` overrule it.
+The analysis is conservative: what it can't follow counts as reading *and* setting, so that a missing dependence is
+never overlooked. A field's ``read_by=``, ``added_by=`` and ``set_by=`` overrule it.
 
 It follows ``if``/``match`` on ``event.tag`` (``is``, ``==``, ``in``, ``and``, ``or``, ``not``), early returns, and
-methods of the program that are given the state. Within a :class:`~flumina.state.fields.PerKey` field,
+methods of the program that get the state. Within a :class:`~flumina.state.fields.PerKey` field,
 ``state.f[event.key]`` touches the event's own key; everything else touches all keys.
 """
 
@@ -32,9 +32,9 @@ from flumina.program.analysis.function_source import (
 from flumina.state.fields import ADD, READ, SET, Field, Max, Min, PerKey, Set, Sum, greatest, least
 
 _LOOKERS = frozenset({len, bool, any, all, str, repr, isinstance, print})
-"""Functions whose result keeps nothing of their argument."""
+"""Functions whose result has no reference into their argument."""
 _COPIERS = frozenset({sorted, sum, min, max, list, tuple, set, frozenset, dict, enumerate, zip, reversed})
-"""Functions whose result may keep what is in their argument, but not the argument itself."""
+"""Functions whose result may refer to the contents of their argument, but not to the argument."""
 _FRAME_READERS = frozenset({eval, exec, locals, vars})
 """Functions that reach variables without naming them."""
 _READING_METHODS = frozenset(
@@ -46,7 +46,7 @@ _READING_METHODS = frozenset(
 class Access:
     """One way in which a tag touches a field; ``own_key``: only the entry of the event's own key.
 
-    ``followed`` is False where that is assumed, because the whole state goes where nobody looks.
+    ``followed`` is False where it is assumed, because the whole state goes to code that is not analyzed.
     """
 
     tag: str
@@ -60,7 +60,7 @@ class Access:
 def accesses(
     update: Callable[..., object], owner: type, tags: Mapping[str, Tag], fields: Mapping[str, Field]
 ) -> tuple[list[Access], list[Problem]]:
-    """All accesses of ``update``, with the explicit declarations of fields in place of what was found for them."""
+    """Return all accesses of ``update``; explicit declarations of a field replace the derived ones."""
     problems: list[Problem] = []
     found: list[Access] = []
     try:
@@ -81,7 +81,7 @@ def accesses(
 
 @dataclass
 class _Reader:
-    """Walks functions, keeping the set of tags for which a statement can be reached."""
+    """A walk over functions with the set of tags for which a statement is reachable."""
 
     owner: type
     tags: Mapping[str, Tag]
@@ -126,7 +126,7 @@ class _Reader:
         return live
 
     def part(self, node: ast.AST, live: Tags) -> None:
-        """A piece of a statement that has no rule of its own."""
+        """Walk a part of a statement that has no rule of its own."""
         if isinstance(node, ast.stmt):
             self.statement(node, live)
         elif isinstance(node, ast.ExceptHandler):
@@ -196,7 +196,7 @@ class _Reader:
         return frozenset()
 
     def on_functiondef(self, node: ast.FunctionDef | ast.AsyncFunctionDef, live: Tags) -> Tags:
-        """A function within the function, which may be called at any later place."""
+        """Walk a nested function, which may be called at any later place."""
         outer, self.scope = self.scope, replace(self.scope, replaces=False)
         for child in ast.iter_child_nodes(node):
             self.part(child, live)
@@ -241,8 +241,8 @@ class _Reader:
 
     # -- conditions -------------------------------------------------------------------------------------------
 
-    def condition(self, node: ast.expr, live: Tags, use: Use = "looked at") -> tuple[Tags, Tags]:
-        """The tags for which a condition can be true, and those for which it can be false."""
+    def condition(self, node: ast.expr, live: Tags, use: Use = "read") -> tuple[Tags, Tags]:
+        """Return the tags for which a condition can be true, and the tags for which it can be false."""
         if isinstance(node, ast.BoolOp):
             yes, no = (live, frozenset()) if isinstance(node.op, ast.And) else (frozenset(), live)
             for value in node.values:
@@ -267,7 +267,7 @@ class _Reader:
         return live, live
 
     def report_unknown(self, nodes: Iterable[ast.expr]) -> None:
-        """Tags that there are not: what is done for them would count for all tags, or for none."""
+        """Report unknown tags: their code would count for all tags, or for none."""
         for node in nodes:
             unknown = self.scope.unknown_tag(node)
             if unknown is not None:
@@ -282,7 +282,7 @@ class _Reader:
     # -- expressions ------------------------------------------------------------------------------------------
 
     def expression(self, node: ast.AST, live: Tags) -> None:
-        """Note every access within an expression whose value may be kept."""
+        """Note every access within an expression whose value may stay referenced."""
         if self.touches_state(node, live):
             return
         if isinstance(node, ast.IfExp):
@@ -295,7 +295,7 @@ class _Reader:
             self.call(node, live)
         elif isinstance(node, ast.Compare | ast.FormattedValue):
             for child in ast.iter_child_nodes(node):
-                self.load(child, live, "looked at")
+                self.load(child, live, "read")
         elif isinstance(node, ast.BinOp | ast.comprehension):
             for child in ast.iter_child_nodes(node):
                 self.load(child, live, "copied")
@@ -306,7 +306,7 @@ class _Reader:
                 self.expression(child, live)
 
     def touches_state(self, node: ast.AST, live: Tags) -> bool:
-        """Note what an expression does that is a place in the state, or the state itself."""
+        """Note the access of an expression that is a place in the state, or the state itself."""
         unknown = self.scope.unknown_field(node)
         if unknown is not None:
             message = f"update uses state.{unknown}, which is no declared field ({', '.join(self.fields)})"
@@ -320,7 +320,7 @@ class _Reader:
         return True
 
     def load(self, node: ast.AST, live: Tags, use: Use = "kept") -> None:
-        """An expression, of whose value no more than ``use`` says is kept."""
+        """Note the accesses of an expression whose value is used as ``use`` says."""
         place = self.scope.place(node)
         if place is None:
             self.expression(node, live)
@@ -329,7 +329,7 @@ class _Reader:
         self.note(live, place, place.kinds(use), node)
 
     def call(self, node: ast.Call, live: Tags) -> None:
-        """Calls that only read their arguments, that add to a set, and methods of the program."""
+        """Walk a call: functions that only read, additions to a set, and methods of the program."""
         place = self.scope.place(node.func.value) if isinstance(node.func, ast.Attribute) else None
         if place is not None:
             self.method(node, place, live)
@@ -342,15 +342,15 @@ class _Reader:
             self.escape(node, live)
         use: Use = "kept"
         if self.scope.is_emit(node.func) or builtin in _LOOKERS:  # outputs are copied on emission
-            use = "looked at"
-        elif builtin in _COPIERS and not (builtin in (min, max) and len(node.args) > 1):  # those give one back as it is
+            use = "read"
+        elif builtin in _COPIERS and not (builtin in (min, max) and len(node.args) > 1):  # min(a, b) returns one
             use = "copied"
         self.expression(node.func, live)
         for argument in _arguments(node):
             self.load(argument, live, use)
 
     def method(self, node: ast.Call, place: FieldRef, live: Tags) -> None:
-        """A method called on a field's value, such as ``state.seen.add(x)``."""
+        """Walk a method call on a field's value, such as ``state.seen.add(x)``."""
         assert isinstance(node.func, ast.Attribute)
         name = node.func.attr
         to_set = isinstance(place.value, Set) and not place.inside
@@ -426,7 +426,7 @@ class _Reader:
             self.expression(node.slice, live)
 
     def escape(self, node: ast.AST, live: Tags) -> None:
-        """The whole state goes where it can't be followed: it counts as read and set."""
+        """Count the whole state as read and set: it goes where it can't be followed."""
         for name, whole in self.fields.items():
             self.note(live, FieldRef(name, None, whole, inside=False), (READ, SET), node, followed=False)
 

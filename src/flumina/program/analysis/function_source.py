@@ -1,7 +1,7 @@
-"""Load the source of user functions as syntax trees, and tell what the names and expressions in them refer to.
+"""Load user functions as syntax trees, and resolve the names in them.
 
-Whatever is read off user code is read through :class:`FunctionSource`: who touches which field
-(:mod:`flumina.program.analysis.effects`), what hides outside the state (:mod:`flumina.program.analysis.side_effects`),
+All analyses of user code use :class:`FunctionSource`: accesses to fields
+(:mod:`flumina.program.analysis.effects`), side effects (:mod:`flumina.program.analysis.side_effects`),
 constants worth trying (:mod:`flumina.check.constants`) and the code that a checkpoint belongs to
 (:mod:`flumina.checkpoint.fingerprint`).
 """
@@ -28,12 +28,12 @@ from flumina.model.tag import Tag
 from flumina.state.fields import READ, SET, Field, PerKey
 
 ROLES = ("self", "state", "event", "emit")
-"""What the parameters of ``update`` are."""
+"""Roles of the parameters of ``update``."""
 
 Tags = frozenset[str]
 
-Use = Literal["kept", "copied", "looked at"]
-"""What may become of a value: a reference stays somewhere, references to what is in it stay, or nothing stays."""
+Use = Literal["kept", "copied", "read"]
+"""Uses of a value: a reference to it escapes, references to its contents escape, or none does."""
 
 
 class SourceMissingError(Exception):
@@ -41,32 +41,32 @@ class SourceMissingError(Exception):
 
 
 MISSING: Any = object()
-"""In place of the value of a name that has none."""
+"""Marks a name without a value."""
 
 
 class _Text(NamedTuple):
-    """What stands in the file of a function: its statements, its lines, and the number of the line before them."""
+    """The text of a function: its statements, its lines, and the number of the line before them."""
 
     module: ast.Module
     lines: tuple[str, ...]
     offset: int
     indent: int
-    """By how much the columns of the tree are too small."""
+    """Offset of the tree's columns against the file's."""
 
 
 _texts: WeakKeyDictionary[FunctionType, _Text] = WeakKeyDictionary()
-"""Every function is read once, however many questions are asked about it."""
+"""Each function is read once, for all analyses."""
 
 
 @dataclass(frozen=True)
 class FunctionSource:
-    """The source of one user function; trees are shared by everything that reads the function, and never changed."""
+    """The source of one user function; analyses share its tree and never change it."""
 
     function: FunctionType
     """The function that stands in the file: below bound methods and wrappers."""
     text: _Text
     wrapped: bool
-    """Whether something is wrapped around the function, so that it may not do what its source says."""
+    """Whether a wrapper surrounds the function, so that it may not do what its source says."""
 
     @staticmethod
     def of(function: Callable[..., object]) -> FunctionSource:
@@ -111,7 +111,7 @@ class FunctionSource:
         return location(self.function.__code__.co_filename, getattr(node, "lineno", 1) + self.text.offset)
 
     def excerpt(self, node: ast.expr) -> str:
-        """The line of an expression's last name, or its first line, with carets below."""
+        """Return the line of an expression's last name, or its first line, with carets below."""
         name = node.attr if isinstance(node, ast.Attribute) else None
         number, end = (node.end_lineno or 1, node.end_col_offset or 0) if name else (node.lineno, 0)
         line = self.text.lines[number - 1].rstrip("\n")
@@ -128,7 +128,7 @@ class FunctionSource:
         return f"{line[cut:]}\n{space[cut:]}{'^' * max(width(decorated), 1)}"
 
     def is_local(self, name: str) -> bool:
-        """Whether a name is a variable of this very function."""
+        """Return whether a name is a variable of this very function."""
         code = self.function.__code__
         return name in code.co_varnames or name in code.co_cellvars
 
@@ -154,7 +154,7 @@ def _parsed(text: str) -> tuple[ast.Module, int]:
     """Parse the text of a function, which may be indented; and by how much it was."""
     try:
         return ast.parse(textwrap.dedent(text)), len(text) - len(text.lstrip(" \t"))
-    except IndentationError:  # a line of a long string begins further left than the function
+    except IndentationError:  # a line of a multi-line string is indented less than the function
         tree = ast.increment_lineno(ast.parse(f"if True:\n{text}"), -1)
         return ast.Module(tree.body[0].body, []), 0  # type: ignore[attr-defined]
 
@@ -173,13 +173,13 @@ def enclosed(function: FunctionType) -> dict[str, Any]:
     """Return the values that a function uses from the functions around it, as far as they are there already."""
     values = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        with suppress(ValueError):  # not filled yet, such as the class whose body the function stands in
+        with suppress(ValueError):  # not assigned yet, such as the class whose body holds the function
             values[name] = cell.cell_contents
     return values
 
 
 def is_plain(function: Callable[..., object] | None) -> bool:
-    """Whether a function is what its source says, with nothing wrapped around it."""
+    """Return whether a function is what its source says, without wrappers."""
     return inspect.isfunction(function) and not hasattr(function, "__wrapped__")
 
 
@@ -214,13 +214,13 @@ class FieldRef(NamedTuple):
     """Whether it is a part of the field's value, such as an entry of a list, rather than a value of its own."""
 
     def kinds(self, use: Use) -> tuple[str, ...]:
-        """The accesses of a load: a mutable value that stays referenced can be changed later."""
+        """Return the accesses of a load: a mutable value that stays referenced can be changed later."""
         mutable = self.value.holds_mutable if self.inside or use == "copied" else self.value.mutable
-        return (READ, SET) if mutable and use != "looked at" else (READ,)
+        return (READ, SET) if mutable and use != "read" else (READ,)
 
 
 class Helper(NamedTuple):
-    """A method of the program that is called, its parameters, and what is given for them."""
+    """A call of a program's method: its parameters, and their arguments."""
 
     name: str
     method: FunctionType
@@ -239,7 +239,7 @@ class Scope:
     names: Mapping[str, str]
     """Role to parameter."""
     columns: Mapping[str, str]
-    """Local names that always mean one attribute of the event: ``tag = event.tag``."""
+    """Local names bound only to one attribute of the event: ``tag = event.tag``."""
     replaces: bool
     """Whether what the function returns becomes the state."""
 
@@ -250,7 +250,7 @@ class Scope:
         return not self.source.wrapped and "state" in self.names and not self.source.bound.keys() & set(known)
 
     def is_role(self, node: ast.AST, role: str) -> bool:
-        """Whether an expression is the name of the program, the state, the event or emit."""
+        """Return whether an expression is the name of the program, the state, the event or emit."""
         return isinstance(node, ast.Name) and node.id == self.names.get(role)
 
     def role(self, node: ast.expr | None) -> str | None:
@@ -288,7 +288,7 @@ class Scope:
         return node.attr if isinstance(node, ast.Attribute) and self.is_role(node.value, "event") else None
 
     def is_event_tag(self, node: ast.expr) -> bool:
-        """Whether an expression is ``event.tag``, or a name for it."""
+        """Return whether an expression is ``event.tag``, or a name for it."""
         return self.event_column(node) == "tag"
 
     def is_emit(self, node: ast.expr) -> bool:
@@ -296,7 +296,7 @@ class Scope:
         return self.is_role(node.value if isinstance(node, ast.Attribute) else node, "emit")
 
     def helper(self, node: ast.Call) -> Helper | None:
-        """The method if a call is ``self.method(...)`` and its arguments can be told apart; None if not."""
+        """Return the method if a call is ``self.method(...)`` with arguments that can be matched; else None."""
         if not (isinstance(node.func, ast.Attribute) and self.is_role(node.func.value, "self")):
             return None
         method = inspect.getattr_static(self.owner, node.func.attr, None)
@@ -309,7 +309,7 @@ class Scope:
         return Helper(node.func.attr, method, parameters, given) if fits else None
 
     def named_tag(self, node: ast.expr) -> str | None:
-        """The tag meant by ``self.view`` or ``Program.view``."""
+        """Return the tag meant by ``self.view`` or ``Program.view``."""
         if not (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)) or node.attr not in self.tags:
             return None
         if self.is_role(node.value, "self"):
@@ -327,14 +327,14 @@ class Scope:
         return node.attr if isinstance(member, Field) or (member is None and not dynamic) else None
 
     def compared_tags(self, operator: ast.cmpop, node: ast.expr) -> Tags | None:
-        """The tags in ``event.tag is self.view`` or ``event.tag in (...)``; None if it can't be said."""
+        """Return the tags in ``event.tag is self.view`` or ``event.tag in (...)``; None if it can't be said."""
         parts = compared(operator, node)
         known = [] if parts is None else [part for part in parts if self.unknown_tag(part) is None]
         names = [None] if parts is None else [self.named_tag(part) for part in known]
         return None if None in names else frozenset(name for name in names if name is not None)
 
     def pattern_tags(self, pattern: ast.pattern) -> Tags | None:
-        """The tags a pattern on ``event.tag`` matches; None if it may match any."""
+        """Return the tags a pattern on ``event.tag`` matches; None if it may match any."""
         if isinstance(pattern, ast.MatchOr):
             parts = [self.pattern_tags(p) for p in pattern.patterns]
             return None if None in parts else frozenset().union(*(p for p in parts if p is not None))
@@ -364,7 +364,7 @@ def compared(operator: ast.cmpop, node: ast.expr) -> list[ast.expr] | None:
 
 
 def event_columns(source: FunctionSource, event: str | None, given: Mapping[str, str]) -> dict[str, str]:
-    """Names that mean one attribute of the event wherever they stand: those bound once, to ``event.column``."""
+    """Return the names that are bound once, to ``event.column``, with that column."""
     columns = {name: column for name, column in given.items() if name not in source.bound}
     parameters = {node.arg for node in ast.walk(source.tree.args) if isinstance(node, ast.arg)}
     for node in ast.walk(source.tree):

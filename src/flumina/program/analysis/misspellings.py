@@ -1,7 +1,7 @@
-"""Find columns, outputs and numbers of values in user code that no event that gets there can have.
+"""Find misspelled columns and outputs, and wrong numbers of values, in user code.
 
 ``event.amunt``, ``batch["amunt"]``, ``emit.b`` and ``emit(1, 2)`` for three columns are mistakes if no tag whose
-events reach the line has such a column, or no such output is declared. Only what is certain is told: see
+events reach the line has such a column, or no such output is declared. Only certain mistakes are reported: see
 :mod:`flumina.program.analysis.reach`.
 """
 
@@ -39,8 +39,8 @@ def misspellings(
 ) -> Iterator[Problem]:
     """Find the mistakes in a method of a program, and in methods of the class that it hands events to.
 
-    ``role`` is ``update``, ``update_batch`` or ``update_all``; ``tags`` are those of the events that it is given.
-    ``outputs`` is None if the declaration is wrong itself.
+    ``role`` is ``update``, ``update_batch`` or ``update_all``; ``tags`` are the tags of its events.
+    ``outputs`` is None if their declaration is invalid.
     """
     batch = role == "update_batch"
     for place in reached(method, owner, tags, fields, batches=batch):
@@ -59,7 +59,7 @@ def _problem(place: Reached, condition: str, message: str, hint: str | None) -> 
 
 @dataclass(frozen=True)
 class _Columns:
-    """Columns that an expression takes from an event, or from a batch of events."""
+    """Check columns that an expression takes from an event, or from a batch of events."""
 
     place: Reached
     tags: Mapping[str, Tag]
@@ -97,14 +97,14 @@ class _Columns:
     def _missing(
         self, event: ast.expr, given: ast.expr | str, form: str, others: frozenset[str] = frozenset()
     ) -> Iterator[Problem]:
-        """A column that no tag has whose events get here; ``form`` is how it is written."""
+        """Report a column that no tag reaching this line has; ``form`` is how it is written."""
         name = given.value if isinstance(given, ast.Constant) else given
         tags = [self.tags[tag] for tag in self.tags if tag in self.place.live]
         columns = list(dict.fromkeys(column for tag in tags for column in tag.schema.names))
         if not isinstance(name, str) or name in columns or name in others or any(tag.mistakes for tag in tags):
             return
         if name.startswith("_"):
-            return  # what named tuples have besides columns
+            return  # attributes of named tuples besides columns
         several = f"tags {', '.join(tag.name for tag in tags)}" if len(tags) > 1 else f"tag {tags[0].name}"
         written, known = ast.unparse(event), ", ".join(columns) or "none"
         hint = did_you_mean(name, [*columns, *(sorted(RESERVED_COLUMNS) if others else ())], form.format(written, "{}"))
@@ -113,7 +113,7 @@ class _Columns:
 
 
 def _state(place: Reached, fields: Mapping[str, Field], method: str) -> Iterator[Problem]:
-    """``state.field`` in a batch update; of ``update`` itself the analysis of effects tells it."""
+    """Check ``state.field`` in a batch update; the analysis of effects reports it for ``update``."""
     node, source = place.node, place.scope.source
     unknown = place.scope.unknown_field(node)
     if unknown is None or unknown in _OF_STATE or place.scope.names["state"] in source.bound:
@@ -125,7 +125,7 @@ def _state(place: Reached, fields: Mapping[str, Field], method: str) -> Iterator
 
 
 def _outputs(place: Reached, outputs: Mapping[str, Schema], method: str) -> Iterator[Problem]:
-    """Names of outputs, and calls that emit rows or columns."""
+    """Check names of outputs, and calls that emit rows or columns."""
     node, scope = place.node, place.scope
     if isinstance(node, ast.Attribute) and scope.is_role(node.value, "emit") and isinstance(node.ctx, ast.Load):
         only = node.attr == "columns" and ONLY_OUTPUT in outputs
@@ -148,7 +148,7 @@ def _outputs(place: Reached, outputs: Mapping[str, Schema], method: str) -> Iter
 
 
 def _emitted(function: ast.expr, place: Reached) -> tuple[str | None, bool]:
-    """The output that a function emits to, and whether it takes whole columns."""
+    """Return the output that a function emits to, and whether it takes whole columns."""
     columns = isinstance(function, ast.Attribute) and function.attr == "columns"
     if columns and isinstance(function, ast.Attribute):
         function = function.value
@@ -159,21 +159,21 @@ def _emitted(function: ast.expr, place: Reached) -> tuple[str | None, bool]:
 
 
 def _values(place: Reached, node: ast.Call, schema: Schema, what: str, *, columns: bool) -> Iterator[Problem]:
-    """A call with too many or too few values, or with names of columns that there are not."""
+    """Report a call with too many or too few values, or with unknown columns."""
     named = [k.arg for k in node.keywords if k.arg is not None and not (columns and k.arg == "at")]
     more = any(isinstance(a, ast.Starred) for a in node.args) or any(k.arg is None for k in node.keywords)
     count = sum(not isinstance(argument, ast.Starred) for argument in node.args)
-    wanted = f"expected the columns {schema} for {what}"
+    expected = f"expected the columns {schema} for {what}"
     unknown = [name for name in named if name not in schema.names]
     missing = [name for name in schema.names if name not in named]
     if unknown:
         hint = did_you_mean(unknown[0], missing)
-        yield _problem(place, "OUTPUT_VALUES", f"{wanted}, got {', '.join(unknown)}", hint)
+        yield _problem(place, "OUTPUT_VALUES", f"{expected}, got {', '.join(unknown)}", hint)
     elif named and count:
-        message = f"{wanted}, got {count} by position and {', '.join(named)} by name"
+        message = f"{expected}, got {count} by position and {', '.join(named)} by name"
         yield _problem(place, "OUTPUT_VALUES", message, "give all of them by position, or all by name")
     elif named and missing and not more:
-        yield _problem(place, "OUTPUT_VALUES", f"{wanted}, got none for {', '.join(missing)}", None)
+        yield _problem(place, "OUTPUT_VALUES", f"{expected}, got none for {', '.join(missing)}", None)
     elif not named and (count > len(schema) or (count < len(schema) and not more)):
         things = f"{'column' if columns else 'value'}{'' if len(schema) == 1 else 's'}"
         message = f"expected {len(schema)} {things} ({schema}) for {what}, got {count}"

@@ -1,4 +1,4 @@
-"""Tell which expressions of a method events surely get to, and events of which tags.
+"""Find the expressions of a method that events certainly reach, with their tags.
 
 The set of tags is never too small: ``if`` and ``match`` on ``event.tag`` and early returns narrow it, everything else
 leaves it as it is. An expression counts only where it is certain that *some* event gets there, whatever the class is
@@ -32,9 +32,9 @@ from flumina.state.fields import Field, PerKey, Replicated
 _PURE = (abs, all, any, bool, dict, divmod, enumerate, float, frozenset, int, len, list, max, min, pow, range, reversed)
 _MATH = (value for value in vars(math).values() if callable(value))
 _KNOWN = frozenset(map(id, (*_PURE, round, set, sorted, str, sum, tuple, zip, *_MATH)))
-"""Functions whose result depends on their arguments alone."""
+"""Pure functions: the result depends on the arguments alone."""
 _RAISED = (AttributeError, OutputError, UsageError)
-"""What the mistakes that are looked for raise in a run."""
+"""Exceptions that the mistakes raise in a run."""
 _LAZY = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _ROLES = frozenset({"self", "event", "emit"})
 _INDIRECT = frozenset({"__dict__", "__setattr__", "__class__"})
@@ -59,10 +59,10 @@ def reached(
     *,
     batches: bool,
 ) -> list[Reached]:
-    """Find what events of these tags get to in a method, and in methods of the class that it calls with them.
+    """Find what events of these tags reach in a method, and in methods of the class that get them.
 
-    The parameters of the method are ``ROLES``; with ``batches`` it is given a batch of one tag in place of an event.
-    Nothing is told about functions without source, nor about ones that give self, event or emit another meaning.
+    The parameters of the method are ``ROLES``; with ``batches`` it gets a batch of one tag in place of an event.
+    Functions without source, or that rebind self, event or emit, are left out.
     """
     found: list[Reached] = []
     stored = _stored_by_init(owner)
@@ -74,26 +74,26 @@ def reached(
 
 @dataclass
 class _Walk:
-    """Walks one function, and starts another walk for each method that it calls."""
+    """A walk over one function, which starts another walk for each method that it calls."""
 
     owner: type
     tags: Mapping[str, Tag]
     fields: Mapping[str, Field]
     found: list[Reached]
     stored: frozenset[str]
-    """What the objects of the class may have in place of what the class has."""
+    """Attributes that instances may override."""
     state_varies: bool
-    """Whether only events decide what is in a state."""
+    """Whether a state depends on events only."""
     batches: bool
     walked: set[tuple[object, ...]] = field(default_factory=set)
-    """Functions, with what they were given: a method that is called twice alike is walked once."""
+    """Functions with their arguments: a method called twice alike is walked once."""
     scope: Scope = field(init=False)
     data: set[str] = field(default_factory=set)
-    """Variables that never hold anything but what comes from events and states."""
+    """Variables that only hold values from events and states."""
     guards: int = 0
-    """How many conditions around this place may never hold, for all that is known."""
+    """How many conditions around this place may never hold."""
     lost: bool = False
-    """Whether the rest of the function may never be reached, for all that is known."""
+    """Whether the rest of the function may be unreachable."""
 
     def function(self, function: Callable[..., object], live: Tags, roles: Iterable[str]) -> None:
         """Walk a function whose parameters are bound to these roles."""
@@ -194,13 +194,13 @@ class _Walk:
     on_trystar = on_try
 
     def catches(self, handler: ast.ExceptHandler) -> bool:
-        """Whether a handler may catch what a mistake raises."""
+        """Return whether a handler may catch what a mistake raises."""
         kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
         caught = [None if kind is None else self.scope.source.meaning(kind) for kind in kinds]
         return any(not isinstance(kind, type) or any(issubclass(r, kind) for r in _RAISED) for kind in caught)
 
     def on_with(self, node: ast.With, live: Tags) -> Tags:
-        """The context may swallow what is raised in it."""
+        """Count nothing within: the context may swallow exceptions."""
         for item in node.items:
             self.expression(item.context_expr, live)
         self.block(node.body, live, certain=False)
@@ -209,7 +209,7 @@ class _Walk:
     on_asyncwith = on_with
 
     def on_return(self, node: ast.stmt, live: Tags) -> Tags:
-        """Where it is not known whether events end here, it is not known either whether they get further."""
+        """Count nothing after a return that only some events may reach."""
         self.parts(node, live)
         self.lost |= self.guards > 0
         return frozenset()
@@ -217,7 +217,7 @@ class _Walk:
     on_raise = on_break = on_continue = on_return
 
     def on_assert(self, node: ast.Assert, live: Tags) -> Tags:
-        """Python may run without assertions, so they narrow nothing."""
+        """Narrow nothing: Python may run without assertions."""
         _, _, certain = self.condition(node.test, live)
         self.lost |= not certain
         return live
@@ -229,7 +229,7 @@ class _Walk:
         return live
 
     def on_functiondef(self, node: ast.stmt, live: Tags) -> Tags:  # noqa: ARG002
-        """Leave out what is defined here: it may be called behind any condition, or never."""
+        """Leave out nested functions: they may be called behind any condition, or never."""
         return live
 
     on_asyncfunctiondef = on_classdef = on_functiondef
@@ -237,7 +237,7 @@ class _Walk:
     # -- conditions -------------------------------------------------------------------------------------------
 
     def condition(self, node: ast.expr, live: Tags) -> tuple[Tags, Tags, bool]:
-        """The tags for which a condition can be true, and false; and whether events decide about it."""
+        """Return the tags for which a condition can be true, and false; and whether events decide about it."""
         if isinstance(node, ast.BoolOp):
             every = isinstance(node.op, ast.And)
             yes, no = (live, frozenset[str]()) if every else (frozenset[str](), live)
@@ -261,7 +261,7 @@ class _Walk:
         return live, live, self.is_data(node)
 
     def is_data(self, node: ast.expr) -> bool:
-        """Whether events and states decide about a value, rather than how the class is set up."""
+        """Return whether events and states decide about a value, rather than how the class is set up."""
         return self.origin(node) is True
 
     def origin(self, node: ast.AST) -> bool | None:
@@ -292,7 +292,7 @@ class _Walk:
         return None if name in source.bound or source.is_local(name) else False
 
     def origin_of_call(self, node: ast.Call) -> bool | None:
-        """Calls of methods of data, and of functions of Python that know nothing else."""
+        """Return the origin of a call's result: methods of data, and pure functions of Python."""
         arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
         if isinstance(node.func, ast.Attribute) and self.is_data(node.func.value):
             return self.joint([node.func.value, *arguments])
@@ -358,7 +358,7 @@ class _Walk:
         self.guards = guards
 
     def follow(self, node: ast.Call, live: Tags) -> None:
-        """Walk a method of the class that is given the event or emit."""
+        """Walk a method of the class that gets the event or emit."""
         try:
             helper = self.scope.helper(node)
         except SourceMissingError:
@@ -372,7 +372,7 @@ class _Walk:
 
 
 def _stored_by_init(owner: type) -> frozenset[str] | None:
-    """The attributes that ``__init__`` may give to objects; None if that can't be told."""
+    """Return the attributes that ``__init__`` may give to objects; None if unknown."""
     found = set[str]()
     for base in owner.__mro__:
         init = vars(base).get("__init__", object.__init__)
@@ -390,7 +390,7 @@ def _stored_by_init(owner: type) -> frozenset[str] | None:
 
 
 def _state_varies(owner: type, fields: Mapping[str, Field]) -> bool:
-    """Whether a new state is the same however the class is set up, so that only events make a difference."""
+    """Return whether a new state is the same however the class is set up, so that only events make a difference."""
     if fields:
         kinds = [one.inner if isinstance(one, PerKey) else one for one in fields.values()]
         return all(one.initial is None for one in kinds if isinstance(one, Replicated))
@@ -406,5 +406,5 @@ def _state_varies(owner: type, fields: Mapping[str, Field]) -> bool:
 
 
 def _is_column(name: object) -> bool:
-    """Whether a name in an event is that of a value that differs between events of one tag."""
+    """Return whether a name in an event is that of a value that differs between events of one tag."""
     return isinstance(name, str) and not name.startswith("_") and name not in ("tag", "stream")

@@ -1,7 +1,7 @@
-"""State that hides where fork and join can't see it, and state that is lost: found in the source of methods.
+"""Find state kept outside ``state``, and state that is lost, in the source of methods.
 
-Everything that ``update`` remembers must be in ``state``. What it stores in ``self``, in a global or in an enclosing
-function is neither forked nor joined, and every worker would have its own.
+Everything that ``update`` remembers must be in ``state``. Values stored in ``self``, in a global or in an
+enclosing function are neither forked nor joined, and every worker would have its own.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _CONTAINERS = (MutableSequence, MutableMapping, MutableSet)
 _MAKERS = frozenset({"list", "dict", "set", "bytearray", "deque", "defaultdict", "Counter", "OrderedDict"})
 _SURELY = frozenset({"append", "appendleft", "extend", "insert", "setdefault", "popitem", "discard", "__setitem__"})
 _CHANGES = _SURELY | {"add", "update", "pop", "popleft", "remove", "clear", "sort", "reverse", "__delitem__"}
-"""Methods that change a container; the first ones mean nothing else where their result is thrown away."""
+"""Methods that change a container; the first ones certainly do where their result is discarded."""
 
 
 def find_side_effects(
     role: str, method: Callable[..., Any], members: Mapping[str, Any] | None = None
 ) -> Iterator[Problem]:
-    """Stores outside the state, and a state that is rebound but never returned; nothing if there is no source.
+    """Find stores outside the state, and a state that is rebound but never returned; none without source.
 
-    ``members`` are those of the class: methods among them that are called on ``self`` are looked at, too.
+    ``members`` are the members of the class; methods that are called on ``self`` are checked, too.
     """
     yield from _hidden(role, method, members or {}, {method})
 
@@ -57,7 +57,7 @@ def _hidden(
 
 
 def _stored(role: str, tree: ast.FunctionDef, scope: _Scope) -> Iterator[tuple[str, ast.expr]]:
-    """Assignments and deletions."""
+    """Report assignments and deletions outside the state."""
     for target in _stores(tree):
         root = _root(target)
         if root == scope.me:
@@ -71,7 +71,7 @@ def _stored(role: str, tree: ast.FunctionDef, scope: _Scope) -> Iterator[tuple[s
 
 
 def _changed(role: str, tree: ast.FunctionDef, scope: _Scope) -> Iterator[tuple[str, ast.expr]]:
-    """Calls that change what lives elsewhere, and additions to it in place."""
+    """Report calls and in-place operators that change containers outside the state."""
     thrown_away = {id(node.value) for node in _walk(tree) if isinstance(node, ast.Expr)}
     for node in _walk(tree):
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
@@ -79,7 +79,7 @@ def _changed(role: str, tree: ast.FunctionDef, scope: _Scope) -> Iterator[tuple[
                 yield f"{role} changes {scope.shown(node.target)}, which lives outside it", node.target
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGES:
             changed = node.func.value
-            # A container that never changes gives back another one, which would be of use.
+            # A method of an immutable container returns a new one, which the result would use.
             surely = node.func.attr in _SURELY and id(node) in thrown_away
             unknown = surely and scope.is_unknown_attribute(changed)
             if unknown or scope.is_outer_container(changed):
@@ -94,7 +94,7 @@ _SETTERS = frozenset({"setattr", "delattr", "object.__setattr__", "object.__dela
 
 
 class _Scope:
-    """What the names in a function mean."""
+    """The meaning of the names in a function."""
 
     def __init__(self, source: FunctionSource, members: Mapping[str, Any]) -> None:
         self.source, self.members = source, members
@@ -109,7 +109,7 @@ class _Scope:
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and len(node.targets) == 1
             if bound.count(node.targets[0].id) == 1 + added.count(node.targets[0].id)
         }
-        """Names with one meaning, and what that is."""
+        """Names bound once, and their values."""
         names = [*function.__code__.co_varnames[: function.__code__.co_argcount]]
         given = function.__defaults__ or ()
         self.defaults = dict(zip(names[len(names) - len(given) :], given, strict=True))
@@ -117,23 +117,23 @@ class _Scope:
         self.made = _containers_of(made) if inspect.isfunction(made) else frozenset()
 
     def called(self) -> list[str]:
-        """Names of methods that are called on the program itself."""
+        """Return the names of methods that are called on the program itself."""
         calls = [node.func for node in _walk(self.source.tree) if isinstance(node, ast.Call)]
         return [f.attr for f in calls if isinstance(f, ast.Attribute) and self._is_me(f.value)]
 
     def shown(self, node: ast.expr) -> str:
-        """An expression as a person would name it: what an alias stands for."""
+        """Return the source of an expression, with aliases resolved."""
         return ast.unparse(self._meant(node))
 
     def is_outer_container(self, node: ast.expr) -> bool:
-        """Whether this is a list, dict or set that outlives the call."""
+        """Return whether this is a list, dict or set that outlives the call."""
         node = self._meant(node)
         if isinstance(node, ast.Attribute) and self._is_me(node.value) and node.attr in self.made:
             return True
         return isinstance(self._value(node), _CONTAINERS)
 
     def is_unknown_attribute(self, node: ast.expr) -> bool:
-        """Whether this is something in the program of which only a run shows what it is."""
+        """Return whether this is an attribute of the program whose type only a run shows."""
         node = self._meant(node)
         inside = isinstance(node, ast.Attribute | ast.Subscript) and _root(node) == self.me
         return inside and self._value(node) is MISSING
@@ -146,7 +146,7 @@ class _Scope:
         return node
 
     def _is_me(self, node: ast.expr) -> bool:
-        """Whether this is the program itself, or its class."""
+        """Return whether this is the program itself, or its class."""
         node = self._meant(node)
         if isinstance(node, ast.Attribute):
             return node.attr == "__class__" and self._is_me(node.value)
@@ -155,7 +155,7 @@ class _Scope:
         return outer or (not isinstance(node, ast.Subscript) and _root(node) == self.me)
 
     def _value(self, node: ast.expr) -> object:
-        """The object behind an expression, as far as it is there before the program runs."""
+        """Return the object behind an expression, as far as it is there before the program runs."""
         node = self._meant(node)
         if isinstance(node, ast.Name):
             if node.id in self.local:
@@ -206,7 +206,7 @@ def _stores(tree: ast.FunctionDef) -> Iterator[ast.Attribute | ast.Subscript | a
 
 
 def _root(target: ast.expr) -> str | None:
-    """The name that an expression begins with; that of ``type(self).last`` and ``vars(self)`` is ``self``."""
+    """Return the name that an expression begins with; that of ``type(self).last`` and ``vars(self)`` is ``self``."""
     while True:
         if isinstance(target, ast.Attribute | ast.Subscript):
             target = target.value
