@@ -1,4 +1,4 @@
-"""Python data as Arrow tables: dicts of columns, lists of rows, DataFrames of pandas."""
+"""Convert Python data to Arrow tables: dicts of columns, lists of rows, pandas DataFrames."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from flumina.model.schema import BadValueError, column, type_name
 
 @dataclass(frozen=True)
 class Converter:
-    """Makes tables of a stream's data; ``types`` has the columns it looks at, and the types of those declared."""
+    """Converts a stream's data to tables; ``types`` maps the columns in use to their declared types."""
 
     stream: str
     types: Mapping[str, pa.DataType | None]
 
-    def tables(self, data: Any) -> list[pa.Table]:  # noqa: ANN401 -- whatever stands in Stream(data=...)
-        """One table a part."""
+    def tables(self, data: Any) -> list[pa.Table]:  # noqa: ANN401 -- the value of Stream(data=...)
+        """Return one table for each part."""
         given = data
         if isinstance(data, pa.Table | pa.RecordBatch):
             data = [data]
@@ -37,20 +37,20 @@ class Converter:
             raise UsageError(
                 "STREAM_DATA",
                 f"stream {self.stream!r}: data is a {type(given).__name__}",
-                hint="give an Arrow table, a DataFrame, a list of those (parts), a dict of columns, a list of dicts, "
+                hint="give an Arrow table, a DataFrame, a list of either (parts), a dict of columns, a list of dicts, "
                 "fl.Parquet or fl.GeneratorSource",
             )
         return [pa.Table.from_batches([d]) if isinstance(d, pa.RecordBatch) else d for d in data]
 
     def columns(self, data: Mapping[str, Any], part: int = 0, first: int = 0) -> pa.Table:
-        """The rows from ``first`` on, by column; in lists the declared types decide, so that an int is any integer."""
+        """Return rows, given by column and numbered from ``first``, as a table; lists get their declared types."""
         arrays = {name: self._array(name, values, part, first) for name, values in data.items() if name in self.types}
         count = max(map(len, arrays.values()), default=0)
         for name, array in arrays.items():
             if len(array) != count:
                 message = f"the column has {len(array)} rows, but others have {count}"
                 raise self._error("COLUMN_LENGTH", message, name, part=part)
-        # What is not declared is not looked at, but its name may help to understand what is missing.
+        # Columns that are not declared are not converted, but their names make errors about missing ones clearer.
         return pa.table({str(name): arrays[name] if name in arrays else pa.nulls(count) for name in data})
 
     def _from_rows(self, rows: Sequence[Mapping[str, object]]) -> pa.Table:
@@ -87,12 +87,12 @@ class Converter:
         try:
             return column(values, type_)
         except BadValueError as error:
-            wanted = "value like those before it" if type_ is None else type_name(type_)
-            message, row = f"{error.value!r} is no {wanted}", first + error.index
+            expected = "a value like the ones before" if type_ is None else type_name(type_)
+            message, row = f"expected {expected}, got {error.value!r}", first + error.index
             raise self._error("COLUMN_TYPE", message, name, row, part=part) from None
 
     def _check_zones(self, name: str, values: Iterable[object], part: int, first: int) -> None:
-        """Arrow would take times without a zone for UTC, or drop the zone, as the first one has it."""
+        """Refuse a mix of times with and without a zone, which Arrow would silently convert."""
         first_aware = None
         for row, value in enumerate(values, first):
             if isinstance(value, datetime) and value == value:  # noqa: PLR0124 -- pandas' NaT is a datetime
@@ -100,7 +100,7 @@ class Converter:
                 if first_aware is None:
                     first_aware = aware
                 if aware != first_aware:
-                    message = f"{value!r} has {'a' if aware else 'no'} time zone, unlike those before it"
+                    message = f"{value!r} has {'a' if aware else 'no'} time zone, unlike the times before it"
                     raise self._error("TIMESTAMP_TYPE", message, name, row, part=part)
 
     def _error(self, condition: str, message: str, column: str, row: int | None = None, *, part: int = 0) -> InputError:
@@ -108,5 +108,5 @@ class Converter:
 
 
 def is_pandas(data: object) -> bool:
-    """Whether this is a DataFrame of pandas, which need not be installed."""
+    """Return whether this is a pandas DataFrame; pandas need not be installed."""
     return type(data).__module__.partition(".")[0] == "pandas" and hasattr(data, "columns")

@@ -1,4 +1,4 @@
-"""Dead letters: rows that could not be processed, each with its stream, its position, and what is wrong with it."""
+"""Make dead letters: rejected rows with stream, position and reason."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flumina.errors import UsageError
 from flumina.input.validation import Fault
 
 BadRows = Literal["error", "dead-letter"]
-"""What happens to rows that can't be read: they end the run, or are put aside."""
+"""How bad rows are handled: an error, or dead letters."""
 
 SCHEMA = pa.schema(
     [
@@ -31,15 +31,15 @@ SCHEMA = pa.schema(
         pa.field("data", pa.string(), nullable=False),
     ]
 )
-"""Where the row stood: its file, if that is known; the number of that file, else of the part; and the number of the row
-there. ``data`` is the row as JSON.
+"""Position of the row: its file, if that is known; the number of that file, else of the part; and the number of the row
+in it. ``data`` is the row as JSON.
 
 JSON has no NaN and no infinity: they are the texts "NaN", "Infinity" and "-Infinity".
 """
 
 
 def makes_dead_letters(bad_rows: str) -> bool:
-    """Whether bad rows become dead letters, by what the user says."""
+    """Return whether ``bad_rows=`` asks for dead letters; refuse unknown values."""
     known = get_args(BadRows)
     if bad_rows not in known:
         raise UsageError("BAD_ROWS", f"expected bad_rows= as {' or '.join(map(repr, known))}, got {bad_rows!r}")
@@ -48,7 +48,7 @@ def makes_dead_letters(bad_rows: str) -> bool:
 
 @dataclass(frozen=True)
 class RejectedRows:
-    """Rows of a stream that can't be processed: for each what is wrong with it, and where it stood."""
+    """Rows of a stream that can't be processed, each with its reason and position."""
 
     stream: str
     rows: pa.Table
@@ -61,7 +61,7 @@ class RejectedRows:
         return len(self.rows)
 
     def dead_letters(self) -> pa.Table:
-        """These rows as dead letters; takes its time for each."""
+        """Return these rows as dead letters; a Python loop over rows."""
         columns = [
             pa.array([self.stream] * len(self), pa.string()),
             pa.array(self.files, pa.string()),
@@ -76,10 +76,10 @@ class RejectedRows:
 
 
 def _rows(table: pa.Table) -> list[dict[str, Any]]:
-    """Rows as dicts; a time that Python can't tell as its number of ticks, bytes that are no text as escapes."""
+    """Return rows as dicts; times that Python can't hold as ticks, bytes that are not UTF-8 as escapes."""
     try:
         found: list[dict[str, Any]] = table.to_pylist()
-    except Exception:  # noqa: BLE001 -- whatever a value is, its letter is not lost
+    except Exception:  # noqa: BLE001 -- no value may lose its dead letter
         columns = [[_value(scalar) for scalar in column] for column in table.columns]
         found = [dict(zip(table.column_names, values, strict=True)) for values in zip(*columns, strict=True)]
     return found
@@ -88,7 +88,7 @@ def _rows(table: pa.Table) -> list[dict[str, Any]]:
 def _value(scalar: pa.Scalar) -> object:
     try:
         return scalar.as_py()
-    except Exception:  # noqa: BLE001 -- out of range, no UTF-8, a time zone that nobody knows ...
+    except Exception:  # noqa: BLE001 -- out of range, no UTF-8, an unknown time zone ...
         if isinstance(scalar, pa.StringScalar | pa.LargeStringScalar):
             return scalar.as_buffer().to_pybytes().decode(errors="backslashreplace")
         if isinstance(scalar, pa.StructScalar):
@@ -106,7 +106,7 @@ def _json(row: dict[str, Any]) -> str:
 
 
 def _finite(value: Any) -> object:  # noqa: ANN401
-    """The same, with texts for the numbers that JSON does not have."""
+    """Return the value with texts for NaN and infinity, which JSON lacks."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, dict):
@@ -114,7 +114,7 @@ def _finite(value: Any) -> object:  # noqa: ANN401
     return [_finite(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
-def _plain(value: Any) -> object:  # noqa: ANN401 -- whatever a column can hold
+def _plain(value: Any) -> object:  # noqa: ANN401 -- any value of a column
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, date | datetime):

@@ -1,14 +1,14 @@
-"""Rows into checked batches of events, a part at once or chunk by chunk.
+"""Decode rows into validated batches of events, a part or a chunk at a time.
 
 Every mistake in the data is an :class:`~flumina.errors.InputError` with the stream, the part, the row and the column.
-However a part is cut into chunks, the events and the error are the same::
+The events and the error do not depend on how a part is divided into chunks::
 
     decode(chunk 1) + decode(chunk 2) + ...  =  decode(the whole part)
     the error                                =  the one of a column's type, else the one with the lowest row
 
-With somebody who takes rows that can't be read, these are put aside, and the others keep their numbers::
+With a handler for bad rows, these become dead letters, and the others keep their numbers::
 
-    rows in  =  events + rows put aside
+    rows in  =  events + bad rows
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from flumina.model.order import Ints
 from flumina.model.schema import same_kind, timestamp_type, type_name
 
 OnBadRows = Callable[[RejectedRows], None]
-"""Takes rows that can't be read."""
+"""A handler for rows that can't be processed."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """One part of a stream as checked events, of so many rows; ``ts_type`` is None if no timestamp tells."""
+    """One part of a stream as validated events; ``ts_type`` is None without timestamps."""
 
     stream: Stream
     rank: int
@@ -48,7 +48,7 @@ class Part:
 def decode(
     stream: Stream, rank: int, number: int, table: pa.Table, names: Sequence[str], on_bad_rows: OnBadRows | None = None
 ) -> Part:
-    """The rows of one part as a batch, everything checked."""
+    """Return the rows of one part as a validated batch."""
     decoder = Decoder(stream, rank, number, names, on_bad_rows)
     decoder.check_schema(table.schema)
     table = table.select(stream.columns).combine_chunks()
@@ -64,10 +64,10 @@ def decode(
 
 
 class Decoder:
-    """One part of a stream, decoded chunk after chunk: rows are counted, and times compared, across chunks.
+    """Decodes one part of a stream chunk by chunk; counts rows and compares times across chunks.
 
-    Rows that can't be read go ``on_bad_rows``, or are an error if nobody takes them. That rows of a sorted stream are
-    not in order is always an error: no row by itself is to blame.
+    Bad rows go to ``on_bad_rows``; without it they are an error. Rows of a sorted stream that are out of order are
+    always an error: no single row is at fault.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Decoder:
         return self.stream.columns
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """Raise what is wrong with the columns whatever their rows hold; chunks may lack what the stream ignores."""
+        """Raise if columns are missing or of the wrong type, whatever their rows hold."""
         stream = self.stream
         ts = self._required(schema, stream.ts, "the timestamps")
         kind = timestamp_type(ts)
@@ -103,7 +103,7 @@ class Decoder:
         if stream.tag_column is not None:
             tags = self._required(schema, stream.tag_column, "the tags")
             if pa.types.is_nested(tags):
-                message = f"tags are told apart by single values, got {tags}"
+                message = f"a tag column holds single values, got {tags}"
                 raise self.error("COLUMN_TYPE", message, stream.tag_column)
         for tag in stream.tags:
             for declared in tag.schema:
@@ -117,7 +117,7 @@ class Decoder:
                         name,
                         hint="change the declaration, or cast the column in the data",
                     )
-        if not pa.types.is_null(ts):  # of nothing but nulls nobody can tell
+        if not pa.types.is_null(ts):  # a column of nulls only has no type
             self.ts_type = kind
 
     def decode(self, chunk: pa.RecordBatch) -> Batch:
@@ -159,7 +159,7 @@ class Decoder:
         return self.error(fault.condition, fault.at(chunk, row), fault.column, row)
 
     def _refused(self, chunk: pa.RecordBatch, validated: Validated) -> RejectedRows:
-        """Return the rows with a fault, each with its fault and its place."""
+        """Return the rows with a fault, each with its reason and position."""
         fault_of, faults = validated.faults.fault_of, validated.faults.faults
         bad = np.flatnonzero(fault_of >= 0)
         table = pa.Table.from_batches([chunk]).select(self.stream.columns)
@@ -171,7 +171,7 @@ class Decoder:
         return RejectedRows(self.stream.name, table.take(pa.array(bad)), found, *where)
 
     def batches(self, chunks: Iterable[pa.RecordBatch], size: int) -> Iterator[Batch]:
-        """All chunks as batches in O, none of them empty: if the stream is not sorted, after all have been read."""
+        """Yield non-empty batches in O; a stream that is not sorted is read as a whole first."""
         decoded = (batch for chunk in chunks if len(batch := self.decode(chunk)))
         if self.stream.sorted:
             yield from decoded
@@ -217,15 +217,15 @@ class Decoder:
         return type_.value_type if pa.types.is_dictionary(type_) else type_
 
     def _disorder(self, ts: Ints, seq: Ints, rows: Ints | None = None) -> InputError | None:
-        """Return the error of the first row that comes too late, in the chunk or after the one before, if there is one.
+        """Return the error of the first row out of order, in the chunk or after the one before, if any.
 
-        ``rows`` are the numbers of these rows in the chunk (None: those from 0 on).
+        ``rows`` are the numbers of these rows in the chunk (None: from 0 on).
         """
         if not len(ts):
             return None
         last_ts, last_seq = self._last or (int(ts[0]), int(seq[0]))
         row = _first(ts[0] < last_ts, ts[1:] < ts[:-1])
-        again = None  # without a column of sequence numbers, those are positions, which only grow
+        again = None  # without a column, sequence numbers are positions, which only grow
         if self.stream.seq is not None:
             again = _first(ts[0] == last_ts and seq[0] < last_seq, (ts[1:] == ts[:-1]) & (seq[1:] < seq[:-1]))
         if again is not None and (row is None or again < row):
@@ -242,14 +242,14 @@ class Decoder:
 
 
 def _first(row_0: bool, others: npt.NDArray[np.bool_]) -> int | None:  # noqa: FBT001 -- one column, given in two pieces
-    """The first row of which something holds, given for row 0 and for all others."""
+    """Return the first true row, given row 0 and all others separately."""
     if row_0:
         return 0
     return int(others.argmax()) + 1 if others.any() else None
 
 
 def _widens(found: pa.DataType, declared: pa.DataType) -> bool:
-    """Whether every value of the one type is a value of the other (or the cast says which is not)."""
+    """Return whether every value of one type fits the other, or the cast finds the ones that do not."""
     if found == declared or pa.types.is_null(found):
         return True
     if pa.types.is_nested(declared):
@@ -259,7 +259,7 @@ def _widens(found: pa.DataType, declared: pa.DataType) -> bool:
 
 
 def _has_shape(found: pa.DataType, declared: pa.DataType) -> bool:
-    """Whether a nested type has what is declared, by the names of fields; whether values fit, the cast says of each."""
+    """Return whether a nested type has the declared fields by name; the cast checks their values."""
     if pa.types.is_null(found) or not pa.types.is_nested(declared):
         return pa.types.is_null(found) or (not pa.types.is_nested(found) and castable(found, declared))
     if pa.types.is_struct(declared):

@@ -1,4 +1,4 @@
-"""Events as one Arrow table: what a micro-batch sorts, divides, buffers and hands to its tasks after validation.
+"""Store validated events in one Arrow table, as micro-batches sort and buffer them.
 
 A column stands for all tags that declare it with the same type, and is null at events of other tags. Written and read
 again, events are the same::
@@ -25,12 +25,12 @@ TS, SEQ, TAG = "\0ts", "\0seq", "\0tag"
 
 
 class HoldsEvents:
-    """Marks a source whose rows are events in the columns of this module: they have been validated."""
+    """Marks a source whose rows are validated events in the columns of this module."""
 
 
 @dataclass(frozen=True)
 class EventTables(InMemoryTables, HoldsEvents):
-    """Events in memory, one table a part."""
+    """Events in memory, one table for each part."""
 
 
 def columns_of(tags: Sequence[Tag]) -> list[dict[str, str]]:
@@ -70,7 +70,7 @@ def to_table(batch: Batch, *, sequenced: bool) -> pa.Table:
 
 
 class EventReader:
-    """Reads the events of one part again, chunk after chunk; without sequence numbers, those are the rows' numbers."""
+    """Reads the events of one part chunk by chunk; missing sequence numbers are row numbers."""
 
     def __init__(self, stream: Stream, rank: int, names: Sequence[str]) -> None:
         self.stream, self.rank, self.names = stream, rank, tuple(names)

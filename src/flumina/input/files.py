@@ -1,4 +1,4 @@
-"""Parquet and Arrow files as a source: each file is one part, read by whoever needs it.
+"""Read Parquet and Arrow files as a source: each file is one part.
 
 Ways to read two columns of 16 M rows with one thread, in M rows per second of processor time (snappy, dictionary /
 snappy, plain / uncompressed)::
@@ -8,7 +8,7 @@ snappy, plain / uncompressed)::
     iter_batches(131,072), pre_buffer, row group by row group  48 / 30 / 125
     read_row_group, memory-mapped                       46 / 27 / 165
 
-so that mapping is worth it, and reading in chunks costs nothing against whole row groups, but bounds memory.
+So mapping pays off, and reading in chunks costs no more than whole row groups, but bounds memory.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from flumina.errors import InputError, UsageError
 from flumina.input.sources import CHUNK_ROWS, numbered
 
 _MAPPED = 256 * 2**20
-"""Bytes that are mapped at once: what has been read counts as memory of the process until it is unmapped."""
+"""Bytes mapped at once: pages that were read count as memory of the process until they are unmapped."""
 
 _SAMPLED = 8
-"""How many row groups of a file are looked at for a sample."""
+"""Row groups of a file that are read for a sample."""
 
 _MAGIC = frozenset("*?[")
 
@@ -45,18 +45,18 @@ _MAGIC = frozenset("*?[")
 class Parquet:
     """Parquet or Arrow files, for ``Stream(data=...)``; each file is one part.
 
-    ``path``        a file; a folder, whose files are taken in the order of their names, those that begin with ``_`` or
+    ``path``        a file; a folder, whose files are taken in the order of their names, files that begin with ``_`` or
                     ``.`` left out; a pattern with ``*``, ``?`` or ``**``; a URI that pyarrow knows; or a list of these
     ``filesystem``  a file system of pyarrow or fsspec, which must be possible to pickle
 
-    Which files there are is looked up once; whoever gets a copy of this object reads the same ones.
+    The files are listed once; copies of this object in other processes read the same ones.
     """
 
     path: str | PurePath | Sequence[str | PurePath]
     filesystem: Any = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse what can't be meant."""
+        """Refuse invalid arguments."""
         if not self.paths or not all(isinstance(path, str | PurePath) and str(path) for path in self.paths):
             raise UsageError("PARQUET_PATH", f"fl.Parquet needs a path or a list of paths, got {self.path!r}")
         if self.filesystem is not None:
@@ -73,12 +73,12 @@ class Parquet:
         return tuple(given) if isinstance(given, list | tuple) else (given,)
 
     def source(self, stream: str) -> Files:
-        """The rows of the stream of this name."""
+        """Return the source of the stream of this name."""
         return Files(stream, self)
 
     @cached_property
     def files(self) -> tuple[File, ...]:
-        """The files that there are; FileNotFoundError or another OSError with a path if there are none."""
+        """The files; raises FileNotFoundError or another OSError with a path if there are none."""
         return tuple(File(system, path) for given in self.paths for system, path in self._find(os.fspath(given)))
 
     def _find(self, given: str) -> Iterator[tuple[pa.fs.FileSystem, str]]:
@@ -113,13 +113,13 @@ def _listed(system: pa.fs.FileSystem, folder: str) -> list[pa.fs.FileInfo]:
 def _folder(system: pa.fs.FileSystem, folder: str) -> list[str]:
     infos = _listed(system, folder)
     for info in infos:
-        if info.type == pa.fs.FileType.Directory:  # leaving out what lies there would be a silent loss
+        if info.type == pa.fs.FileType.Directory:  # ignoring its files would be a silent loss
             raise IsADirectoryError(f"{info.path} is a folder too; {folder}/**/*.parquet means the files in it as well")
     return [info.path for info in infos]
 
 
 def _match(system: pa.fs.FileSystem, folder: str, pattern: Sequence[str]) -> Iterator[str]:
-    """The files below a folder that match a pattern, given name by name."""
+    """Yield the files below a folder that match a pattern, given name by name."""
     first, *rest = pattern
     if first == "**":
         yield from _match(system, folder, rest or ["*"])
@@ -137,7 +137,7 @@ def _match(system: pa.fs.FileSystem, folder: str, pattern: Sequence[str]) -> Ite
 
 @dataclass(frozen=True)
 class File:
-    """One file, whose first bytes say what it is."""
+    """One file; its first bytes determine the format."""
 
     system: pa.fs.FileSystem
     path: str
@@ -148,7 +148,7 @@ class File:
         return isinstance(self.system, pa.fs.LocalFileSystem)
 
     def open(self, *, mapped: bool) -> pa.NativeFile:
-        """The file at its first byte."""
+        """Open the file at its first byte."""
         return pa.memory_map(self.path) if mapped and self.is_local else self.system.open_input_file(self.path)
 
     @cached_property
@@ -164,7 +164,7 @@ class File:
         raise pa.ArrowInvalid(f"the file {what}")
 
     def __getstate__(self) -> dict[str, object]:
-        """Without what has been opened."""
+        """Leave out open readers."""
         return {"system": self.system, "path": self.path}
 
 
@@ -189,7 +189,7 @@ class _Parquet:
                 yield int(firsts[group]), chunk
 
     def bounds(self, column: str) -> pa.Array | None:
-        """From the statistics of the row groups, if all have some."""
+        """Return bounds from the statistics of the row groups, if all have some."""
         paths = [self.metadata.schema.column(number).path for number in range(self.metadata.num_columns)]
         if column not in paths:
             return None
@@ -201,7 +201,7 @@ class _Parquet:
         return pa.array([min(values), max(values)], self.schema.field(column).type)
 
     def _runs(self) -> Iterator[list[int]]:
-        """Row groups that are mapped together."""
+        """Yield ranges of row groups that are mapped together."""
         run: list[int] = []
         mapped = 0
         for group in range(self.metadata.num_row_groups):
@@ -217,7 +217,7 @@ class _Parquet:
     def _read(self, groups: list[int], columns: Sequence[str], size: int) -> Iterator[pa.RecordBatch]:
         small = sum(self.metadata.row_group(group).total_byte_size for group in groups) <= _MAPPED
         local = self.file.is_local
-        # A row group too large to be held is read through a buffer; from far away, all at once is fastest.
+        # A row group too large for memory is read through a buffer; remote files are fastest read at once.
         options: dict[str, Any] = {"pre_buffer": small and not local, "buffer_size": 0 if small else 2**20}
         with self.file.open(mapped=small) as opened:
             file = pq.ParquetFile(opened, metadata=self.metadata, **options)
@@ -246,11 +246,11 @@ class _Arrow:
         yield from (piece for number, piece in enumerate(pieces) if number % step == 0)
 
     def bounds(self, column: str) -> None:
-        """The format has no statistics."""
+        """Return None: the format has no statistics."""
 
 
 def _is_untyped(type_: pa.DataType) -> bool:
-    """Whether a column holds nothing but nulls, by its type."""
+    """Return whether a column holds nothing but nulls, by its type."""
     return bool(pa.types.is_null(type_.value_type if pa.types.is_dictionary(type_) else type_))
 
 
@@ -268,31 +268,31 @@ class Files:
             return len(self.parquet.files)
 
     def schema(self, part: int) -> pa.Schema:
-        """The columns of a file."""
+        """Return the columns of a file."""
         return self._reader(part).schema
 
     def rows(self, part: int) -> int:
-        """As the file says itself."""
+        """Return the number of rows from the file's metadata."""
         return int(self._reader(part).rows)
 
     def chunks(self, part: int, columns: Sequence[str], size: int = CHUNK_ROWS) -> Iterator[pa.RecordBatch]:
-        """The rows of a file; only these columns are read."""
+        """Yield the rows of a file; only these columns are read."""
         reader = self._reader(part)
         with self._errors(part, self.parquet.files[part].path):
             yield from reader.chunks(columns, size)
 
     def sample(self, part: int, columns: Sequence[str], rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """The first rows of some row groups."""
+        """Yield the first rows of some row groups."""
         reader = self._reader(part)
         with self._errors(part, self.parquet.files[part].path):
             yield from reader.sample(columns, rows)
 
     def bounds(self, part: int, column: str) -> pa.Array | None:
-        """From a file's statistics, if it has them."""
+        """Return bounds from a file's statistics, if it has them."""
         return self._reader(part).bounds(column)
 
     def read(self, part: int) -> pa.Table:
-        """All rows and columns of a file."""
+        """Return all rows and columns of a file."""
         schema = self.schema(part)
         return pa.Table.from_batches(self.chunks(part, list(dict.fromkeys(schema.names))), schema)
 
@@ -304,7 +304,7 @@ class Files:
             for name in columns:
                 one, other = first.get_field_index(name), schema.get_field_index(name)
                 if one < 0 or other < 0:
-                    continue  # what is missing is told by whoever decodes the part
+                    continue  # the decoder of the part reports missing columns
                 types = first.field(one).type, schema.field(other).type
                 if types[0] != types[1] and not any(map(_is_untyped, types)):
                     paths = self.parquet.files[part].path, self.parquet.files[0].path
@@ -324,7 +324,7 @@ class Files:
 
     @contextmanager
     def _errors(self, part: int | None, path: str | None) -> Iterator[None]:
-        """What goes wrong with files is an error in the input that names the file."""
+        """Convert errors of files to :class:`~flumina.errors.InputError`, with the file's path."""
         try:
             yield
         except (OSError, pa.ArrowException) as error:

@@ -1,4 +1,4 @@
-"""Where the rows of a stream come from: one protocol for tables in memory, files and generators.
+"""Define the source protocol, with tables in memory and generators.
 
 A source has parts; a part is read in chunks, any number of times, always with the same rows.
 """
@@ -19,7 +19,7 @@ from flumina.model.order import Ints
 from flumina.program.definition import RAISED, user_error
 
 CHUNK_ROWS = 131_072
-"""Rows that are decoded at once: large enough that the cost of a chunk does not count, and it fits into the cache."""
+"""Rows decoded at once: enough to make the cost of a chunk negligible, few enough for the cache."""
 
 _SMALL = CHUNK_ROWS // 8
 
@@ -33,30 +33,30 @@ class Source(Protocol):
         """How many parts there are."""
 
     def schema(self, part: int) -> pa.Schema | None:
-        """The columns of a part; None if that is not known (a generator that has nothing to give)."""
+        """Return the columns of a part; None if unknown (a generator without rows)."""
 
     def rows(self, part: int) -> int | None:
-        """How many rows a part has, if that is known without reading them."""
+        """Return how many rows a part has, if that is known without reading them."""
 
     def chunks(self, part: int, columns: Sequence[str], size: int = CHUNK_ROWS) -> Iterator[pa.RecordBatch]:
-        """The rows of a part, at most ``size`` at once, with those of these columns that there are."""
+        """Return the rows of a part, at most ``size`` at once, with the columns among these that exist."""
 
     def sample(self, part: int, columns: Sequence[str], rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """About this many rows, spread over the part as well as can be without reading it all.
+        """Return about this many rows, spread over the part as far as possible without reading it all.
 
-        Pieces come in order, each with the number of its first row.
+        Chunks come in order, each with the number of its first row.
         """
 
     def bounds(self, part: int, column: str) -> pa.Array | None:
-        """The lowest and the highest value of a column, if those are known without reading it."""
+        """Return the lowest and the highest value of a column, if known without reading it."""
 
     def read(self, part: int) -> pa.Table:
-        """A whole part."""
+        """Return all rows of a part."""
 
 
 @dataclass(frozen=True)
 class InMemoryTables:
-    """Tables in memory, one a part."""
+    """Tables in memory, one for each part."""
 
     tables: Sequence[pa.Table]
 
@@ -66,15 +66,15 @@ class InMemoryTables:
         return len(self.tables)
 
     def schema(self, part: int) -> pa.Schema:
-        """The columns of a part."""
+        """Return the columns of a part."""
         return self.tables[part].schema
 
     def rows(self, part: int) -> int:
-        """How many rows a part has."""
+        """Return how many rows a part has."""
         return int(self.tables[part].num_rows)
 
     def chunks(self, part: int, columns: Sequence[str], size: int = CHUNK_ROWS) -> Iterator[pa.RecordBatch]:
-        """The rows of a part without a copy, unless the table consists of many small pieces."""
+        """Yield the rows of a part without a copy, unless the table consists of many small pieces."""
         table = self.tables[part].select([name for name in self.schema(part).names if name in columns])
         pieces = max((column.num_chunks for column in table.columns), default=0)
         if pieces <= 1 or table.num_rows >= pieces * min(_SMALL, size):
@@ -84,14 +84,14 @@ class InMemoryTables:
             yield from table.slice(start, size).combine_chunks().to_batches()
 
     def sample(self, part: int, columns: Sequence[str], rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:  # noqa: ARG002
-        """Everything, as it is there anyway."""
+        """Return all rows: they are in memory."""
         return numbered(self.chunks(part, columns))
 
     def bounds(self, part: int, column: str) -> None:
-        """Nobody has looked."""
+        """Return None: no statistics available."""
 
     def read(self, part: int) -> pa.Table:
-        """A whole part."""
+        """Return all rows of a part."""
         return self.tables[part]
 
 
@@ -100,13 +100,13 @@ class GeneratorSource:
     """Events that a function makes, for ``Stream(data=...)``.
 
     ``function(part)`` yields dicts of columns, Arrow tables or record batches, without end if you like. It is called
-    once in the task that reads the part, and again whenever the part is to be read again: it must give the same rows.
+    once in the task that reads the part, and again whenever the part is read again: it must yield the same rows.
 
     ``parts``       how many parts there are: 0, 1, ... are given to the function
     ``rate``        events a second on each part; None: as fast as it can. Event i of a part is due i / rate seconds
                     after the start of the run, and its timestamp says so in microseconds: i * 1,000,000 // rate. If the
                     function gives timestamps itself, they are microseconds since the start, and events are due then.
-    ``heartbeats``  how many times a second a paced source says how far it is, and hands over what is due
+    ``heartbeats``  how many times a second a paced source emits its due events and a heartbeat
     """
 
     function: Callable[[int], Iterable[Any]]
@@ -115,7 +115,7 @@ class GeneratorSource:
     heartbeats: float = 100.0
 
     def __post_init__(self) -> None:
-        """Refuse what can't be meant."""
+        """Refuse invalid arguments."""
         if not callable(self.function):
             message = f"fl.GeneratorSource needs a function of the part's number, got {self.function!r}"
             raise UsageError("GENERATED_FUNCTION", message)
@@ -129,11 +129,11 @@ class GeneratorSource:
                 raise UsageError("GENERATED_RATE", f"{option}= is a number a second, above 0, got {value!r}")
 
     def source(self, convert: Converter, ts: str) -> Generator:
-        """The rows of a stream with this converter and this column of timestamps."""
+        """Return the source of a stream with this converter and this column of timestamps."""
         return Generator(self, convert, ts)
 
     def due(self, first: int, count: int) -> Ints:
-        """The timestamps of events from the first on: when they are due, in microseconds since the start."""
+        """Return the timestamps of events from the first on: when they are due, in microseconds since the start."""
         assert self.rate is not None
         numbers = np.arange(first, first + count)
         if self.rate == int(self.rate):
@@ -143,7 +143,7 @@ class GeneratorSource:
 
 @dataclass(frozen=True)
 class Generator:
-    """A generator's rows, with the timestamps that its pace gives them."""
+    """The source of a generator's rows, with timestamps from its rate."""
 
     generated: GeneratorSource
     convert: Converter
@@ -155,15 +155,15 @@ class Generator:
         return self.generated.parts
 
     def schema(self, part: int) -> pa.Schema | None:
-        """The columns of the first rows."""
+        """Return the columns of the first rows."""
         table = next(self._tables(part), None)
         return None if table is None else table.schema
 
     def rows(self, part: int) -> None:
-        """Nobody knows before the function has ended."""
+        """Return None: unknown before the function ends."""
 
     def chunks(self, part: int, columns: Sequence[str], size: int = CHUNK_ROWS) -> Iterator[pa.RecordBatch]:
-        """The rows as the function gives them; paced ones at least a heartbeat's worth at once."""
+        """Yield the rows as the function yields them; paced ones at least one heartbeat interval at once."""
         least = 1
         if self.generated.rate is not None:
             least = min(size, max(1, int(self.generated.rate / self.generated.heartbeats)))
@@ -176,14 +176,14 @@ class Generator:
         yield from _joined(held, size)
 
     def sample(self, part: int, columns: Sequence[str], rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """The first rows: there is no way to others but past them."""
+        """Return the first rows: a generator can't skip rows."""
         return numbered(head(self.chunks(part, columns), rows))
 
     def bounds(self, part: int, column: str) -> None:
-        """Nobody has looked."""
+        """Return None: no statistics available."""
 
     def read(self, part: int) -> pa.Table:
-        """All rows; without end if the function has none."""
+        """Return all rows; never returns if the function does not end."""
         batches = list(self.chunks(part, list(self.convert.types)))
         if batches:
             tables = [pa.Table.from_batches([batch]) for batch in batches]
@@ -201,7 +201,7 @@ class Generator:
                 table = self._paced(part, row, table)
             for field in table.schema:
                 if pa.types.is_null(field.type) or field.name not in self.convert.types:
-                    continue  # of nothing but nulls, the type is that of other rows
+                    continue  # a column of nulls only takes the type of other rows
                 if types.setdefault(field.name, field.type) != field.type:
                     message = f"the column is {field.type}, but was {types[field.name]} in the rows before"
                     raise self._error("CHUNK_TYPES", message, part, row, field.name)
@@ -209,7 +209,7 @@ class Generator:
             yield table
 
     def _given(self, part: int) -> Iterator[object]:
-        """What the function gives; what it raises is its own."""
+        """Yield the function's tables; its exceptions become user errors."""
         function = self.generated.function
         try:
             iterator = iter(function(part))
@@ -231,7 +231,7 @@ class Generator:
         raise self._error("GENERATED_ROWS", message, part, row)
 
     def _paced(self, part: int, row: int, table: pa.Table) -> pa.Table:
-        """With a column that says when each event is due."""
+        """Return the rows with a column of due times."""
         if self.ts not in table.column_names:
             return table.append_column(self.ts, pa.array(self.generated.due(row, table.num_rows)))
         column = table.column(self.ts)
@@ -249,7 +249,7 @@ class Generator:
 
 
 def head(chunks: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """The first rows, and no chunk more than they need."""
+    """Yield the first rows, reading no more chunks than needed."""
     for chunk in chunks:
         yield chunk.slice(0, rows)
         rows -= chunk.num_rows
@@ -258,7 +258,7 @@ def head(chunks: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch
 
 
 def numbered(chunks: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Chunks, each with the number of its first row."""
+    """Yield chunks, each with the number of its first row."""
     row = 0
     for chunk in chunks:
         yield row, chunk
@@ -266,7 +266,7 @@ def numbered(chunks: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordB
 
 
 def _joined(tables: Sequence[pa.Table], size: int) -> Iterator[pa.RecordBatch]:
-    """Tables as record batches, of any size up to this one."""
+    """Yield tables as record batches of at most this size."""
     if len(tables) == 1:
         yield from InMemoryTables(tables).chunks(0, tables[0].column_names, size)
     elif tables:

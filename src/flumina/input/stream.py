@@ -1,4 +1,4 @@
-"""Declared input streams: what is in them, and where it comes from."""
+"""Declare input streams: their tags, columns and data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Stream:
     """One input: a name, the tag (or tags) of its events, and its data in one or more parts.
 
     ``data``        an Arrow table, a pandas DataFrame, a list of tables or DataFrames (one a part), a dict of columns,
-                    or a list of dicts; or what is read piece by piece: :class:`~flumina.Parquet` for files and
+                    or a list of dicts; or a source that is read in chunks: :class:`~flumina.Parquet` for files and
                     :class:`~flumina.GeneratorSource` for a generator. ``flumina.spark`` takes DataFrames of Spark, too.
     ``tag``         the tag of all its events; or a dict from values of ``tag_column`` to tags
     ``ts``, ``seq`` the timestamp column, and the column that orders events with equal timestamps, if there is one
@@ -44,7 +44,7 @@ class Stream:
     where: str = field(default_factory=lambda: user_line(2), repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse declarations that can't be meant."""
+        """Refuse invalid declarations."""
         if not isinstance(self.name, str) or not self.name:
             raise UsageError("STREAM_NAME", f"a stream needs a name, got {self.name!r} at {self.where}")
         if isinstance(self.tag, Tag) == (self.tag_column is not None):
@@ -73,7 +73,7 @@ class Stream:
             raise UsageError(
                 "RENAME",
                 f"stream {self.name!r}: rename names no declared column: {sorted(map(str, unknown))}",
-                hint='it goes from declared columns to those of the data: rename={"declared": "in the data"}',
+                hint='it maps declared columns to columns of the data: rename={"declared": "in the data"}',
             )
 
     @property
@@ -82,23 +82,23 @@ class Stream:
         return (self.tag,) if isinstance(self.tag, Tag) else tuple(dict.fromkeys(self.tag.values()))
 
     def column_of(self, declared: str) -> str:
-        """The input column that holds a declared column."""
+        """Return the input column that holds a declared column."""
         return self.rename.get(declared, declared)
 
     @cached_property
     def columns(self) -> list[str]:
-        """The input columns that are looked at, each once."""
+        """The input columns in use, each once."""
         return list(self.types)
 
     @property
     def types(self) -> dict[str, pa.DataType | None]:
-        """The input columns that are looked at, and the types of those that are declared."""
+        """The input columns in use, with the types of declared ones."""
         names = (self.ts, *(name for name in (self.seq, self.tag_column) if name is not None))
         declared = {self.column_of(f.name): f.type for tag in self.tags for f in tag.schema}
         return {**dict.fromkeys(names), **declared}
 
     def source(self) -> Source:
-        """The data as something that can be read part by part and chunk by chunk, wherever it comes from."""
+        """Return the data as a source, which is read by part and chunk."""
         convert = Converter(self.name, self.types)
         if isinstance(self.data, Parquet):
             return self.data.source(self.name)
@@ -109,11 +109,11 @@ class Stream:
         return InMemoryTables(convert.tables(self.data))
 
     def file(self, part: int) -> str | None:
-        """The path of the file that a part is, where it is one."""
+        """Return the path of a part's file, if the part is one."""
         return self.data.files[part].path if isinstance(self.data, Parquet) else None
 
     def parts(self) -> list[pa.Table]:
-        """The data as Arrow tables, one a part; a paced generator is read as fast as it can."""
+        """Return the data as Arrow tables, one for each part; a paced generator is read without waiting."""
         source = self.source()
         if isinstance(source, Files):
             source.check_schemas(self.columns)

@@ -1,4 +1,4 @@
-"""Checks of a list of streams against a program."""
+"""Check a list of streams against a program."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flumina.program.definition import Definition
 
 
 def check_streams(definition: Definition, streams: Sequence[Stream]) -> None:
-    """Streams that make sense for a program: at least one, distinct names, its own tags."""
+    """Refuse streams that do not fit a program: at least one, distinct names, its own tags."""
     if isinstance(streams, Stream) or not isinstance(streams, Sequence) or not streams:
         raise UsageError("NO_STREAMS", f"{definition.name} needs a list of at least one Stream, got {streams!r}")
     for stream in streams:

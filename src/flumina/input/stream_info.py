@@ -1,4 +1,4 @@
-"""What is known of a stream before its data is read: enough to plan a run, and to refuse what can't work."""
+"""Describe a stream before its data is read: enough to plan a run."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from flumina.input.stream import Stream
 class StreamInfo:
     """The shape of a stream.
 
-    ``ts_type`` is None if nobody can know it: the stream has no rows. ``rows`` are those of each part, None where only
-    reading would tell. ``paced`` says that its timestamps are microseconds since the start of the run.
+    ``ts_type`` is None if the stream has no rows. ``rows`` is the number of rows of each part, None where only reading
+    would tell. ``paced``: timestamps are microseconds since the start of the run.
     """
 
     parts: int
@@ -29,7 +29,7 @@ class StreamInfo:
 
 
 def describe(stream: Stream) -> StreamInfo:
-    """Look at schemas and metadata of all parts, and at the first rows of a generator's first part.
+    """Read schemas and metadata of all parts, and the first rows of a generator's first part.
 
     Raises :class:`~flumina.errors.InputError` for files that can't be read and for columns that don't fit.
     """
@@ -51,7 +51,7 @@ def describe(stream: Stream) -> StreamInfo:
 
 
 def one_ts_type(found: Iterable[tuple[Stream, pa.DataType | None]]) -> pa.DataType | None:
-    """The type that the timestamps of all these streams have; None where a stream has no rows, and if none has any."""
+    """Return the common type of the timestamps of these streams; None if no stream has rows."""
     first: tuple[Stream, pa.DataType] | None = None
     for stream, ts_type in found:
         if ts_type is None:
@@ -60,7 +60,7 @@ def one_ts_type(found: Iterable[tuple[Stream, pa.DataType | None]]) -> pa.DataTy
         if ts_type != first[1]:
             raise InputError(
                 "TIMESTAMP_TYPES",
-                f"timestamps are {ts_type}, but those of stream {first[0].name!r} {first[1]}",
+                f"timestamps are {ts_type}, but {first[1]} in stream {first[0].name!r}",
                 stream=stream.name,
                 column=stream.ts,
                 hint="events of all streams are ordered together, so their timestamps must be of one kind",

@@ -1,4 +1,4 @@
-"""Whether the order of a stream's rows matters, and a check of rows whose order is not defined."""
+"""Check that O orders all dependent events of a stream."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flumina.program.ties import TieFinder, TieRule
 
 
 def matter(definition: Definition, stream: Stream) -> bool:
-    """Whether events of a stream depend on each other, so that O has to order them."""
+    """Return whether events of a stream depend on each other, so that O has to order them."""
     events = TagSet.all_of(stream.tags)
     return definition.depends.between(events, events)
 
@@ -31,5 +31,5 @@ def check_ties(definition: Definition, parts: Sequence[Part]) -> None:
 
 
 def must_be_one_part(definition: Definition, stream: Stream) -> bool:
-    """Whether events depend on each other, and those with equal timestamps are ordered by their place alone."""
+    """Return whether events depend on each other and only their position orders equal timestamps."""
     return stream.seq is None and matter(definition, stream)

@@ -1,10 +1,10 @@
-"""Validate rows against the declaration of their stream: one pass over the columns gives events and faults.
+"""Validate rows against their stream's declaration: one pass finds events and faults.
 
 A row is an event if and only if it has no fault: both come from the same reading of each column. Of several faults of a
 row, the one that is found first counts: timestamp, sequence number, tag, then the columns in the order of their
 declaration. The caller decides what faults mean: the first of them is an error, or their rows become dead letters::
 
-    rows in  =  events + rows with a fault  (+ rows that the caller's screen says are no events)
+    rows in  =  events + rows with a fault  (+ rows that the caller's screen drops)
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from flumina.model.schema import cast, timestamp_type, type_name
 from flumina.model.tag import Tag
 
 PLAIN = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
-"""Types of columns that Arrow can't take rows of, and types of which it can."""
+"""Types whose rows Arrow can't take, and types that replace them."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with some rows; ``explain`` says it of one value, given as a column of one row."""
+    """A fault of some rows; ``explain`` gives the message for one value, a column of one row."""
 
     condition: str
     column: str
@@ -39,13 +39,13 @@ class Fault:
     explain: Callable[[pa.Array], str] | None = field(default=None, repr=False, compare=False)
 
     def at(self, rows: pa.RecordBatch | pa.Table, row: int) -> str:
-        """Return the message for one row, with the value that is wrong where that can be told."""
+        """Return the message for one row, with the bad value where Python can hold it."""
         if self.explain is None:
             return self.message
         value = rows.column(self.column).slice(row, 1)
         try:
             return self.explain(_plain(value.combine_chunks() if isinstance(value, pa.ChunkedArray) else value))
-        except (OverflowError, ValueError):  # no value of Python: a year 300,000, bytes that are no text
+        except (OverflowError, ValueError):  # Python has no such value: a year 300,000, bytes that are not UTF-8
             return self.message
 
 
@@ -91,7 +91,7 @@ class RowFaults:
 
 
 Screen = Callable[[Ints, RowFaults], Mask | None]
-"""Looks at timestamps, may add faults of its own, and says which rows should be events (None: all)."""
+"""A screen: reads timestamps, may add faults, and returns which rows should be events (None: all)."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Validated:
     """The rows of a chunk after validation.
 
     ``ts`` and ``seq`` have an entry for each row (0 where there is none; ``seq`` is None without such a column).
-    ``order_faults`` is how many of the faults concern those two: rows with others still have a place in the order.
+    ``order_faults`` is how many of the faults concern these two: rows with other faults still have a place in O.
     """
 
     stream: Stream
@@ -117,7 +117,7 @@ class Validated:
     """For each tag its declared columns at these rows, null where a value does not fit."""
 
     def batch(self, rank: int, names: Sequence[str], first: int = 0) -> Batch:
-        """Return the events; without a column of sequence numbers, those are the rows' numbers, from ``first`` on."""
+        """Return the events; without a column of sequence numbers, they are row numbers from ``first`` on."""
         ts, codes, rows = self.ts, self.codes, self.rows
         seq = np.arange(first, first + len(ts)) if self.seq is None else self.seq
         keep: Mask | None = None
@@ -136,7 +136,7 @@ class Validated:
 
 
 def validate(stream: Stream, chunk: pa.RecordBatch, screen: Screen | None = None) -> Validated:
-    """Read the columns of a chunk as the stream declares them, and find what is wrong with its rows.
+    """Read the columns of a chunk as the stream declares them, and find the faults of its rows.
 
     The chunk has the columns of the stream, of types that fit it (:meth:`flumina.input.decode.Decoder.check_schema`).
     """
@@ -270,19 +270,19 @@ def _check_keys(keys: pa.Array, tag: Tag, name: str, add: Callable[[Ints, Fault]
 
 
 def _with_value(template: str, type_: pa.DataType, value: pa.Array) -> str:
-    """Put a value as its declared type has it into a message."""
+    """Put a value, in its declared type, into a message."""
     found = value if value.type == type_ else cast(value, nullable(type_))
     return template.replace("%s", repr(found[0].as_py()), 1)
 
 
-def _misfit(column: str, wanted: pa.DataType | None) -> Fault:
-    """A value is not of the wanted type; Arrow says of one why not."""
-    assert wanted is not None
-    message = f"not a {type_name(wanted)}"
+def _misfit(column: str, target: pa.DataType | None) -> Fault:
+    """Return the fault of values that do not fit a type; Arrow's error explains one value."""
+    assert target is not None
+    message = f"not a {type_name(target)}"
 
     def explain(value: pa.Array) -> str:
         try:
-            cast(value, nullable(wanted))
+            cast(value, nullable(target))
         except pa.ArrowException as said:
             return f"{message}: {said}"
         return message
@@ -290,12 +290,12 @@ def _misfit(column: str, wanted: pa.DataType | None) -> Fault:
     return Fault("COLUMN_TYPE", column, message, explain)
 
 
-def _read(chunk: pa.RecordBatch, name: str, wanted: pa.DataType, rows: Ints | None) -> tuple[pa.Array, Mask | None]:
-    """Read a column at these rows; what is null inside, although declared NOT NULL there, is left as it is."""
+def _read(chunk: pa.RecordBatch, name: str, target: pa.DataType, rows: Ints | None) -> tuple[pa.Array, Mask | None]:
+    """Read a column at these rows; nulls inside, where declared NOT NULL, are left as they are."""
     column = _plain(chunk.column(name))
     if rows is not None:
         column = column.take(pa.array(rows))
-    return (column, None) if column.type == wanted else cast_valid(column, nullable(wanted))
+    return (column, None) if column.type == target else cast_valid(column, nullable(target))
 
 
 def _at(keep: Mask | None, rows: Ints | None) -> Mask | None:
@@ -316,7 +316,7 @@ def _table(tag: Tag, columns: Sequence[pa.Array], count: int, keep: Mask | None)
 
 
 def _plain(column: pa.Array) -> pa.Array:
-    """A column without a dictionary, of a type that Arrow can take rows of."""
+    """Return a column without a dictionary, of a type that Arrow can take rows of."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     return column.cast(PLAIN[column.type]) if column.type in PLAIN else column

@@ -1,6 +1,6 @@
-"""Frontier policies: how far a stream has come when a batch ends, so that what lies before can be put in order.
+"""Define watermark policies: how far a stream is complete when a batch ends.
 
-A frontier is a timestamp t: nothing at or before t is still to come on the stream::
+A watermark is a timestamp t: nothing at or before t is still to come on the stream::
 
     InOrder()            the latest timestamp that any stream has shown: batches follow each other in time
     BoundedDelay(d)      the latest timestamp of this stream, minus d, minus one tick
@@ -19,25 +19,25 @@ import pyarrow as pa
 from flumina.errors import UsageError
 
 NOTHING = -(2**63)
-"""The frontier of a stream that has not said anything."""
+"""The watermark of a stream without rows."""
 
 EVERYTHING = 2**63 - 1
-"""The frontier of a stream that holds nobody up."""
+"""The watermark of a stream that delays no other."""
 
 
 @dataclass(frozen=True)
 class InOrder:
-    """Batches follow each other in time, over all streams: what comes later is later. The default.
+    """Batches follow each other in time, over all streams. The default.
 
-    Nothing is ever held up. A row of a later batch that lies at or before the latest timestamp of an earlier one is
-    late; unless ``late=`` says otherwise that ends the query, rather than have the answer depend on how the input was
-    cut into batches.
+    No row is buffered. A row of a later batch that lies at or before the latest timestamp of an earlier one is
+    late; unless ``late=`` says otherwise that ends the query, rather than let the outputs depend on how the input was
+    divided into batches.
     """
 
 
 @dataclass(frozen=True)
 class BoundedDelay:
-    """Rows may be out of order by so much: seconds (or a ``timedelta``) for times, ticks for whole numbers.
+    """Rows may be out of order by a delay: seconds (or a ``timedelta``), or ticks.
 
     A stream that has shown t may still show everything after ``t - delay``, and that timestamp itself; what lies before
     can be processed. With delay 0 the rows of a stream are in order, and only its latest timestamp is not over yet.
@@ -46,7 +46,7 @@ class BoundedDelay:
     delay: float | timedelta = 0
 
     def __post_init__(self) -> None:
-        """Refuse what is no delay."""
+        """Refuse an invalid delay."""
         seconds = self.delay.total_seconds() if isinstance(self.delay, timedelta) else self.delay
         if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
             raise UsageError(
@@ -55,7 +55,7 @@ class BoundedDelay:
             )
 
     def ticks(self, ts_type: pa.DataType) -> int:
-        """The delay in units of the timestamps."""
+        """Return the delay in units of the timestamps."""
         if not pa.types.is_integer(ts_type):
             seconds = self.delay.total_seconds() if isinstance(self.delay, timedelta) else self.delay
             return round(seconds * 1e6)
@@ -70,16 +70,17 @@ class BoundedDelay:
 
 @dataclass(frozen=True)
 class Heartbeats:
-    """Rows of the stream itself say how far it is: if ``column`` is ``value``, nothing at or before ``ts`` will come.
+    """Rows with ``column`` equal to ``value`` state that nothing at or before ``ts`` will come.
 
-    Such a row is no event. In a stream with a tag column, that can be the column: ``Heartbeats("kind", "heartbeat")``.
+    Such a row is not an event. In a stream with a tag column, ``column`` can be that one:
+    ``Heartbeats("kind", "heartbeat")``.
     """
 
     column: str
     value: object = True
 
     def __post_init__(self) -> None:
-        """Refuse what names no column."""
+        """Refuse a column without a name."""
         if not isinstance(self.column, str) or not self.column or self.value is None:
             raise UsageError(
                 "HEARTBEATS", f"fl.Heartbeats needs a column and a value, got {self.column!r} and {self.value!r}"
@@ -88,10 +89,10 @@ class Heartbeats:
 
 @dataclass(frozen=True)
 class ClosedBatches:
-    """What a batch holds is complete: the batch leads the order of events, and timestamps order what is within it.
+    """Each batch is complete: batches come first in the order, timestamps order events within.
 
-    Nothing is held up by such a stream, and nothing of it is ever late. The answer depends on what came together in a
-    batch; a batch that is tried again holds the same rows.
+    Such a stream delays no other, and its rows are never late. The outputs depend on which rows share a batch; a
+    retried batch holds the same rows.
     """
 
 
@@ -100,18 +101,18 @@ WatermarkPolicy = InOrder | BoundedDelay | Heartbeats | ClosedBatches
 
 @dataclass(frozen=True)
 class Seen:
-    """What a stream has shown so far: its latest timestamp, and that of its latest heartbeat."""
+    """The latest timestamp of a stream so far, and of its latest heartbeat."""
 
     newest: int = NOTHING
     heard: int = NOTHING
 
     def and_then(self, other: Seen) -> Seen:
-        """The same after more rows."""
+        """Return the latest timestamps after more rows."""
         return Seen(max(self.newest, other.newest), max(self.heard, other.heard))
 
 
 def watermark_of(policy: WatermarkPolicy, seen: Seen, newest: int, ts_type: pa.DataType) -> int:
-    """How far a stream has come; ``newest`` is the latest timestamp that any stream has shown.
+    """Return the watermark of a stream; ``newest`` is the latest timestamp of any stream.
 
     >>> watermark_of(BoundedDelay(2), Seen(10), 50, pa.int64()), watermark_of(InOrder(), Seen(10), 50, pa.int64())
     (7, 50)
