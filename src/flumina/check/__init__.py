@@ -1,4 +1,4 @@
-"""The law checker: whether a program means the same in parallel as one event after the other.
+"""Check the laws that make parallel and sequential runs of a program equal.
 
 See :mod:`flumina.check.laws` for the laws themselves.
 """

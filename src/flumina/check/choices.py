@@ -1,4 +1,4 @@
-"""Random choices read from bytes, so that one cheap Hypothesis draw makes a whole scenario and shrinks with it.
+"""Read random choices from bytes, so that Hypothesis draws and shrinks whole scenarios cheaply.
 
 The bytes are cut into blocks, and every step of a scenario owns one, whether it is taken or not. A zero byte always
 means the simplest choice, for a step: that it is left out. So when Hypothesis shrinks by putting zeros for other bytes,
@@ -13,7 +13,7 @@ from typing import TypeVar
 Item = TypeVar("Item")
 
 BLOCK = 10
-"""Bytes for one step: more than the choices that any step makes; beyond them every choice is the simplest."""
+"""Bytes for one step: more than any step uses; beyond them every choice is the simplest."""
 
 
 class Choices:
@@ -31,7 +31,7 @@ class Choices:
         self.data, self.start, self.next = data, 0, 0
 
     def step(self, blocks: int = 1) -> None:
-        """Go on to the block that lies so many blocks further."""
+        """Go forward by this many blocks."""
         self.start += blocks * BLOCK
         self.next = self.start
 
@@ -40,16 +40,16 @@ class Choices:
         self.start = self.next = start
 
     def below(self, size: int) -> int:
-        """A number from 0 to size - 1."""
+        """Return a number from 0 to size - 1."""
         if self.next >= min(len(self.data), self.start + BLOCK):
             return 0
         self.next += 1
         return self.data[self.next - 1] % size
 
     def pick(self, items: Sequence[Item]) -> Item:
-        """One of the items, the first being the simplest."""
+        """Return one of the items; the first is the simplest."""
         return items[self.below(len(items))]
 
     def chance(self, one_in: int) -> bool:
-        """True about once in so many times; False is the simpler."""
+        """Return True about once in this many calls; False is simpler."""
         return self.below(one_in) == one_in - 1

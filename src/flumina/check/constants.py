@@ -1,4 +1,4 @@
-"""Numbers and texts that a program's own code names: the values at which it is likely to change its mind.
+"""Collect the constants in a program's code: values at which it may branch.
 
 They stand in ``update`` itself, or behind a name in it (a global, an attribute of the class or of the instance, a
 member of a module), or in what it calls, as far as that is the user's own code.
@@ -19,16 +19,16 @@ from flumina.program.analysis.function_source import MISSING, FunctionSource, So
 from flumina.program.definition import Definition
 
 _MANY = 64
-"""So many values of one collection or of one type are enough."""
+"""Largest number of values taken from one collection or for one type."""
 
 _DEEP = 4
-"""How far calls are followed."""
+"""Depth up to which calls are followed."""
 
 _FOLDED = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
 
 
 def constants(definition: Definition) -> dict[type, list[Any]]:
-    """For each type the constants that the methods of a program name, and the whole numbers next to them."""
+    """Return for each type the constants that the methods of a program name, and the whole numbers next to them."""
     found: dict[type, dict[Any, None]] = {int: {}, float: {}, str: {}, bytes: {}}
     seen: set[object] = set()
     for function in _functions(definition):
@@ -48,7 +48,7 @@ def _functions(definition: Definition) -> list[Callable[..., Any]]:
 
 
 def _named_by(function: Callable[..., Any], seen: set[object], depth: int) -> Iterator[object]:
-    """What stands in a function and behind the names in it; ``seen`` are the functions that were looked at."""
+    """Yield constants of a function and of the names in it; ``seen`` are the functions visited."""
     plain = written(function)
     if plain is None or plain in seen:
         return
@@ -58,7 +58,7 @@ def _named_by(function: Callable[..., Any], seen: set[object], depth: int) -> It
     except SourceMissingError:
         return
     tree, owner = source.module, getattr(function, "__self__", MISSING)
-    texts = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings say nothing
+    texts = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings are not values
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant | ast.BinOp | ast.UnaryOp):
             if id(node) not in texts:
@@ -74,7 +74,7 @@ def _named_by(function: Callable[..., Any], seen: set[object], depth: int) -> It
 
 
 def _folded(node: ast.expr) -> object:
-    """The value of a constant, or of a sum, difference or product of some: ``-5``, ``60 * 60``."""
+    """Return the value of a constant, or of a sum, difference or product of some: ``-5``, ``60 * 60``."""
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
@@ -88,9 +88,9 @@ def _folded(node: ast.expr) -> object:
 
 
 def _resolved(node: ast.expr, source: FunctionSource, program: object) -> object:
-    """The object behind ``name`` or ``name.attribute...``, without running any code of it.
+    """Return the object behind ``name`` or ``name.attribute...``, without running any code of it.
 
-    ``program`` is what the function is bound to: the value of its first parameter.
+    ``program`` is the object that the function is bound to: the value of its first parameter.
     """
     if isinstance(node, ast.Name):
         code = source.function.__code__
@@ -121,7 +121,7 @@ def _members(values: Iterable[Any]) -> Iterator[object]:
 
 
 def _is_users(function: FunctionType | MethodType) -> bool:
-    """Whether a function is neither Python's nor a library's."""
+    """Return whether a function is neither Python's nor a library's."""
     module = function.__module__ or ""
     top = module.partition(".")[0]
     library = top in sys.stdlib_module_names or (top == "flumina" and not module.startswith("flumina.apps"))

@@ -1,4 +1,4 @@
-"""Which keys the events of a scenario have: three at a time, so that events meet, but not always the same three."""
+"""Choose the keys of a scenario: three at a time, so that events meet."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _MOST = 12
 """Choices of keys for one program."""
 
 Pool = Mapping[pa.DataType, Sequence[Key]]
-"""For each type of keys those of one scenario."""
+"""For each type of keys, the keys of one scenario."""
 
 
 def pools(definition: Definition, constants: Mapping[type, Sequence[Any]]) -> Sequence[Pool]:
-    """The choices of keys that are worth trying, the usual one first.
+    """Return the choices of keys to try, the usual one first.
 
-    Keys that ``update`` names are tried beside usual ones. Two or more ``examples`` of a key column take the place of
-    those; a single one stands beside them, as keys must be able to differ.
+    Keys that ``update`` names are tried beside usual ones. Two or more ``examples`` of a key column replace
+    them; a single one is added, as keys must be able to differ.
     """
     choices = {type_: _choices(type_, definition, constants) for type_ in KEYS}
     most = max(map(len, choices.values()))

@@ -1,10 +1,11 @@
-"""The laws of consistency (Definition 2.3 of the paper), in the form that is neither too weak nor too strong.
+"""Define the laws of consistency (Definition 2.3 of the paper) and try them.
 
-As printed, C1 misses ``fork = (s, s), join = left`` on a counter, and over arbitrary pairs of states it rejects the
-paper's own figure 1. Here a pair (s1, s2) always comes from *one* ``fork(s, p1, p2)`` of a reachable s, with p1 and p2
-non-empty and independent, each half then evolving by its own predicate only; and both halves may take the event.
+The form here is neither too weak nor too strong. As printed, C1 misses ``fork = (s, s), join = left`` on a counter,
+and over arbitrary pairs of states it rejects the paper's own figure 1. Here a pair (s1, s2)
+always comes from *one* ``fork(s, p1, p2)`` of a reachable s, with p1 and p2 non-empty and independent, each half then
+evolving by its own predicate only; and both halves may take the event.
 
-A law is a function of a reachable wire: it returns None if there is no room for it, True if it holds there, and raises
+A law is a function of a reachable wire: it returns None if it does not apply, True if it holds there, and raises
 :class:`Broken` with the counterexample if not.
 """
 
@@ -40,7 +41,7 @@ class Broken(Exception):  # noqa: N818 -- it is caught by the runner and becomes
 
 @dataclass(frozen=True)
 class Law:
-    """A named law: the equation, what it means, and the function that tries it on a scenario."""
+    """A law: name, equation, meaning, and the function that tries it on a scenario."""
 
     name: str
     equation: str
@@ -69,7 +70,7 @@ class Law:
 
 
 def _outputs(emitted: Sequence[Row]) -> list[tuple[str, Any]]:
-    """What one event put out, as a multiset."""
+    """Return the outputs of one event as a multiset."""
     return sorted(((row.output, row.values) for row in emitted), key=repr)
 
 
@@ -163,7 +164,7 @@ def _batch(scenario: Scenario, law: Law, wire: Wire) -> bool | None:
         at_once = rows(emit.drain())
     except FluminaError as error:
         result, at_once = f"raised {error}", []
-    except RAISED as error:  # whatever the user's code raises is a finding
+    except RAISED as error:  # any exception of the user's code is a finding
         result, at_once = f"raised {type(error).__name__}: {error}", []
     sides: Sides = [
         ("state", before if result is None else result, folded),
@@ -189,7 +190,7 @@ def _aliasing(scenario: Scenario, law: Law, wire: Wire) -> bool | None:
         event = scenario.event(mine.atoms)
         if event is None:
             return None
-        # Straight on the half itself, not on a copy: what it shares with the other half shows there.
+        # On the half itself, not on a copy, so that shared mutable parts show in the other half.
         state = fold(mine.kind, mine.state, [event], Emit(scenario.definition.outputs))
         mine = replace(mine, state=state, trace=(*mine.trace, event))
     sides: Sides = [("the other half", other.state, before)]
@@ -216,7 +217,7 @@ def _deterministic(scenario: Scenario, law: Law, wire: Wire) -> bool | None:
         return None
     a, out_1 = scenario.update(wire, event)
     start, between = scenario.choices.start, list[Event]()
-    for _ in range(_BETWEEN):  # what they leave behind outside the state would show
+    for _ in range(_BETWEEN):  # side effects outside the state would show
         scenario.choices.step()
         other = scenario.event(wire.atoms) if scenario.choices.chance(2) else None
         if other is not None:

@@ -1,4 +1,4 @@
-"""What the checker found, as a person reads it: the law, the smallest counterexample, both sides side by side."""
+"""Report the result of a check: each law with its smallest counterexample."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _WIDTH = 110
 
 @dataclass(frozen=True)
 class Counterexample:
-    """The smallest situation found in which a law does not hold."""
+    """The smallest situation found that breaks a law."""
 
     law: str
     equation: str
@@ -49,7 +49,7 @@ def _side_by_side(what: str, left: str, right: str) -> list[str]:
 
 @dataclass(frozen=True)
 class LawResult:
-    """One law: how many situations it was tried in, and what broke it."""
+    """The result of one law: number of situations tried, and the counterexample."""
 
     law: str
     examples: int
@@ -64,7 +64,7 @@ class LawResult:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """All laws of one program."""
+    """The results of all laws for one program."""
 
     program: str
     results: Sequence[LawResult]
@@ -83,8 +83,8 @@ class CheckReport:
         lines = [f"{self.program}: {'all laws hold' if self.ok else 'breaks ' + ', '.join(self.broken)}"]
         for result in self.results:
             mark = "ok" if result.ok else "BROKEN"
-            told = result.note or f"{result.examples} examples"
-            lines.append(f"  {result.law:<12} {mark:<7} {told}")
+            outcome = result.note or f"{result.examples} examples"
+            lines.append(f"  {result.law:<12} {mark:<7} {outcome}")
         for result in self.results:
             if result.counterexample is not None:
                 lines += ["", str(result.counterexample)]

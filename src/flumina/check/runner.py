@@ -1,4 +1,4 @@
-"""Trying every law on many random scenarios, and shrinking what breaks one."""
+"""Try every law on random scenarios, and shrink counterexamples."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def check(
     tolerance: float | None = None,
     laws: Sequence[str] | None = None,
 ) -> CheckReport:
-    """Try every law (or those named) on ``examples`` random reachable situations each.
+    """Try every law (or the named ones) on ``examples`` random reachable situations each.
 
     ``seed`` makes a run repeatable. ``tolerance`` replaces the program's own: the relative error within which floats
     count as equal.
@@ -47,13 +47,13 @@ def check(
             "UNKNOWN_LAW", f"there is no law {', '.join(unknown)}", hint=f"the laws are {', '.join(known)}"
         )
     results = [] if laws is not None and "symmetry" not in laws else [_symmetry(definition)]
-    wanted = [law for law in LAWS if laws is None or law.name in laws]
-    found = _find(wanted, Universe.all_of(definition), examples, seed)
+    chosen = [law for law in LAWS if laws is None or law.name in laws]
+    found = _find(chosen, Universe.all_of(definition), examples, seed)
     return CheckReport(definition.name, [*results, *found])
 
 
 def _symmetry(definition: Definition) -> LawResult:
-    """``depends(a, b) = depends(b, a)``: by construction for rules, by looking at all pairs for a function."""
+    """Check ``depends(a, b) = depends(b, a)``: holds for rules; all pairs are tried for a function."""
     relation = definition.depends
     if not isinstance(relation, FunctionDependence):
         return LawResult("symmetry", 0, note="by construction")
@@ -83,7 +83,7 @@ def _find(laws: Sequence[Law], universes: Sequence[Universe], examples: int, see
             break
         name = counterexample.law
         broken[name] = LawResult(name, max(tried.values()), counterexample)
-        if name == "defined":  # nothing can be said of laws whose functions are not defined
+        if name == "defined":  # laws whose functions raise can't be tried
             return [broken[law.name] for law in laws if law.name in broken] + [broken["defined"]]
     return [broken.get(law.name) or _held(law, tried[law.name], universes[0]) for law in laws]
 
@@ -99,7 +99,7 @@ def _held(law: Law, tried: int, universe: Universe) -> LawResult:
 def _attempt(
     laws: Sequence[Law], universes: Sequence[Universe], examples: int, seed: int, tried: dict[str, int]
 ) -> Counterexample | None:
-    """The smallest counterexample to one of the laws; ``tried`` counts situations."""
+    """Return the smallest counterexample to one of the laws; ``tried`` counts situations."""
     import hypothesis  # noqa: PLC0415 -- a fifth of what importing flumina would take
 
     size = SCENARIO_BLOCKS * BLOCK
@@ -123,7 +123,7 @@ def _attempt(
             wires = scenario.reach()
             start = scenario.choices.start
             for law in laws:
-                for wire in reversed(wires):  # the innermost that has room for the law
+                for wire in reversed(wires):  # the innermost wire to which the law applies
                     scenario.choices.rewind(start)
                     if law.holds(scenario, law, wire):
                         tried[law.name] += 1
@@ -135,7 +135,7 @@ def _attempt(
         except FluminaError as error:
             raise Broken(_undefined(str(error), ())) from error
         except (Exception, SystemExit) as error:
-            # From copying, comparing or showing what the program keeps as its state.
+            # Raised by copying, comparing or formatting the program's state.
             raise Broken(_undefined(f"the state can't be handled: {type(error).__name__}: {error}", ())) from error
 
     try:
@@ -161,7 +161,7 @@ _ODD = {
     "NaN": f"columns of floats hold NaN now and then; {_VALUES}",
     "infinity": f"columns of floats hold infinity now and then; {_VALUES}",
 }
-"""Words in a message, and which values may be behind them."""
+"""Words of a message, and the hint about values that may cause it."""
 
 
 def _undefined(what: str, trace: tuple[object, ...]) -> Counterexample:

@@ -1,4 +1,4 @@
-"""Random reachable situations of a program, in which its laws are tried.
+"""Generate random reachable situations of a program, to try its laws on.
 
 A *wire* (Definition 2.2) is a state type, a predicate and a state. Wires are reached as a real run reaches them: from
 ``init`` by updates, by descending into one half of a fork, and by nested forks that were joined again. So a law is
@@ -37,7 +37,7 @@ SCENARIO_BLOCKS = 52
 
 
 class Rest:
-    """Stands for all the keys that no event of a scenario has."""
+    """A stand-in for all keys without events in a scenario."""
 
     def __repr__(self) -> str:
         return "any other key"
@@ -50,7 +50,7 @@ Atom = tuple[str, Key]
 
 @dataclass(frozen=True)
 class Wire:
-    """A state with its type and the atoms of its predicate; ``trace`` tells how it was reached."""
+    """A state with its type and the atoms of its predicate; ``trace`` records how it was reached."""
 
     kind: StateKind
     atoms: tuple[Atom, ...]
@@ -72,7 +72,7 @@ class ForkStep:
 
 @dataclass(frozen=True)
 class Nested:
-    """A fork that was joined again, with what each half did."""
+    """A fork that was joined again, with the steps of each half."""
 
     fork: object
     left: tuple[object, ...]
@@ -92,11 +92,11 @@ class Undefined(Exception):  # noqa: N818 -- it is caught here and becomes a fin
 
 
 class Universe:
-    """What scenarios of one program are made of: its atoms, and which of them are independent."""
+    """The atoms of one program's scenarios, and which of them are independent."""
 
     @classmethod
     def all_of(cls, definition: Definition) -> Sequence[Universe]:
-        """One for each choice of keys, the usual one first."""
+        """Return one universe for each choice of keys, the usual one first."""
         named = constants(definition)
         return [cls(definition, named, pool) for pool in pools(definition, named)]
 
@@ -115,7 +115,7 @@ class Universe:
         self.dependent = {(a, b): definition.depends(*a, *b) for a, b in product(self.atoms, self.atoms)}
 
     def tag_set(self, atoms: tuple[Atom, ...]) -> TagSet:
-        """The predicate that holds exactly these atoms."""
+        """Return the predicate that holds exactly these atoms."""
         if atoms not in self.tag_sets:
             self.tag_sets[atoms] = self._tag_set(atoms)
         return self.tag_sets[atoms]
@@ -128,12 +128,12 @@ class Universe:
         return TagSet(members)
 
     def independent(self, atom: Atom, others: Sequence[Atom]) -> bool:
-        """Whether an atom is independent of all of these."""
+        """Return whether an atom is independent of all these atoms."""
         return not any(self.dependent[atom, other] for other in others)
 
 
 class Scenario:
-    """Makes one situation from choices; every random event has a place of its own in O."""
+    """A generator of one situation from choices; every event has its own place in O."""
 
     def __init__(self, universe: Universe, choices: Choices) -> None:
         self.universe, self.choices, self.definition = universe, choices, universe.definition
@@ -142,7 +142,7 @@ class Scenario:
     # -- events and predicates --------------------------------------------------------------------------------
 
     def event(self, atoms: Sequence[Atom]) -> Event | None:
-        """A new event of one of these atoms, later than all before it; None where there is none."""
+        """Return a new event of one of these atoms, later than all before it; None where there is none."""
         concrete = [atom for atom in atoms if atom[1] is not REST]
         if not concrete:
             return None
@@ -158,12 +158,12 @@ class Scenario:
         return tag.event(ts=self.clock, stream=name, seq=self.count, **columns)
 
     def _tick(self) -> int:
-        """How much later an event is than the one before: mostly 0 or 1, but windows of any size are crossed, too."""
+        """Return the time from the event before: mostly 0 or 1; larger steps cross windows of any size."""
         step = self.choices.below(8)
         return self.choices.pick(self.universe.jumps) if step == 7 else step % 2
 
     def fork_of(self, wire: Wire) -> tuple[Fork, tuple[Atom, ...], tuple[Atom, ...]] | None:
-        """A fork of the wire's type with two non-empty independent predicates; None if there is no room for one."""
+        """Return a fork of the wire's type with two non-empty independent predicates, or None."""
         kinds, dependent = self.definition.kinds, self.universe.dependent
         forks = [fork for fork in self.definition.forks if fork.source == wire.kind.name]
         if not forks:
@@ -190,14 +190,14 @@ class Scenario:
         return fork, tuple(left), tuple(right)
 
     def allows(self, kind: StateKind, atom: Atom) -> bool:
-        """Whether a state type takes the events of an atom."""
+        """Return whether a state type takes the events of an atom."""
         name, key = atom
         return kind.predicate.has_any(name) if key is REST else kind.predicate.has(name, key)
 
     # -- running the program ----------------------------------------------------------------------------------
 
     def update(self, wire: Wire, event: Event) -> tuple[Wire, list[Row]]:
-        """The wire after one event, and what that put out; the state given is left alone."""
+        """Return the wire after one event, and its outputs; the argument's state is not changed."""
         emit = Emit(self.definition.outputs)
         trace = (*wire.trace, event)
         try:
@@ -207,7 +207,7 @@ class Scenario:
         return replace(wire, state=state, trace=trace), rows(emit.drain())
 
     def divide(self, wire: Wire, fork: Fork, left: tuple[Atom, ...], right: tuple[Atom, ...]) -> tuple[Wire, Wire]:
-        """The two halves of a wire; the state given is left alone."""
+        """Return the two halves of a wire; the argument's state is not changed."""
         sets = self.universe.tag_set(left), self.universe.tag_set(right)
         trace = (*wire.trace, ForkStep(*sets))
         halves = self._call("fork", trace, fork.function, copied(wire.state), *sets)
@@ -220,7 +220,7 @@ class Scenario:
         )
 
     def merge(self, fork: Fork, left: Wire, right: Wire) -> State:
-        """The joined state; the states given are left alone."""
+        """Return the joined state; the arguments are not changed."""
         join = self.definition.join_of(fork).function
         return self._call("join", left.trace, join, copied(left.state), copied(right.state))
 
@@ -234,14 +234,14 @@ class Scenario:
             raise Undefined(f"{name} raised {type(error).__name__}: {error}", trace) from error
 
     def evolve(self, wire: Wire, steps: int, depth: int = 1) -> Wire:
-        """The wire after up to so many steps of its own predicate: events, and nested forks that are joined again."""
+        """Return the wire after at most ``steps`` steps of its predicate: events, and nested forks that are joined."""
         for _ in range(steps):
             self.choices.step()
             action = self.choices.below(4)
             event = self.event(wire.atoms) if action in (1, 2) else None
             if event is not None:
                 wire, _ = self.update(wire, event)
-            if depth:  # the blocks of a nested fork are there whether they are used or not
+            if depth:  # the blocks of a nested fork are reserved whether they are used or not
                 self.choices.step()
                 choice = self.fork_of(wire) if action == 3 else None
                 if choice is None:
@@ -259,7 +259,7 @@ class Scenario:
         return replace(wire, state=self.merge(fork, first, second), trace=(*wire.trace, step))
 
     def reach(self) -> list[Wire]:
-        """Reachable wires: after some events, and then perhaps within one or two forks, the innermost last."""
+        """Return reachable wires: after some events, then within up to two forks, the innermost last."""
         kind = self.definition.kinds[self.definition.initial]
         wires = [self.evolve(Wire(kind, self.universe.atoms, self.definition.init(), ("init",)), 3)]
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""Values worth trying for a column of a given type: few, so that they collide; odd ones among them."""
+"""Choose values for a column of a type: few, so that they collide, some unusual."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DAY = dt.date(2024, 2, 28)
 _NOON = dt.datetime(2024, 2, 28, 12, tzinfo=dt.UTC)
 
 _ODD_FLOATS = (-0.0, math.inf, -math.inf, math.nan)
-"""Now and then: what no arithmetic gets rid of would hide what the others show."""
+"""Tried rarely: values that arithmetic never removes would mask other findings."""
 
 _POOLS: dict[pa.DataType, Sequence[Any]] = {
     pa.bool_(): (False, True),
@@ -44,13 +44,13 @@ KEYS: dict[pa.DataType, Sequence[Any]] = {
 """Keys to try: few enough that events meet."""
 
 POWERS = tuple(10**n for n in range(1, 12))
-"""Steps in time up to more than a day in microseconds: whatever the unit and the window, some of them leave it."""
+"""Steps in time up to more than a day in microseconds: some exceed any window in any unit."""
 
 _MOST_JUMPS = 256
 
 
 def jumps(named: Sequence[int]) -> Sequence[int]:
-    """Steps in time worth trying, the smallest first: powers of ten, and these numbers and twice them."""
+    """Return steps in time to try, the smallest first: powers of ten, these numbers and their doubles."""
     lengths = [n for n in named if 1 < n <= POWERS[-1]]
     return sorted({*POWERS, *lengths[: _MOST_JUMPS // 3], *(2 * n for n in lengths[: _MOST_JUMPS // 3])})
 
@@ -61,7 +61,7 @@ def value(
     given: Sequence[Any] | None = None,
     constants: Mapping[type, Sequence[Any]] | None = None,
 ) -> Any:  # noqa: ANN401
-    """A value for one column; ``given`` replaces the pool of its type. A nullable column is sometimes null.
+    """Return a value for one column; ``given`` replaces the pool of its type. A nullable column is sometimes null.
 
     ``constants`` are values that the program itself names; they are tried now and then.
     """
@@ -76,7 +76,7 @@ def value(
 
 
 def fitting(type_: pa.DataType, constants: Mapping[type, Sequence[Any]]) -> list[Any]:
-    """The constants that a column of this type can hold."""
+    """Return the constants that a column of this type can hold."""
     if pa.types.is_integer(type_):
         most = 2 ** (type_.bit_width - 1)
         return [value for value in constants.get(int, ()) if -most <= value < most]
