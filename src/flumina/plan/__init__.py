@@ -1,4 +1,4 @@
-"""Synchronization plans: the tree, which trees are valid, how events find their worker, and who makes good ones."""
+"""Synchronization plans: trees of workers, their validity, routing, and optimizers."""
 
 from flumina.plan.components import components
 from flumina.plan.cost_model import Cost, CostModel, evaluate

@@ -1,4 +1,4 @@
-"""The smallest pieces of input that a plan places: atomic itags, and which of them depend on each other.
+"""Divide the input into atoms, the smallest itags that a plan places.
 
 Keys are divided into *cells*: hot keys and finitely many declared keys one by one, the others by hash buckets. Every
 key set that a source declares is a union of cells, so that two atoms with ``same_key`` tags depend on each other
@@ -25,7 +25,7 @@ MAX_NAMED = 4096
 """More declared keys than this are not planned one by one, unless ``depends`` is a function of them."""
 
 MAX_DIVIDED = 20_000
-"""Where so many streams carry any key that dividing keys would give more atoms than this, keys are divided less."""
+"""Largest number of atoms from dividing keys; with many streams, keys are divided less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +42,15 @@ class InputAtom:
 
     @property
     def itag(self) -> Itag:
-        """The atom as a worker has it."""
+        """The atom as an itag of a worker."""
         return Itag(self.stream, self.parts, TagSet([(self.tag, self.keys)]))
 
 
 def atoms(inputs: Inputs, buckets: int = 1) -> list[InputAtom]:
-    """The input in pieces, streams and parts in their order.
+    """Return the input as atoms, streams and parts in their order.
 
-    ``buckets`` is the number of pieces that keys nobody knows are divided into. With one, atoms are divided by part
-    like all others; with more, a piece of keys comes from all parts of a stream at one host together.
+    ``buckets`` is the number of divisions of keys that no source names. With one, atoms are divided by part
+    like all others; with more, a division has all parts of a stream at one host.
     """
     cells = _cells(inputs, buckets)
     cell_of = {key: number for number, cell in enumerate(cells) if cell.is_finite for key in cell.flips}
@@ -76,13 +76,13 @@ def atoms(inputs: Inputs, buckets: int = 1) -> list[InputAtom]:
 
 
 def affordable(inputs: Inputs, buckets: int) -> int:
-    """Into how many pieces, at most these, keys nobody knows can be divided: each piece has an atom for each stream."""
+    """Return the number of divisions, at most ``buckets``, of unnamed keys: each has an atom for each stream."""
     places = {(load.stream, load.tag, load.host) for load in inputs.loads if not load.profile.keys.is_finite}
     return max(1, min(buckets, MAX_DIVIDED // max(1, len(places))))
 
 
 def _cells(inputs: Inputs, buckets: int) -> list[KeySet]:
-    """A division of all keys that fits every declared key set; the absent key of unkeyed tags comes first."""
+    """Return a division of all keys that fits every declared key set; the absent key of unkeyed tags comes first."""
     depends = inputs.definition.depends
     sets = list(dict.fromkeys(load.profile.keys for load in inputs.loads if load.profile.keys != UNKEYED))
     hot = dict.fromkeys(key for load in inputs.loads for key in load.profile.hot)
@@ -132,17 +132,17 @@ Group = tuple[str, int | None]
 
 @dataclass(frozen=True)
 class Graph:
-    """Which atoms depend on each other: an atom depends on all atoms of the groups that it reaches."""
+    """The dependence of atoms: an atom depends on all atoms of the groups that it reaches."""
 
     atoms: Sequence[InputAtom]
     depends: Dependence
 
     def groups(self, atom: InputAtom) -> tuple[Group, Group]:
-        """The groups that an atom belongs to."""
+        """Return the groups that an atom belongs to."""
         return (atom.tag, atom.cell), (atom.tag, None)
 
     def reaches(self, atom: InputAtom) -> list[Group]:
-        """The groups all of whose atoms this atom depends on."""
+        """Return the groups all of whose atoms this atom depends on."""
         if isinstance(self.depends, RuleDependence):
             return [(o, None if rule is Rule.ALWAYS else atom.cell) for o, rule in self._rules.get(atom.tag, ())]
         return self._pairs[atom.tag, atom.cell]
@@ -157,7 +157,7 @@ class Graph:
 
     @cached_property
     def _pairs(self) -> dict[Group, list[Group]]:
-        """For a relation that is known by its answers only: ask about every pair of groups once."""
+        """Return the dependent pairs of groups of a relation that is a function: call it once for each pair."""
         sets = {(atom.tag, atom.cell): TagSet([(atom.tag, atom.keys)]) for atom in self.atoms}
         return {one: [other for other, events in sets.items() if self._ask(mine, events)] for one, mine in sets.items()}
 

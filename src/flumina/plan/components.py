@@ -1,4 +1,4 @@
-"""Connected components of itags under dependence: what a leaf can process without waiting for the rest of itself."""
+"""Find the independent components of a leaf's itags."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flumina.plan.tree import Itag, merged
 
 
 def components(itags: Iterable[Itag], depends: Dependence) -> tuple[tuple[Itag, ...], ...]:
-    """The finest division of these itags, by part and tag, in which no event depends on one of another component.
+    """Return the finest division of these itags, by part and tag, into independent components.
 
     Keys divide nothing here: a frontier belongs to a part, whatever its keys. Each component is in normal form.
     """
@@ -39,7 +39,7 @@ def components(itags: Iterable[Itag], depends: Dependence) -> tuple[tuple[Itag, 
         pieces = [
             Itag(stream, frozenset({part}), sets[g]) for g in groups if g in reached for stream, part in groups[g]
         ]
-        # Parts of one set of events hang together through an event of another set that depends on both, or themselves.
+        # Parts of one set are connected by an event of another set that depends on both, or by themselves.
         together = len(reached) > 1 or depends.between(sets[group], sets[group])
         found += [merged(pieces)] if together else [(piece,) for piece in pieces]
     return tuple(found)

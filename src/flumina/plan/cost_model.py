@@ -1,4 +1,4 @@
-"""What a plan costs: the model by which plans are compared.
+"""Model the cost of a plan, to compare plans.
 
 For a second of input, with all rates as given::
 
@@ -16,7 +16,7 @@ For a second of input, with all rates as given::
 
 What a turn moves is what the runtime moves, so there are two kinds of turns, and each term with joins or turns in it is
 the sum of both. A turn for an event of a keyed tag, in a program for one key, moves the state of one key: its merge is
-join + fork. Any other turn moves all that there is below: keys(c) keys, and the rest of the state. A leaf that hands
+join + fork. Any other turn moves everything below: keys(c) keys, and the rest of the state. A leaf that hands
 over sends what has come since the last such turn, which is at most one key an event, and gets nothing back. Bytes count
 beyond ``state_bytes``, with which message, join and fork were measured. An unkeyed event of a program for one key looks
 at all keys: keys(w) x look_key more.
@@ -84,7 +84,7 @@ class CostModel:
     """What an unkeyed event costs for each key that it can see."""
 
     def __post_init__(self) -> None:
-        """Refuse what is no cost."""
+        """Refuse an invalid cost."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "by_tag"}
         for name, value in {**values, **{f"by_tag[{tag!r}]": cost for tag, cost in self.by_tag.items()}}.items():
             if isinstance(value, bool) or not isinstance(value, int | float) or not (0 <= value < math.inf):
@@ -93,7 +93,7 @@ class CostModel:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a plan costs; see the module for what the figures mean."""
+    """The cost of a plan; the module describes its figures."""
 
     load: float
     latency: float
@@ -113,17 +113,17 @@ ONE_BY_ONE = replace(DEFAULT, event=3e-6, join=25e-6, fork=25e-6, message=40e-6,
 
 
 def model_of(definition: Definition) -> CostModel:
-    """What is assumed of a program that nobody has measured."""
+    """Return the model assumed for a program without measurements."""
     return DEFAULT if all(kind.update_batch is not None for kind in definition.kinds.values()) else ONE_BY_ONE
 
 
 def evaluate(plan: Plan, inputs: Inputs, model: CostModel | None = None) -> Cost:
-    """What a plan costs with this input, at the places it names."""
+    """Return the cost of a plan with this input, at its own places."""
     return evaluate_sites(site_of(plan.root, inputs), model or model_of(inputs.definition), inputs)
 
 
 def state_size(inputs: Inputs, model: CostModel) -> StateSize:
-    """How large states are: as sampled, or else as many keys as were counted, each of the size that is assumed."""
+    """Return the size of states: as sampled, or else the counted keys at the assumed size."""
     if inputs.states is not None:
         return inputs.states
     if inputs.definition.lifted is None:
@@ -141,7 +141,7 @@ _Both = tuple[float, float]
 
 @dataclass(slots=True)
 class _Turns:
-    """What is known of one site on the way down."""
+    """The values of one site on the way down."""
 
     site: Site
     requests: _Both
@@ -149,7 +149,7 @@ class _Turns:
 
 
 def evaluate_sites(root: Site, model: CostModel, inputs: Inputs) -> Cost:
-    """What placed sites cost."""
+    """Return the cost of placed sites."""
     definition = inputs.definition
     moving = _Moving(root, model, inputs)
     below, trips = moving.below, moving.trips
@@ -189,7 +189,7 @@ def evaluate_sites(root: Site, model: CostModel, inputs: Inputs) -> Cost:
 
 
 class _Moving:
-    """What joins and forks move between the sites of a tree, and what that costs."""
+    """The data that joins and forks move between the sites of a tree, and its cost."""
 
     def __init__(self, root: Site, model: CostModel, inputs: Inputs) -> None:
         self.model, self.definition = model, inputs.definition
@@ -219,7 +219,7 @@ class _Moving:
         return min(one_key, self.below[id(site)]), min(whole, self.below[id(site)])
 
     def merge(self, site: Site, kind: int) -> float:
-        """Seconds for one join and one fork at a site."""
+        """Return the seconds for one join and one fork at a site."""
         model = self.model
         if kind == ONE_KEY:
             return model.join + model.fork
@@ -227,7 +227,7 @@ class _Moving:
         return model.join + model.fork + each + 2 * self._beyond(self.size.rest_bytes) * model.move_byte
 
     def carried(self, child: Site, turns: float, kind: int) -> tuple[float, float]:
-        """Bytes that an edge moves in one turn of so many a second, and the seconds that takes at either end."""
+        """Return the bytes that an edge moves in one turn, and the seconds for them at either end."""
         size, model = self.size, self.model
         if kind == ONE_KEY:
             return 2 * size.key_bytes, 2 * self._beyond(size.key_bytes) * model.move_byte
@@ -238,11 +238,11 @@ class _Moving:
         return 2 * moved, ways * (max(0.0, keys - 1) * model.move_key + self._beyond(moved) * model.move_byte)
 
     def _beyond(self, size: float) -> float:
-        """How much larger a state is than one whose price is that of a message, a join or a fork."""
+        """Return by how much a state exceeds the size included in a message, a join or a fork."""
         return max(0.0, size - self.model.state_bytes)
 
     def look(self, site: Site, tag: str) -> float:
-        """What an event of a tag costs in addition because it sees all keys."""
+        """Return the additional cost of an event of a tag that sees all keys."""
         sees_all = self.definition.lifted is not None and tag not in self.one_key
         return self.keys.get(id(site), 0.0) * self.model.look_key if sees_all else 0.0
 
@@ -259,7 +259,7 @@ class _Moving:
 
 
 def _keys_below(sites: Sequence[Site], count: float) -> dict[int, float]:
-    """For each site how many of so many keys have events at it or below; an unkeyed tag has those of all keys."""
+    """Return for each site how many of all keys have events at it or below; an unkeyed tag has all."""
     found: dict[int, float] = {}
     held: dict[int, tuple[int, set[Key]]] = {}
     for site in reversed(sites):

@@ -1,4 +1,4 @@
-"""How many different keys there are: an estimate from the smallest hashes, in bounded memory.
+"""Estimate the number of distinct keys from the smallest hashes, in bounded memory.
 
 Hashes are spread evenly over 64 bits. Of n different ones the k-th smallest lies near k / n of the way, so that::
 
@@ -25,7 +25,7 @@ SMALLEST = 4096
 
 
 class DistinctKeys:
-    """Counts different keys from any number of columns."""
+    """A counter of distinct keys over any number of columns."""
 
     def __init__(self, smallest: int = SMALLEST) -> None:
         self.smallest = smallest
@@ -35,7 +35,7 @@ class DistinctKeys:
     def add(self, keys: pa.Array) -> None:
         """Add a column in which every key occurs once."""
         hashes = np.concatenate([self.hashes, hash_column(keys)])
-        if len(hashes) > 2 * self.smallest:  # of the smallest ones, each is there at most twice
+        if len(hashes) > 2 * self.smallest:  # each of the smallest occurs at most twice
             hashes = np.partition(hashes, 2 * self.smallest)[: 2 * self.smallest]
         self.hashes = np.unique(hashes)[: self.smallest]
 
@@ -47,7 +47,7 @@ class DistinctKeys:
             self._growth.append(min(1.0, (all_ - few) / few))
 
     def count(self, scale: float = 1.0) -> float:
-        """The number of different keys, in so many times as many rows as were seen."""
+        """Return the number of different keys, in so many times as many rows as were seen."""
         seen = float(len(self.hashes))
         if len(self.hashes) == self.smallest:
             seen = (self.smallest - 1) * 2.0**64 / float(self.hashes[-1])

@@ -1,4 +1,4 @@
-"""Which program a plan (or a snapshot) belongs to, as a short text."""
+"""Identify the program of a plan (or a snapshot) by a short text."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from flumina.program.definition import Definition
 
 
 def fingerprint(definition: Definition) -> str:
-    """Equal for programs with the same tags, dependence and state types; the code of ``update`` doesn't matter."""
+    """Return a text that is equal for programs with equal tags, dependence and state types."""
     return hashlib.sha256("\n".join(_lines(definition)).encode()).hexdigest()[:16]
 
 
 def _lines(definition: Definition) -> Iterator[str]:
-    """Everything that decides which plans are valid, in one order."""
+    """Yield everything that plan validity depends on, in a fixed order."""
     for name, tag in sorted(definition.tags.items()):
         key = "" if tag.key is None else type_name(tag.key.type)
         keys = None if tag.finite_keys is None else sorted(map(repr, tag.finite_keys))

@@ -1,7 +1,8 @@
-"""The workers without tags at the top of a plan: they have no events, so that nothing brings states together there.
+"""Divide and unite states over the independent trees of a plan.
 
-What lies below them are trees that run without each other. Nobody needs the workers of the forest while a run goes on;
-it tells how the state is divided among the trees at the beginning, and how theirs make up the whole::
+The workers at the top of a plan without tags have no events, so nothing synchronizes there; below them are trees that
+run independently. A run does not use the workers of the forest; it defines how the state is divided among the trees
+at the beginning, and how their states make up the whole::
 
     no tags
     ├── a hot key        a tree: it begins with its part of the state,
@@ -33,12 +34,12 @@ class Forest:
     id: str = field(compare=False)
     kind: str
     tags: TagSet
-    """Of all workers from here on."""
+    """The tags of all workers from here on."""
     sides: tuple[Forest, ...] = ()
 
     @staticmethod
     def of(worker: PlanWorker) -> Forest:
-        """The forest of the plan with this root."""
+        """Return the forest of the plan with this root."""
         sides = worker.children if worker.tags.is_empty() else ()
         return Forest(worker.id, worker.kind, worker.subtree_tags, tuple(map(Forest.of, sides)))
 
@@ -48,7 +49,7 @@ class Forest:
         return tuple(tree for side in self.sides for tree in side.trees) if self.sides else (self,)
 
     def divide(self, definition: Definition, state: State) -> dict[str, State]:
-        """What each tree gets of a state; consumes it."""
+        """Return the state of each tree; consumes the whole."""
         if not self.sides:
             return {self.id: state}
         left, right = self.sides
@@ -56,17 +57,17 @@ class Forest:
         return {**left.divide(definition, one), **right.divide(definition, other)}
 
     def unite(self, definition: Definition, states: Mapping[str, State]) -> State:
-        """The whole of which each tree has its part; consumes them."""
+        """Join the states of all trees to the whole; consumes them."""
         if not self.sides:
             return states[self.id]
         left, right = (side.unite(definition, states) for side in self.sides)
         return definition.join_of(self._fork(definition)).unite(left, right)
 
     def is_certain(self, definition: Definition) -> bool:
-        """Whether a state is divided alike in every process.
+        """Return whether every process divides a state alike.
 
-        Forks that are derived do so. One that is the user's own may go by the order of a set, which is another one
-        elsewhere; then only what no two trees share is certain: one tree, or keys that are on one side each.
+        Derived forks do. A user's own fork may depend on the iteration order of a set, which differs between processes;
+        then only state that no two trees share is certain: one tree, or keys that are on one side each.
         """
         if not self.sides or _is_derived(definition):
             return True
@@ -78,30 +79,30 @@ class Forest:
         definition: Definition,
         before: Forest,
         states: Iterable[tuple[str, State]],
-        wanted: Collection[str],
+        chosen: Collection[str],
     ) -> dict[str, State]:
-        """What some trees get of a state that another forest has divided.
+        """Return the states of some trees from a state that another forest has divided.
 
-        ``states`` are those of the other forest's trees, one by one. Where the program can tell, what the wanted trees
-        do not need is dropped at once: the whole is never in one place.
+        ``states`` are the states of the other forest's trees, one by one. Where the program can narrow states, what the
+        chosen trees do not need is dropped at once: the whole is never in one process.
         """
         narrow = definition.narrow
-        tags = union(tree.tags for tree in self.trees if tree.id in wanted)
-        among = self.tags if self.trees[0].id in wanted else None  # forks give to the left what nobody observes
+        tags = union(tree.tags for tree in self.trees if tree.id in chosen)
+        among = self.tags if self.trees[0].id in chosen else None  # forks give to the left what no tag observes
         found = {id_: state if narrow is None else narrow(state, tags, among) for id_, state in states}
         halves = self.divide(definition, before.unite(definition, found))
-        return {id_: halves[id_] for id_ in wanted}
+        return {id_: halves[id_] for id_ in chosen}
 
     def _fork(self, definition: Definition) -> Fork:
         return definition.fork_of(self.kind, *(side.kind for side in self.sides))
 
 
 def _is_derived(definition: Definition) -> bool:
-    """Whether forks and joins follow from declared fields; in a program for one key those of that key."""
+    """Return whether forks and joins follow from declared fields; of the one-key program if it is keyed."""
     one = definition if definition.lifted is None else definition.lifted.one
     return one.narrow is not None
 
 
 def _share_keys(one: TagSet, other: TagSet) -> bool:
-    """Whether some key has events in both; those without a key are of every key."""
+    """Return whether some key has events in both; events without a key count for every key."""
     return any(UNKEYED in (mine, theirs) or mine.overlaps(theirs) for _, mine in one for _, theirs in other)

@@ -1,4 +1,4 @@
-"""How many of several key sets hold a key: exact for every key there can be, in one pass over what the sets name.
+"""Count how many key sets hold a key: exact for all keys, in one pass.
 
 A key that no set names is in as many sets as have its bucket. A key k that is named is in::
 
@@ -24,7 +24,7 @@ CoverEntry = tuple[int, KeySet]
 
 
 class KeyCover:
-    """Counts for key sets that belong to someone (a number; the same one may come twice)."""
+    """Key sets with their owners (numbers; an owner may have several), and counts over them."""
 
     def __init__(self, entries: Sequence[CoverEntry]) -> None:
         self.entries = entries
@@ -55,7 +55,7 @@ class KeyCover:
         return counts
 
     def at_least(self, count: int) -> KeySet:
-        """The keys that this many sets hold, or more."""
+        """Return the keys that this many sets hold, or more."""
         inside = self.by_bucket >= count
         buckets = int.from_bytes(np.packbits(inside, bitorder="little").tobytes(), "little")
         flips = (
@@ -66,28 +66,28 @@ class KeyCover:
         return KeySet(buckets, frozenset(flips))
 
     def covered(self) -> KeySet:
-        """The union of the sets."""
+        """Return the union of the sets."""
         return self.entries[0][1] if len(self.entries) == 1 else self.at_least(1)
 
     def overlaps(self) -> list[tuple[int, int, KeySet]]:
-        """Every pair of claims with common keys: both owners, and the keys."""
+        """Return every pair of sets with common keys: both owners, and the keys."""
         if len(self.entries) < 2:
             return []
         common = self.at_least(2)
         if common.is_empty():
             return []
-        guilty = [(who, keys & common) for who, keys in self.entries if keys.overlaps(common)]
-        pairs = ((a, b, keys & others) for (a, keys), (b, others) in combinations(guilty, 2))
+        owners = [(owner, keys & common) for owner, keys in self.entries if keys.overlaps(common)]
+        pairs = ((a, b, keys & others) for (a, keys), (b, others) in combinations(owners, 2))
         return [(a, b, keys) for a, b, keys in pairs if not keys.is_empty()]
 
 
 def bits(keys: KeySet) -> npt.NDArray[np.uint8]:
-    """For each bucket whether the set has it, as 0 or 1."""
+    """Return for each bucket whether the set has it, as 0 or 1."""
     return np.unpackbits(np.frombuffer(keys.buckets.to_bytes(BUCKETS // 8, "little"), np.uint8), bitorder="little")
 
 
 def union_of(sets: Sequence[KeySet]) -> KeySet:
-    """All keys of these sets."""
+    """Return all keys of these sets."""
     if len(sets) == 1:
         return sets[0]
     if all(keys.is_finite for keys in sets):

@@ -1,7 +1,7 @@
-"""Costs measured on a sample of the data, for the model of :mod:`flumina.plan.cost_model`.
+"""Measure the costs of a program on a sample of its data.
 
-What depends on the program is measured: events, forks, joins and the size of states. What depends on the network is
-taken over from the model that is given.
+Costs of the program are measured: events, forks, joins and the size of states. Costs of the network are taken from the
+given :mod:`flumina.plan.cost_model`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ROUNDS = 10_000
 def measure(
     program: AnyProgram, streams: Iterable[Stream], *, rows: int = 100_000, model: CostModel = DEFAULT
 ) -> CostModel:
-    """The model with this program's own costs, from the first rows of each part."""
+    """Return the model with this program's own costs, from the first rows of each part."""
     definition, given = define(program), tuple(streams)
     if not given:
         raise UsageError("NO_STREAMS", "there is no stream to measure with")
@@ -62,7 +62,7 @@ def measure(
 
 
 def _first_runs(stream: Stream, rank: int, names: Sequence[str], rows: int) -> Iterator[Batch]:
-    """The first events of each part, tag by tag."""
+    """Yield the first events of each part, tag by tag."""
     source = stream.source()
     for number in range(source.parts):
         chunks = source.chunks(number, stream.columns, min(rows, CHUNK_ROWS))
@@ -71,9 +71,9 @@ def _first_runs(stream: Stream, rank: int, names: Sequence[str], rows: int) -> I
 
 
 def _state_costs(definition: Definition, state: Any) -> dict[str, float]:  # noqa: ANN401 -- a state can be anything
-    """Forking and joining this state, and its size; nothing about forks if no two sets of events are independent.
+    """Return the costs of forking and joining this state, and its size; no forks without independent events.
 
-    Of a keyed program only the state of one key travels, so that is what counts.
+    For a keyed program, measure the state of one key, which is what moves.
     """
     lifted = definition.lifted
     if lifted is not None:
@@ -94,7 +94,7 @@ def _state_costs(definition: Definition, state: Any) -> dict[str, float]:  # noq
 
 
 def _timed(fork: Fork, join: Join, sides: tuple[TagSet, TagSet], state: Any) -> tuple[float, float]:  # noqa: ANN401
-    """The mean times of a fork and the join that undoes it."""
+    """Return the mean times of a fork and the join that undoes it."""
     forking = joining = 0.0
     rounds = 0
     while forking + joining < _SECONDS and rounds < _ROUNDS:
@@ -109,7 +109,7 @@ def _timed(fork: Fork, join: Join, sides: tuple[TagSet, TagSet], state: Any) -> 
 
 
 def _independent(definition: Definition, *, one_key: bool) -> tuple[TagSet, TagSet] | None:
-    """Two sets of events that a fork could divide; as a one-key program sees them, if it is one."""
+    """Return two sets of events that a fork could divide; as a one-key program sees them, if it is one."""
     for one, other in combinations_with_replacement(definition.tags.values(), 2):
         left, right = (TagSet([(t.name, UNKEYED)]) if one_key else TagSet.all_of([t]) for t in (one, other))
         if not definition.depends.between(left, right):

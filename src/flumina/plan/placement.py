@@ -1,4 +1,4 @@
-"""Where workers run: close to their input, and parents beside a child.
+"""Place workers close to their input, and parents beside a child.
 
 With known hosts, a worker goes to the host where most of its own events arrive. Else every leaf gets a slot of its own.
 A worker that is free to choose goes to the place of the child that has less to do: one of its two edges then crosses no
@@ -38,7 +38,7 @@ class Site:
         return sum(self.rates.values())
 
     def add(self, tag: str, source: Origin, rate: float, keys: KeySet) -> None:
-        """Events that the worker handles itself."""
+        """Add events that the worker handles itself."""
         self.keys.append(keys)
         self.rates[tag] = self.rates.get(tag, 0.0) + rate
         self.sources[source] = self.sources.get(source, 0.0) + rate
@@ -52,7 +52,7 @@ class Site:
         return found
 
     def walk(self) -> Iterator[Site]:
-        """This one and all below in preorder."""
+        """Yield this site and all below in preorder."""
         waiting = [self]
         while waiting:
             site = waiting.pop()
@@ -61,7 +61,7 @@ class Site:
 
 
 def site_of(worker: PlanWorker, inputs: Inputs) -> Site:
-    """A worker and all below it, with their places."""
+    """Return a worker and all below it, with their places."""
     site = Site(place=worker.place, children=[site_of(child, inputs) for child in worker.children])
     for itag in worker.itags:
         held = dict(itag.tags)
@@ -96,13 +96,13 @@ def choose_places(root: Site) -> None:
 
 
 def placed(root: PlanWorker, inputs: Inputs) -> PlanWorker:
-    """The same tree with places."""
+    """Return the same tree with places."""
     top = site_of(root, inputs)
     choose_places(top)
     return with_places(root, top)
 
 
 def with_places(worker: PlanWorker, site: Site) -> PlanWorker:
-    """The tree with the places of these sites."""
+    """Return the tree with the places of these sites."""
     children = tuple(with_places(*pair) for pair in zip(worker.children, site.children, strict=True))
     return PlanWorker(worker.id, worker.kind, worker.itags, children, site.place)

@@ -1,10 +1,10 @@
-"""Rates from data: counts for tags, heavy hitters for keys.
+"""Estimate rates from data: counts for tags, heavy hitters for keys.
 
-Data in memory is counted in full. Of files, some row groups are looked at and the file says how many rows there are;
+Data in memory is counted in full. Of files, some row groups are read and the metadata has the number of rows;
 of a generator, the first rows, and for how long they last; a paced one has its rate.
 
 How many different keys there are is estimated (:mod:`flumina.plan.distinct_keys`), and extrapolated to rows that were
-not looked at. Keys are counted by a Misra-Gries summary with c counters, merged column by column. Of n keys seen, every
+not read. Keys are counted by a Misra-Gries summary with c counters, merged column by column. Of n keys seen, every
 count it gives is at most the true one, and::
 
     true count - n / (c + 1)  <=  count given  <=  true count
@@ -35,7 +35,7 @@ from flumina.program.definition import Definition
 
 COUNTERS = 1024
 SAMPLE_ROWS = 1_000_000
-"""How many rows of a part are looked at, where it is not in memory."""
+"""Rows of a part that are read, where it is not in memory."""
 
 HOT = 0.01
 """A key with this share of its tag's events, or more, is planned for on its own."""
@@ -70,7 +70,7 @@ class HeavyHitters:
             self.counts = {key: count - cut for key, count in self.counts.items() if count > cut}
 
     def heavy(self, share: float = HOT) -> dict[Key, int]:
-        """Every key with at least this share of all events, the heaviest first; counts are lower bounds."""
+        """Return every key with at least this share of all events, the heaviest first; counts are lower bounds."""
         slack = self.seen / (self.counters + 1)
         found = [(key, count) for key, count in self.counts.items() if count + slack >= share * self.seen]
         return dict(sorted(found, key=lambda pair: (-pair[1], repr(pair[0]))))
@@ -84,10 +84,10 @@ def estimate(
     rows: int | None = None,
     seconds: float | None = None,
 ) -> list[StreamRates]:
-    """What an optimizer needs to know of these streams, from their own data.
+    """Estimate what an optimizer needs to know of these streams from their data.
 
     ``hot`` is the share of a tag's events from which on a key counts as hot; ``rows`` limits how many rows of each part
-    are looked at for keys (spread over the part); ``seconds`` is how long the data took to arrive, which otherwise is
+    are read for keys (spread over the part); ``seconds`` is how long the data took to arrive, which otherwise is
     read off the timestamps (of whole numbers, one is taken for a second, or a microsecond if a stream is paced). Rows
     are not validated, which the run does: timestamps, tags and keys that can't be read do not count.
     """
@@ -106,7 +106,7 @@ def estimate(
 
 
 def _span(samples: Sequence[_Sample]) -> float:
-    """How many seconds lie between the first and the last event of all streams whose ends are known."""
+    """Return how many seconds lie between the first and the last event of all streams whose ends are known."""
     return _length([time for sample in samples for part in sample.parts if part.scale for time in part.times])
 
 
@@ -118,7 +118,7 @@ def _length(times: Sequence[float]) -> float:
 class _Counted:
     """One part: events of each tag that were seen, and what makes them the events of a second.
 
-    ``scale`` is how many events stand behind each that was seen, 0 if nobody knows; then ``factor`` does it all.
+    ``scale`` is how many events stand behind each that was seen, 0 if unknown; then ``factor`` does it all.
     """
 
     counts: dict[str, int]
@@ -197,7 +197,7 @@ class _Sample:
             self.keys[name].distinct.observe_growth(looked_at)
 
     def source(self, span: float, hot: float) -> StreamRates:
-        """The counts as rates."""
+        """Return the counts as rates."""
         rates = {tag.name: [part.rate(tag.name, span) for part in self.parts] for tag in self.stream.tags}
         heavy: dict[str, dict[Key, float]] = {}
         for tag, keys in self.keys.items():
@@ -209,18 +209,18 @@ class _Sample:
         return StreamRates(self.stream.name, rates, len(self.parts), heavy, distinct=distinct)
 
     def _unseen(self, tag: str) -> float:
-        """How many keys of a tag stand behind each that was looked at; 1 if the number of rows is not known."""
+        """Return how many keys of a tag each sampled one stands for; 1 if the number of rows is unknown."""
         return sum(part.counts[tag] * (part.scale or 1.0) for part in self.parts) / max(1, self.keys[tag].seen)
 
 
 def _ends(timestamps: pa.Array) -> list[int]:
-    """The lowest and the highest timestamp that can be read."""
+    """Return the lowest and the highest timestamp that can be read."""
     ends = pc.min_max(read_timestamps(timestamps)[0]).as_py()
     return [] if ends["min"] is None else [ends["min"], ends["max"]]
 
 
 def _spread(keys: pa.ChunkedArray, rows: int | None) -> pa.ChunkedArray:
-    """At most this many entries, evenly spread."""
+    """Return at most this many entries, evenly spread."""
     if rows is None or len(keys) <= rows:
         return keys
     return keys.take(pa.array(np.linspace(0, len(keys) - 1, rows).astype(np.int64)))

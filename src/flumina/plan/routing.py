@@ -1,4 +1,4 @@
-"""Which worker handles an event: one at a time, or a whole batch by column operations.
+"""Route events to workers, one at a time or a batch by column operations.
 
 For each (stream, part, tag) the plan's workers divide the keys. Where one worker has them all, routing a batch costs
 nothing; else it is one hash of the key column, one table look-up, and one more for keys that the plan names.
@@ -40,12 +40,12 @@ class _Route:
     """That of the keys; None for a tag without."""
 
     def of_key(self, key: Key) -> int:
-        """The worker of one key."""
+        """Return the worker of one key."""
         return next((number for number, keys in self.owners if key in keys), NOBODY)
 
     @cached_property
     def by_bucket(self) -> npt.NDArray[np.int32]:
-        """For each bucket the worker of its keys that nobody names."""
+        """For each bucket the worker of its keys that no set names."""
         table = np.full(BUCKETS, NOBODY, np.int32)
         for number, keys in self.owners:
             if keys.buckets:
@@ -58,12 +58,12 @@ class _Route:
         flips = dict.fromkeys(key for _, owned in self.owners for key in owned.flips)
         keys = [key for key in flips if self.type is None or is_value(key, self.type)]
         holder = {key: number for number, owned in self.owners for key in owned.flips if key in owned}
-        # A key that some set excludes and nobody includes by name may still lie in another worker's bucket.
+        # A key that one set excludes and no set includes by name may still lie in another worker's bucket.
         numbers = [holder[key] if key in holder else self.of_key(key) for key in keys]
         return keys, np.array(numbers, np.int32)
 
     def of_column(self, keys: pa.Array) -> npt.NDArray[np.int32]:
-        """The worker of every entry of a key column."""
+        """Return the worker of every entry of a key column."""
         if any(owned.buckets for _, owned in self.owners):
             numbers = self.by_bucket[bucket_column(keys)]
         else:
@@ -98,7 +98,7 @@ class Router:
         self._at: dict[tuple[str, int, str], _Route] = {}
 
     def route(self, tag: Tag | str, key: Key, stream: str, part: int) -> str:
-        """The id of the worker that handles events of this tag and key on this part; key None for an unkeyed tag."""
+        """Return the id of the worker for this tag and key on this part; key None for an unkeyed tag."""
         name = tag if isinstance(tag, str) else tag.name
         number = self._route(stream, part, name).of_key(key)
         if number == NOBODY:
@@ -106,11 +106,11 @@ class Router:
         return self.plan.workers[number].id
 
     def only(self, stream: str, part: int, tag: Tag | str) -> int | None:
-        """The number of the worker that handles all events of a tag on a part; None if several divide them."""
+        """Return the number of the worker that handles all events of a tag on a part; None if several divide them."""
         return self._route(stream, part, tag if isinstance(tag, str) else tag.name).only
 
     def numbers(self, stream: str, part: int, batch: Batch) -> int | npt.NDArray[np.int32]:
-        """For each event of a batch the number of its worker; one number, if all have the same worker by the plan."""
+        """Return for each event of a batch the number of its worker; one number if the plan has one for all."""
         routes = [self._route(stream, part, tag.name) for tag in batch.tags]
         constants = {route.only for route in routes}
         if len(constants) == 1 and None not in constants:
@@ -128,7 +128,7 @@ class Router:
         return numbers
 
     def split(self, stream: str, part: int, batch: Batch) -> dict[int, Ints | None]:
-        """Which events of a batch go to which worker (by number): their places in order, None for all of them."""
+        """Return for each worker (by number) the positions of its events in order; None for all events."""
         if not len(batch):
             return {}
         numbers = self.numbers(stream, part, batch)
@@ -141,7 +141,7 @@ class Router:
         return dict(zip(workers.tolist(), np.split(grouped, starts[1:]), strict=True))
 
     def receivers(self, stream: str, part: int) -> tuple[int, ...]:
-        """The numbers of the workers that handle events of a part."""
+        """Return the numbers of the workers that handle events of a part."""
         self._check(stream, part)
         return tuple(dict.fromkeys(number for number, _ in self._owners.get((stream, part), ())))
 
@@ -194,5 +194,5 @@ class Router:
 
 
 def route(plan: Plan, program: AnyProgram, tag: Tag | str, key: Key, stream: str, part: int) -> str:
-    """The id of the worker that handles such an event; make a :class:`Router` to ask more than once."""
+    """Return the id of the worker that handles such an event; make a :class:`Router` to ask more than once."""
     return Router(plan, program).route(tag, key, stream, part)

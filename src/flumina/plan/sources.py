@@ -1,6 +1,6 @@
-"""What optimizers know of the input: streams, their parts, where those arrive, how fast, and with which keys.
+"""Describe the input for optimizers: streams, parts, hosts, rates and keys.
 
-A :class:`StreamRates` is what a person (or an estimate) says about one stream; :func:`bind` checks all of them against
+A :class:`StreamRates` describes one stream, given by the user or estimated; :func:`bind` checks all of them against
 a program and gives :class:`Inputs`, in which every (stream, part, tag) has one :class:`Load`.
 """
 
@@ -26,7 +26,7 @@ from flumina.program.base import AnyProgram, define
 from flumina.program.definition import Definition
 
 Rate = float | Sequence[float] | None
-"""Events a second on all parts together, or on each part; None if nobody knows."""
+"""Events a second on all parts together, or on each part; None if unknown."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,9 @@ class StreamRates:
 
 @dataclass(frozen=True)
 class Profile:
-    """How the events of one tag are spread over keys: fractions for hot keys, and the rest evenly over all others.
+    """The distribution of one tag's events over keys: fractions of hot keys, the rest evenly.
 
-    ``distinct`` is how many keys there are, over all tags, of unboundedly many that there could be; 0 if not known.
+    ``distinct`` is the number of keys over all tags, where keys are unbounded; 0 if unknown.
     """
 
     keys: KeySet
@@ -63,7 +63,7 @@ class Profile:
     distinct: float = 0.0
 
     def __post_init__(self) -> None:
-        """Make room for shares that were asked for before."""
+        """Create the cache of shares."""
         object.__setattr__(self, "_shares", {})
 
     @cached_property
@@ -84,7 +84,7 @@ class Profile:
         return self.rest / max(1.0, self.distinct - len(self.hot)) if self.distinct else 0.0
 
     def share(self, keys: KeySet) -> float:
-        """Which fraction of the events has these keys."""
+        """Return which fraction of the events has these keys."""
         shares: dict[KeySet, float] = self._shares  # type: ignore[attr-defined]
         share = shares.get(keys)
         if share is None:
@@ -112,7 +112,7 @@ class Profile:
         return hot + min(self.rest, max(0.0, evenly + named * self._each))
 
     def _hot_share(self, keys: KeySet) -> float:
-        """What hot keys there are in an infinite set: those of its buckets, corrected by the keys that it names."""
+        """Return the share of hot keys in an infinite set: of its buckets, corrected by named keys."""
         if not self.hot:
             return 0.0
         total = float(self._hot_buckets @ bits(keys))
@@ -132,7 +132,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class Load:
-    """The events of one tag on one part of a stream; ``rate`` is None if nobody knows it."""
+    """The events of one tag on one part of a stream; ``rate`` is None if unknown."""
 
     stream: str
     part: int
@@ -149,7 +149,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Inputs:
-    """All that is known of the input of one program."""
+    """The input of one program, as far as it is known."""
 
     definition: Definition
     shapes: tuple[StreamShape, ...]
@@ -175,14 +175,14 @@ class Inputs:
         return {(load.stream, load.part, load.tag): load for load in self.loads}
 
     def rates_of(self, itag: Itag, part: int) -> Iterator[tuple[str, float]]:
-        """Events a second of each tag of an itag on one of its parts; unknown rates count as nothing."""
+        """Return events a second of each tag of an itag on one of its parts; unknown rates count as 0."""
         for tag, keys in itag.tags:
             load = self._by_place.get((itag.stream, part, tag))
             if load is not None:
                 yield tag, (load.rate or 0.0) * load.profile.share(keys)
 
     def host_of(self, stream: str, part: int) -> str | None:
-        """Where a part arrives, if that is known."""
+        """Return the host where a part arrives, if known."""
         return self._hosts.get((stream, part))
 
     @cached_property
@@ -250,7 +250,7 @@ class _Binder:
         return tags
 
     def distinct(self, tags: object) -> dict[Tag | str, Rate]:
-        """A list of tags; anything can stand in one that was read from a file."""
+        """Return a list of tags; anything can stand in one that was read from a file."""
         if not isinstance(tags, Iterable):
             raise self.error("STREAM_TAGS", f"tags= is {tags!r}", "give tags, or a dict from tags to rates")
         found: dict[Tag | str, Rate] = {}
@@ -271,7 +271,7 @@ class _Binder:
         return name
 
     def rates(self, tag: Tag | str, rate: Rate) -> list[float | None]:
-        """The rate on each part."""
+        """Return the rate on each part."""
         parts = self.source.parts
         if rate is None:
             return [None] * parts
@@ -293,7 +293,7 @@ class _Binder:
             raise self.error("BAD_RATE", f"{what} is {value!r}", "a rate is a number of events a second, 0 or more")
 
     def distinct_keys(self) -> float:
-        """The largest number of different keys that a tag of this stream has."""
+        """Return the largest number of distinct keys of a tag of this stream."""
         most = 0.0
         for tag, count in self.source.distinct.items():
             if self.definition.tags[self.tag_name(tag)].key is None:
@@ -313,7 +313,7 @@ class _Binder:
         return hosts
 
     def held(self, tags: Iterable[str]) -> list[TagSet]:
-        """What each part can hold."""
+        """Return the events that each part can hold."""
         universe = {tag: self.definition.tags[tag].universe for tag in tags}
         keys, parts = self.source.keys, self.source.parts
         if keys is None:
@@ -335,7 +335,7 @@ class _Binder:
     def profiles(
         self, tag: str, hot: Mapping[Key, float], rates: Sequence[float | None], held: Sequence[KeySet]
     ) -> list[Profile]:
-        """How keys are spread on each part; a hot key's rate goes to the parts that can hold it."""
+        """Return the profile of each part; a hot key's rate goes to the parts that can hold it."""
         if not hot:
             plain = {keys: Profile(keys, {}, self.counted) for keys in held}
             return [plain[keys] for keys in held]

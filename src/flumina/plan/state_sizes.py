@@ -1,7 +1,7 @@
-"""How large the state of a program becomes, sampled: what joins and forks move depends on it.
+"""Sample the size of a program's state, which joins and forks move.
 
 The program's ``update`` is folded over the first events, in O, and the state that results is packed as it would be for
-a message. What lies in dicts, at the top of the state or one level below, counts as keyed::
+a message. Entries of dicts, at the top of the state or one level below, count as keyed::
 
     bytes of a state with n keys  =  rest_bytes + n x key_bytes
     keys at the end of the input  =  different keys of the input x entries / different keys, both in the sample
@@ -51,7 +51,7 @@ class StateSize:
     rest_bytes: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse what is no size."""
+        """Refuse an invalid size."""
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
@@ -94,7 +94,7 @@ def sample_states(
 
 
 def _first(definition: Definition, streams: Sequence[Stream], events: int, *, on_bad_rows: bool) -> Batch | None:
-    """The first events of all streams, in O; not more than so many."""
+    """Return the first events of all streams, in O; not more than so many."""
     names = [stream.name for stream in streams]
     batches: list[Batch] = []
     for rank, stream in enumerate(streams):
@@ -114,11 +114,11 @@ def _first(definition: Definition, streams: Sequence[Stream], events: int, *, on
 
 
 def _forget(_: RejectedRows) -> None:
-    """Leave out a row that can't be read: the run puts it aside."""
+    """Leave out a bad row: the run handles it."""
 
 
 def _until(batch: Batch, deadline: float, keys: set[Key], emit: Emit) -> Iterator[Event]:
-    """Events up to a deadline; their keys are collected, and what they give out is dropped."""
+    """Yield events up to a deadline; collect their keys and drop their outputs."""
     for number, event in enumerate(batch):
         if time.monotonic() > deadline:
             return
@@ -130,7 +130,7 @@ def _until(batch: Batch, deadline: float, keys: set[Key], emit: Emit) -> Iterato
 
 
 def _split(state: Any) -> tuple[int, float, float]:  # noqa: ANN401 -- a state can be anything
-    """How many keys a state has, the packed size of what belongs to them, and the packed size of the rest."""
+    """Return how many keys a state has, the packed size of what belongs to them, and the packed size of the rest."""
     if isinstance(state, dict):  # of a KeyedMap, entries that equal the identity do not count
         return len(state), _packed(state), 0.0
     held: Mapping[str, object] = getattr(state, "__dict__", {})
@@ -149,5 +149,5 @@ class _Pickler(pickle.Pickler):
     """Packs states as messages between tasks do: without the program, which every task has."""
 
     def reducer_override(self, obj: object) -> Any:  # noqa: ANN401
-        """How an object is taken apart, or NotImplemented for the usual way."""
+        """Return how to pickle an object, or NotImplemented for the default."""
         return (dict, (obj.pruned(),)) if isinstance(obj, KeyedMap) else NotImplemented

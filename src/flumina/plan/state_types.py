@@ -1,4 +1,4 @@
-"""State types for a tree of itags: the last step of the paper's appendix B, without trying orders of forks.
+"""Assign state types to a tree of itags: the last step of appendix B.
 
 From the leaves up, ``best[w][k]`` is the largest number of leaves that w's subtree can keep if w has state type k::
 
@@ -19,7 +19,7 @@ from flumina.program.definition import Definition
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """How many leaves are kept, and how: the kinds of the sides (None: one worker), and whether sides are swapped."""
+    """The leaves that remain, the kinds of the sides (None: one worker), and whether sides are swapped."""
 
     leaves: int
     sides: tuple[str, str] | None = None
@@ -31,7 +31,7 @@ _WHOLE = _Choice(1)
 
 
 def assign_state_types(root: PlanWorker, definition: Definition) -> PlanWorker:
-    """The same tree with state types, and ids in preorder; subtrees that no fork fits become one worker each."""
+    """Return the same tree with state types, and ids in preorder; subtrees that no fork fits become one worker each."""
     forks = _usable_forks(definition)
     numbered = list(root.walk())
     tables: dict[int, _Table] = {}
@@ -54,7 +54,7 @@ def assign_state_types(root: PlanWorker, definition: Definition) -> PlanWorker:
 
 
 def _usable_forks(definition: Definition) -> dict[str, list[tuple[str, str]]]:
-    """For each state type the pairs it can be forked into and joined from."""
+    """Return for each state type the pairs it can be forked into and joined from."""
     joins = {(join.left, join.right, join.target) for join in definition.joins}
     usable: dict[str, list[tuple[str, str]]] = {kind: [] for kind in definition.kinds}
     for fork in definition.forks:

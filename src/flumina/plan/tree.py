@@ -1,4 +1,4 @@
-"""Synchronization plans: a frozen binary tree of workers (section 3.2 of the paper).
+"""Represent synchronization plans: frozen binary trees of workers (section 3.2).
 
 A worker handles its own itags alone; to handle one of them, an inner worker first joins the states of its whole
 subtree. So a plan says everything about parallelism: unrelated workers run side by side, ancestors synchronize.
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MAX_DEPTH = 100
-"""Plans are balanced, so that real ones are far below; what walks a tree may use the call stack."""
+"""Balanced plans are far below; functions over trees may use the call stack."""
 
 MAX_PARTS = 1_000_000
-"""Parts are planned one by one, so that a slip of the pen could fill all memory."""
+"""Parts are planned one by one, so that a typing error could fill all memory."""
 
 
 @dataclass(frozen=True)
 class StreamShape:
-    """What a plan knows of a stream: its name, how many parts it has, and which events each part can hold.
+    """A stream of a plan: its name, its number of parts, and the events each part can hold.
 
     ``held`` has one tag set for each part, where parts differ (they declare their keys); else it is empty, and every
     part can hold all of ``tags``.
@@ -41,7 +41,7 @@ class StreamShape:
     held: tuple[TagSet, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what can't be meant."""
+        """Refuse invalid arguments."""
         if self.parts < 1:
             raise UsageError("STREAM_PARTS", f"stream {self.name!r} has {self.parts} parts; it needs at least one")
         if self.parts > MAX_PARTS:
@@ -51,7 +51,7 @@ class StreamShape:
             raise UsageError("STREAM_PARTS", f"stream {self.name!r} has {self.parts} parts, got {len(self.held)} sets")
 
     def of_part(self, part: int) -> TagSet:
-        """The events that one part can hold."""
+        """Return the events that one part can hold."""
         return self.held[part] if self.held else self.tags
 
 
@@ -72,7 +72,7 @@ class Itag:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Whole numbers as short text.
+    """Format whole numbers as short text.
 
     >>> ranges({0, 1, 2, 5})
     '0-2, 5'
@@ -87,7 +87,7 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def union(sets: Iterable[TagSet]) -> TagSet:
-    """All events of these sets, in one pass."""
+    """Return all events of these sets, in one pass."""
     given = [tags for tags in sets if tags.members]
     if len(given) == 1 or (len(given) == 2 and given[0] == given[1]):
         return given[0]
@@ -99,7 +99,7 @@ def union(sets: Iterable[TagSet]) -> TagSet:
 
 
 def merged(itags: Iterable[Itag]) -> tuple[Itag, ...]:
-    """The same events in normal form: sorted, and for each stream one itag for all parts with equal tags."""
+    """Return the same events in normal form: sorted, and for each stream one itag for all parts with equal tags."""
     given = tuple(itags)
     if len(given) < 2:
         return given
@@ -114,7 +114,7 @@ def merged(itags: Iterable[Itag]) -> tuple[Itag, ...]:
 
 
 class _Uncached:
-    """What was computed on demand is computed anew wherever a copy arrives."""
+    """A base that leaves cached properties out of pickles."""
 
     def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in self.__dict__.items() if name in self.__dataclass_fields__}  # type: ignore[attr-defined]
@@ -124,7 +124,7 @@ class _Uncached:
 class PlanWorker(_Uncached):
     """One sequential thread of computation.
 
-    ``kind`` names the state type; with those of the two children it also names the fork and the join. ``place`` is
+    ``kind`` names the state type; with the types of the two children it determines the fork and the join. ``place`` is
     where the worker runs: a host or a slot; workers at the same place run in the same process.
     """
 
@@ -148,11 +148,11 @@ class PlanWorker(_Uncached):
 
     @property
     def is_leaf(self) -> bool:
-        """Whether it has no children, so that it never waits for anyone below."""
+        """Whether it has no children."""
         return not self.children
 
     def walk(self) -> Iterator[PlanWorker]:
-        """This worker and all its descendants in preorder."""
+        """Yield this worker and all its descendants in preorder."""
         waiting = [self]
         while waiting:
             worker = waiting.pop()
@@ -174,7 +174,7 @@ class Plan(_Uncached):
     root: PlanWorker
 
     def __post_init__(self) -> None:
-        """Refuse trees that nobody can walk."""
+        """Refuse trees that are too deep."""
         level, depth = [self.root], 0
         while level:
             level = [child for worker in level for child in worker.children]
@@ -188,7 +188,7 @@ class Plan(_Uncached):
 
     @classmethod
     def of(cls, program: AnyProgram, streams: Iterable[StreamShape], root: PlanWorker) -> Self:
-        """A plan for this program."""
+        """Return a plan for this program."""
         definition = define(program)
         return cls(definition.name, fingerprint(definition), tuple(streams), root)
 
@@ -223,14 +223,14 @@ class Plan(_Uncached):
         return len(self.workers)
 
     def __getitem__(self, worker: str) -> PlanWorker:
-        """The worker with this id."""
+        """Return the worker with this id."""
         number = self.numbers.get(worker)
         if number is None:
             raise UsageError("NO_WORKER", f"the plan has no worker {worker!r}; it has {', '.join(self.numbers)}")
         return self.workers[number]
 
     def stream(self, name: str) -> StreamShape:
-        """The stream with this name."""
+        """Return the stream with this name."""
         found = self.shapes.get(name)
         if found is not None:
             return found
@@ -243,12 +243,12 @@ class Plan(_Uncached):
         return {stream.name: stream for stream in reversed(self.streams)}
 
     def parent(self, worker: str) -> PlanWorker | None:
-        """The worker above, None for the root."""
+        """Return the worker above, None for the root."""
         above = self.parents[self.numbers[self[worker].id]]
         return None if above is None else self.workers[above]
 
     def ancestors(self, worker: str) -> tuple[PlanWorker, ...]:
-        """All workers above, the parent first and the root last."""
+        """Return all workers above, the parent first and the root last."""
         above = self.parents[self.numbers[self[worker].id]]
         found = []
         while above is not None:
@@ -257,7 +257,7 @@ class Plan(_Uncached):
         return tuple(found)
 
     def descendants(self, worker: str) -> tuple[PlanWorker, ...]:
-        """All workers below, in preorder."""
+        """Return all workers below, in preorder."""
         return tuple(self[worker].walk())[1:]
 
     @cached_property
@@ -280,7 +280,7 @@ class Plan(_Uncached):
         return max(depths)
 
     def at(self, places: Mapping[str, str]) -> Plan:
-        """The same plan with these workers (ids) at other places."""
+        """Return the same plan with these workers (ids) at other places."""
 
         def moved(worker: PlanWorker) -> PlanWorker:
             children = tuple(moved(child) for child in worker.children)
@@ -289,7 +289,7 @@ class Plan(_Uncached):
         return replace(self, root=moved(self.root))
 
     def explain(self) -> str:
-        """The tree as text for a terminal."""
+        """Return the tree as text for a terminal."""
         from flumina.plan.render.text import to_text  # noqa: PLC0415 -- renderers import this module
 
         return to_text(self)
@@ -302,7 +302,7 @@ class Plan(_Uncached):
 
     @staticmethod
     def load(path: str | Path) -> Plan:
-        """Read a plan file; whether it is valid for a program is for :func:`flumina.plan.check_valid` to say."""
+        """Read a plan file; :func:`flumina.plan.check_valid` checks it against a program."""
         from flumina.plan.render.json import load  # noqa: PLC0415
 
         return load(path)
@@ -314,7 +314,7 @@ class Plan(_Uncached):
 
 
 def _subtree_sizes(workers: tuple[PlanWorker, ...]) -> list[int]:
-    """For workers in preorder, how many each has below, itself included."""
+    """Return for workers in preorder the sizes of their subtrees."""
     sizes = [1] * len(workers)
     for number in range(len(workers) - 1, -1, -1):
         child = number + 1

@@ -1,4 +1,4 @@
-"""Which plans are valid for a program: V1 and V2 of the paper in the strict form.
+"""Check that a plan is valid for a program: V1 and V2 in the strict form.
 
 For unrelated workers w, w' (neither above the other), V2 asks::
 
@@ -62,11 +62,11 @@ RULES = {
     "UNKNOWN_TAG": "itags have tags that the stream carries, and streams have tags of the program",
     "UNKNOWN_KEY": "itags have keys that the part can hold",
 }
-"""What each rule asks for."""
+"""The text of each rule."""
 
 
 def validate(plan: Plan, program: AnyProgram, streams: Iterable[StreamShape] | None = None) -> list[Violation]:
-    """Every violation; ``streams`` are those of the run, if the plan is to be compared with them too."""
+    """Return every violation; ``streams`` are the streams of the run, if the plan is compared with them too."""
     checker = _Checker(plan, define(program))
     found = [*checker.program(), *checker.shape(), *checker.kinds(), *checker.inputs(), *checker.independence()]
     if streams is not None:
@@ -163,7 +163,7 @@ class _Checker:
             yield Violation("NO_JOIN", names, f"{worker.id}: there is no join of {left}, {right} into {worker.kind}")
 
     def inputs(self) -> Iterator[Violation]:
-        """Every itag is one of the input's, and every event of the input has exactly one worker."""
+        """Check that every itag is of the input, and every event of the input has exactly one worker."""
         declared = self.definition.everything
         for stream in self.plan.streams:
             for tag in sorted(set(stream.tags.tags) - set(declared.tags)):
@@ -210,7 +210,7 @@ class _Checker:
                 break
 
     def repeated(self, worker: PlanWorker) -> Iterator[Violation]:
-        """What several itags of one worker have in common; parts with the same itags are looked at together."""
+        """Find events in several itags of one worker; parts with the same itags are checked together."""
         if len(worker.itags) < 2:
             return
         on_part: dict[tuple[str, int], list[int]] = {}
@@ -235,7 +235,7 @@ class _Checker:
             yield Violation("HANDLED_TWICE", (worker.id,), message, common)
 
     def handled(self, entries: dict[tuple[str, int], list[tuple[int, TagSet]]]) -> Iterator[Violation]:
-        """Parts on which the same workers claim the same tags are looked at once, together."""
+        """Check that each event has one worker; parts with equal workers and tags are checked together."""
         same: dict[tuple[str, TagSet, tuple[tuple[int, TagSet], ...]], list[int]] = {}
         for stream in self.plan.streams:
             for part in range(stream.parts):
@@ -265,7 +265,7 @@ class _Checker:
                 yield from self.dependent(left, right)
 
     def dependent(self, left: PlanWorker, right: PlanWorker) -> Iterator[Violation]:
-        """All dependent pairs with one worker of each subtree."""
+        """Yield all dependent pairs with one worker of each subtree."""
         between = self.definition.depends.between
         for one in _walk_where(left, lambda below: between(below.subtree_tags, right.subtree_tags)):
             tags = one.tags
@@ -279,7 +279,7 @@ class _Checker:
         return self.definition.depends.between(tags, subtree.subtree_tags)
 
     def culprits(self, left: TagSet, right: TagSet) -> tuple[TagSet, TagSet]:
-        """The parts of two dependent sets that depend on each other, as small as tags and equal keys tell."""
+        """Return the parts of two dependent sets that depend on each other, as small as tags and equal keys tell."""
         found: list[tuple[tuple[str, KeySet], tuple[str, KeySet]]] = []
         for (tag, keys), (other, others) in product(left, right):
             if self.definition.depends.between(TagSet([(tag, keys)]), TagSet([(other, others)])):
@@ -293,7 +293,7 @@ class _Checker:
 
 
 def _outside(tags: TagSet, allowed: TagSet, known: TagSet) -> TagSet:
-    """What is not allowed of the tags that are known; without any work for a tag whose keys are all allowed."""
+    """Return the events of known tags that are not allowed; fast for a tag with all keys allowed."""
     everything, found = KeySet.everything(), []
     for tag, keys in tags:
         limit = allowed[tag]
@@ -302,11 +302,11 @@ def _outside(tags: TagSet, allowed: TagSet, known: TagSet) -> TagSet:
     return TagSet(found) if found else NOTHING
 
 
-def _walk_where(worker: PlanWorker, wanted: Callable[[PlanWorker], bool]) -> Iterator[PlanWorker]:
-    """Preorder, without the subtrees that are not wanted."""
+def _walk_where(worker: PlanWorker, included: Callable[[PlanWorker], bool]) -> Iterator[PlanWorker]:
+    """Yield workers in preorder, without the subtrees of excluded workers."""
     waiting = [worker]
     while waiting:
         found = waiting.pop()
-        if wanted(found):
+        if included(found):
             yield found
             waiting.extend(reversed(found.children))

@@ -1,6 +1,6 @@
-"""Who makes plans: optimizers behind one small protocol.
+"""Make plans: optimizers behind one small protocol.
 
-An optimizer gets a program, what is known of its streams, and how many workers may run side by side; it returns a
+An optimizer gets a program, a description of its streams, and how many workers may run side by side; it returns a
 valid plan in which every worker has a state type and a place. :func:`make_plan` finds one by name; others are passed as
 functions.
 """
@@ -22,10 +22,10 @@ from flumina.program.base import AnyProgram
 
 
 class Optimizer(Protocol):
-    """Anything that makes plans."""
+    """A callable that makes plans."""
 
     def __call__(self, inputs: Inputs, slots: int | None, /) -> Plan:
-        """A valid plan with at most this many leaves; None leaves the number to the optimizer."""
+        """Return a valid plan with at most this many leaves; None leaves the number to the optimizer."""
 
 
 OptimizerName = Literal["cost", "greedy", "sequential"]
@@ -43,7 +43,7 @@ def make_plan(
     optimizer: OptimizerName | Optimizer = "cost",
     states: StateSize | None = None,
 ) -> Plan:
-    """A valid plan with a placement.
+    """Return a valid plan with a placement.
 
     ``workers`` is how many workers you want to run side by side, and asking for more than the input can be divided
     into is an error; ``slots`` is how many could, and fewer are fine. A good plan may have fewer of either. ``states``
@@ -51,20 +51,20 @@ def make_plan(
     """
     if workers is not None and slots is not None:
         raise UsageError("WORKERS", "give workers= or slots=, not both")
-    wanted = workers if workers is not None else slots
-    check_workers(wanted)
+    leaves = workers if workers is not None else slots
+    check_workers(leaves)
     check_optimizer(optimizer)
     chosen = OPTIMIZERS[optimizer] if isinstance(optimizer, str) else optimizer
     inputs = bind(program, streams, states)
     if workers is not None:
         _check_workers(inputs, workers)
-    plan = chosen(inputs, wanted)
+    plan = chosen(inputs, leaves)
     check_valid(plan, inputs.definition, inputs.shapes)
     return plan
 
 
 def _check_workers(inputs: Inputs, workers: int) -> None:
-    """Every worker needs an itag of its own, and unknown keys are as many itags as there are buckets."""
+    """Refuse more workers than itags; unknown keys count as one itag for each bucket."""
     available = 0
     for load in inputs.loads:
         keys = load.profile.keys
@@ -78,7 +78,7 @@ def _check_workers(inputs: Inputs, workers: int) -> None:
 
 
 def check_workers(workers: object, plan: object = None) -> None:
-    """A number, or none: a plan says how many workers there are."""
+    """Refuse an invalid ``workers=``, or one beside ``plan=``."""
     if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
         raise UsageError("WORKERS", f"expected workers= as an integer of at least 1, got {workers!r}")
     if workers is not None and plan is not None:
@@ -86,7 +86,7 @@ def check_workers(workers: object, plan: object = None) -> None:
 
 
 def check_optimizer(given: object) -> None:
-    """A name that we know, or a function."""
+    """Refuse an optimizer that is neither a known name nor a function."""
     if not (callable(given) or (isinstance(given, str) and given in OPTIMIZERS)):
         known = " or ".join(map(repr, OPTIMIZERS))
         raise UsageError("OPTIMIZER", f"expected optimizer= as {known}, or a function, got {given!r}")

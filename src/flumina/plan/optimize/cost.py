@@ -1,9 +1,9 @@
-"""The plan that costs least by the model of :mod:`flumina.plan.cost_model`.
+"""Find the plan of the least cost by :mod:`flumina.plan.cost_model`.
 
 The optimizer makes many trees and keeps the cheapest. They differ in
 
 - what is removed first to divide a component: itags with low rates (appendix B), or whole tags in any order;
-- how keys that nobody named are divided: not at all (cut by part), or by hash buckets (cut by key);
+- how keys that no source names are divided: not at all (cut by part), or by hash buckets (cut by key);
 - how many leaves there are, from one to as many as offered.
 
 Small plans are then improved step by step (:mod:`flumina.plan.optimize.local_search`).
@@ -28,7 +28,7 @@ from flumina.plan.state_types import assign_state_types
 from flumina.plan.tree import Plan
 
 DEFAULT_SLOTS = 8
-"""How many leaves are considered where nobody says how many could run."""
+"""Leaves considered where the caller gives no number."""
 
 _MANY = 2000
 """With more atoms than this, fewer trees are tried: two orders of removal, and every other number of leaves."""
@@ -43,7 +43,7 @@ Judge = Callable[[Node], Cost]
 
 
 def cost(inputs: Inputs, slots: int | None = None, model: CostModel | None = None) -> Plan:
-    """The cheapest plan that was found, with at most this many leaves."""
+    """Return the cheapest plan that was found, with at most this many leaves."""
     inputs.require_rates("cost")
     model = model or model_of(inputs.definition)
     leaves = DEFAULT_SLOTS if slots is None else slots
@@ -59,21 +59,21 @@ def cost(inputs: Inputs, slots: int | None = None, model: CostModel | None = Non
             chosen = min([chosen, *((judge(node), node) for node in improved)], key=lambda pair: pair[0].key)
         root = assign_state_types(worker_of(chosen[1], pieces), inputs.definition)
         finalists.append(Plan.of(inputs.definition, inputs.shapes, placed(root, inputs)))
-    # While trees are compared, parts that are alike count as one; now they are looked at one by one.
+    # While trees are compared, equal parts count as one; now they are placed one by one.
     return min(finalists, key=lambda plan: evaluate(plan, inputs, model).key)
 
 
 def with_model(model: CostModel) -> Callable[[Inputs, int | None], Plan]:
-    """The same optimizer with other costs."""
+    """Return the same optimizer with other costs."""
     return partial(cost, model=model)
 
 
 def judge_for(inputs: Inputs, pieces: Sequence[InputAtom], model: CostModel) -> Judge:
-    """What a tree costs when it has been given state types and places."""
+    """Return a function for the cost of a tree after state types and places are assigned."""
     definition = inputs.definition
 
     def judge(node: Node) -> Cost:
-        if len(definition.kinds) > 1:  # not every tree has the state types it needs, so look at what becomes of it
+        if len(definition.kinds) > 1:  # not every tree has the state types it needs, so evaluate the assigned one
             site = site_of(assign_state_types(worker_of(node, pieces), definition), inputs)
         else:
             site = _site(node, pieces)
@@ -92,7 +92,7 @@ def _site(node: Node, pieces: Sequence[InputAtom]) -> Site:
 
 
 def _divisions(inputs: Inputs, leaves: int) -> Iterator[list[InputAtom]]:
-    """The input in pieces: by part and hot key, by part alone, and if keys are unbounded by hash buckets too."""
+    """Yield divisions of the input: by part and hot key, by part, and for unbounded keys by hash buckets."""
     whole = atoms(inputs)
     yield whole
     if any(load.profile.hot for load in inputs.loads):  # the same leaves can serve all keys, each from its own part
@@ -133,7 +133,7 @@ def _orders(graph: Graph) -> Iterator[list[int]]:
 
 
 def _best_of(divided: Sequence[Sequence[GraphComponent]]) -> list[GraphComponent]:
-    """For each component the division that removes the least."""
+    """Return for each component the division that removes the least."""
     chosen: dict[int, GraphComponent] = {}
     for components in divided:
         for component in components:
@@ -144,7 +144,7 @@ def _best_of(divided: Sequence[Sequence[GraphComponent]]) -> list[GraphComponent
 
 
 def _removed(component: GraphComponent) -> tuple[bool, float]:
-    """Whether a component can't be divided, and what share of its events is above all its leaves if it can."""
+    """Return whether a component can't be divided, and what share of its events is above all its leaves if it can."""
     below = sum(part.rate for part in component.parts)
     return component.leaves == 1, component.rate - below
 
@@ -165,7 +165,7 @@ def _shape(component: GraphComponent) -> tuple[object, ...]:
 
 
 def _counts(most: int, step: float) -> list[int]:
-    """Numbers of leaves worth trying: small ones one by one, then in steps by this factor."""
+    """Return numbers of leaves to try: small ones one by one, then in steps by this factor."""
     counts, count = [], 1
     while count < most:
         counts.append(count)

@@ -1,7 +1,7 @@
-"""How a graph of atoms falls apart when atoms are removed one after the other.
+"""Decompose a graph of atoms by removing atoms one after the other.
 
 Appendix B removes the atom with the lowest rate until the graph has at least two components, and goes on in each of
-them. Looking for components after every removal would take quadratic time; so we go backwards. Add atoms in the
+them. Searching components after every removal would take quadratic time; so this goes backwards. Add atoms in the
 opposite order and note which components each one connects: adding an atom that connects two or more is exactly the
 removal that separates them. With union-find that is near-linear.
 """
@@ -18,7 +18,7 @@ from flumina.plan.atoms import Graph, Group
 class GraphComponent:
     """A connected set of atoms (by number).
 
-    ``top`` are those to remove before it falls apart into ``parts``, two or more; without parts it never does, and
+    ``top`` are the atoms to remove before it falls apart into ``parts``, two or more; without parts it never does, and
     ``top`` is all of it. ``rate`` is that of all its atoms, ``leaves`` the most leaves it can be divided into, and
     ``first`` its lowest atom.
     """
@@ -30,7 +30,7 @@ class GraphComponent:
     first: int = 0
 
     def atoms(self) -> Iterator[int]:
-        """All atoms in it."""
+        """Yield all atoms of the component."""
         waiting = [self]
         while waiting:
             component = waiting.pop()
@@ -54,7 +54,7 @@ class _Forest:
 
 
 def decompose(graph: Graph, removal: Sequence[int]) -> list[GraphComponent]:
-    """The components of a graph, each divided further by removing its atoms in this order."""
+    """Return the components of a graph, each divided further by removing its atoms in this order."""
     forest = _Forest(len(graph.atoms))
     members: dict[Group, list[int]] = {}
     for number in reversed(removal):

@@ -1,4 +1,4 @@
-"""Small plans made better step by step: move atoms to other workers, collapse subtrees, divide leaves, swap atoms.
+"""Improve small plans step by step: move and swap atoms, collapse and divide workers.
 
 Each step is the one that saves most, and the search ends where none saves anything. Sets of atoms are bit masks, so
 that V2 is a few operations: no atom of one side of a worker may be a neighbor of an atom on the other.
@@ -25,22 +25,22 @@ class Tree:
     sides: tuple[Tree, Tree] | None = None
 
     def all(self) -> int:
-        """The atoms of the whole tree."""
+        """Return the atoms of the whole tree."""
         return self.own if self.sides is None else self.own | self.sides[0].all() | self.sides[1].all()
 
     def leaves(self) -> int:
-        """How many leaves it has."""
+        """Return how many leaves it has."""
         return 1 if self.sides is None else self.sides[0].leaves() + self.sides[1].leaves()
 
     def ordered(self) -> Tree:
-        """The same tree, or its mirror image, with the side of the lower first atom on the left everywhere."""
+        """Return the same tree, or its mirror image, with the side of the lower first atom on the left everywhere."""
         if self.sides is None:
             return self
         left, right = sorted((side.ordered() for side in self.sides), key=lambda side: first(side.all()))
         return Tree(self.own, (left, right))
 
     def walk(self) -> Iterator[Tree]:
-        """This one and all below."""
+        """Yield this tree and all below."""
         yield self
         if self.sides is not None:
             yield from self.sides[0].walk()
@@ -48,7 +48,7 @@ class Tree:
 
 
 def neighbors(graph: Graph) -> list[int]:
-    """For each atom the mask of the atoms it depends on."""
+    """Return for each atom the mask of the atoms it depends on."""
     members: dict[tuple[str, int | None], int] = {}
     for number, atom in enumerate(graph.atoms):
         for group in graph.groups(atom):
@@ -63,12 +63,12 @@ def neighbors(graph: Graph) -> list[int]:
 
 
 def first(mask: int) -> int:
-    """The lowest bit that is set."""
+    """Return the lowest bit that is set."""
     return mask & -mask
 
 
 def ones(mask: int) -> Iterator[int]:
-    """The numbers of the bits that are set."""
+    """Yield the numbers of the bits that are set."""
     while mask:
         low = first(mask)
         yield low.bit_length() - 1
@@ -76,7 +76,7 @@ def ones(mask: int) -> Iterator[int]:
 
 
 def reach(mask: int, links: list[int]) -> int:
-    """All neighbors of these atoms."""
+    """Return all neighbors of these atoms."""
     found = 0
     for number in ones(mask):
         found |= links[number]
@@ -84,7 +84,7 @@ def reach(mask: int, links: list[int]) -> int:
 
 
 def connected(mask: int, links: list[int]) -> list[int]:
-    """The connected components of these atoms."""
+    """Return the connected components of these atoms."""
     found = []
     while mask:
         component = first(mask)
@@ -107,7 +107,7 @@ def is_valid(tree: Tree, links: list[int]) -> bool:
 
 
 def local_search(graph: Graph, node: Node, judge: Callable[[Node], Cost], leaves: int) -> Node:
-    """The node, or a better one with at most this many leaves."""
+    """Return the node, or a better one with at most this many leaves."""
     links = neighbors(graph)
     tree, best = _tree(node), judge(node)
     for _ in range(_MAX_STEPS):
@@ -124,7 +124,7 @@ def local_search(graph: Graph, node: Node, judge: Callable[[Node], Cost], leaves
 
 
 def _steps(tree: Tree, links: list[int]) -> Iterator[Tree]:
-    """All trees that are one step away; some are not valid."""
+    """Yield all trees that are one step away; some are not valid."""
     nodes = list(tree.walk())
     units = sorted(
         {unit for node in nodes for unit in (*connected(node.own, links), *(1 << n for n in ones(node.own)))}
@@ -155,7 +155,7 @@ def _divided(mask: int, links: list[int]) -> Iterator[tuple[Tree, Tree]]:
 
 
 def _without(tree: Tree, unit: int) -> Tree | None:
-    """The tree without these atoms, and without workers that have nothing left."""
+    """Return the tree without these atoms, and without workers that have nothing left."""
     own = tree.own & ~unit
     if tree.sides is None:
         return Tree(own) if own else None
@@ -169,7 +169,7 @@ def _without(tree: Tree, unit: int) -> Tree | None:
 
 
 def _replaced(tree: Tree, place: Tree, new: Tree) -> Tree:
-    """The tree with another one at the place of this very object."""
+    """Return the tree with another one at the place of this very object."""
     if tree is place:
         return new
     if tree.sides is None:
@@ -179,7 +179,7 @@ def _replaced(tree: Tree, place: Tree, new: Tree) -> Tree:
 
 
 def _swapped(tree: Tree, one: int, other: int) -> Tree:
-    """The tree with two units at each other's place."""
+    """Return the tree with two units at each other's place."""
 
     def swap(own: int) -> int:
         both = one | other

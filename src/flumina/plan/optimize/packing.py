@@ -1,4 +1,4 @@
-"""From components to a balanced tree with a given number of leaves.
+"""Pack components into a balanced tree with a given number of leaves.
 
 A component goes to one leaf whole, or is divided at its own worker; components without a common ancestor's tags are
 spread over the leaves by rate, and the tree above them is balanced, so that its depth is about log2 of the leaves.
@@ -39,7 +39,7 @@ class _Unit:
 
 
 def tree_of(components: Sequence[GraphComponent], leaves: int, atoms: Sequence[InputAtom]) -> Node:
-    """A tree over these components with at most this many leaves."""
+    """Return a tree over these components with at most this many leaves."""
     if leaves < 2 or (len(components) == 1 and components[0].leaves == 1):
         return Node([atom for component in components for atom in component.atoms()])
     if len(components) == 1:
@@ -51,7 +51,7 @@ def tree_of(components: Sequence[GraphComponent], leaves: int, atoms: Sequence[I
 
 
 def _balanced(units: list[_Unit], atoms: Sequence[InputAtom]) -> Node:
-    """A tree over units, with about as many leaves on either side of every worker."""
+    """Return a tree over units, with about as many leaves on either side of every worker."""
     if len(units) == 1:
         return tree_of(units[0].components, units[0].leaves, atoms)
     sides = _halves(units)
@@ -61,7 +61,7 @@ def _balanced(units: list[_Unit], atoms: Sequence[InputAtom]) -> Node:
 
 
 def _halves(units: list[_Unit]) -> tuple[list[_Unit], list[_Unit]]:
-    """Two lists, both in order of the first atom; units with the most leaves are dealt out first."""
+    """Return two lists, both in order of the first atom; units with the most leaves are dealt out first."""
     if units[0].leaves == units[-1].leaves and len({unit.leaves for unit in units}) == 1:
         middle = (len(units) + 1) // 2
         return units[:middle], units[middle:]
@@ -76,7 +76,7 @@ def _halves(units: list[_Unit]) -> tuple[list[_Unit], list[_Unit]]:
 
 
 def _units(components: Sequence[GraphComponent], leaves: int, atoms: Sequence[InputAtom]) -> list[_Unit]:
-    """Who gets how many leaves, in order of the first atom."""
+    """Return units with their numbers of leaves, in order of the first atom."""
     if len(components) <= leaves:
         counts = _apportion(components, leaves)
         units = [_Unit([c], count) for c, count in zip(components, counts, strict=True)]
@@ -86,7 +86,7 @@ def _units(components: Sequence[GraphComponent], leaves: int, atoms: Sequence[In
         small = [c for c in components if not (c.leaves > 1 and c.rate > 1.5 * fair)]
         counts = [min(c.leaves, round(c.rate / fair)) for c in large]
         bins = max(1, leaves - sum(counts))
-        while large and sum(counts) + bins > leaves:  # rounding gave away more than there is
+        while large and sum(counts) + bins > leaves:  # rounding gave away more leaves than available
             most = max(range(len(counts)), key=counts.__getitem__)
             counts[most] -= 1
         units = [_Unit([c], count) for c, count in zip(large, counts, strict=True)]
@@ -95,7 +95,7 @@ def _units(components: Sequence[GraphComponent], leaves: int, atoms: Sequence[In
 
 
 def _apportion(components: Sequence[GraphComponent], leaves: int) -> list[int]:
-    """One leaf each, and the others one by one to who has the most rate a leaf."""
+    """Give each unit one leaf, and the others one by one to the highest rate per leaf."""
     counts = [1] * len(components)
     spare = leaves - len(components)
     queue = [(-c.rate, number) for number, c in enumerate(components) if c.leaves > 1]
@@ -127,7 +127,7 @@ def _bins(components: list[GraphComponent], count: int, atoms: Sequence[InputAto
 
 
 def _in_order(components: list[GraphComponent], bin_of: dict[int, int], atoms: Sequence[InputAtom]) -> dict[int, int]:
-    """The same division with neighbors together, where components differ in their buckets only: easier to read."""
+    """Return the same division with neighboring buckets together, which is easier to read."""
     alike: dict[tuple[float, int, str, str], list[int]] = defaultdict(list)
     for index, component in enumerate(components):
         atom = atoms[component.first]
@@ -142,6 +142,6 @@ def _in_order(components: list[GraphComponent], bin_of: dict[int, int], atoms: S
 
 
 def worker_of(node: Node, atoms: Sequence[InputAtom]) -> PlanWorker:
-    """The tree of workers, still without ids and state types."""
+    """Return the tree of workers, still without ids and state types."""
     children = () if node.sides is None else tuple(worker_of(side, atoms) for side in node.sides)
     return PlanWorker("", "", merged(atoms[number].itag for number in sorted(node.atoms)), children)

@@ -1,1 +1,1 @@
-"""Pictures of plans, one module for each format."""
+"""Render plans, one module for each format."""

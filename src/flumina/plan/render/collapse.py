@@ -1,4 +1,4 @@
-"""What a picture of a plan shows: small plans as they are, large ones with alike workers drawn once.
+"""Collapse large plans for drawing: similar workers are drawn once.
 
 Two subtrees are alike if they have the same state types, tags, streams and shape, whatever their keys, parts and
 places. Workers without events of their own only divide; in a large plan they are left out, and what is below them hangs
@@ -29,7 +29,7 @@ class CollapsedWorker:
 
     @property
     def times(self) -> int:
-        """How many it stands for."""
+        """The number of workers that it stands for."""
         return max(1, len(self.members))
 
     @property
@@ -39,7 +39,7 @@ class CollapsedWorker:
 
 
 def collapsed(plan: Plan, *, full: bool = False) -> CollapsedWorker:
-    """The tree to draw."""
+    """Return the tree to draw."""
     if full or len(plan) <= SMALL:
         return _exactly(plan.root)
     return _summary(plan.root, {})

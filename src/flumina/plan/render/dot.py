@@ -1,4 +1,4 @@
-"""Plans for Graphviz: ``dot -Tsvg plan.dot``."""
+"""Render plans for Graphviz: ``dot -Tsvg plan.dot``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from flumina.plan.tree import Plan
 
 
 def to_dot(plan: Plan, *, full: bool = False) -> str:
-    """The tree as a directed graph; edges within one place are dashed."""
+    """Return the tree as a directed graph; edges within one place are dashed."""
     drawn = [
         "digraph plan {",
         f"  label={_quoted(f'{plan.program}: {headline(plan)}')}; labelloc=t; fontname=Helvetica; fontsize=14;",

@@ -1,4 +1,4 @@
-"""Key sets and itags in few words, as all pictures of a plan use them."""
+"""Format key sets and itags for all renderings of a plan."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ SHOWN_KEYS = 3
 
 
 def key_order(key: Key) -> tuple[str, object]:
-    """A total order on keys of all types."""
+    """Return a total order on keys of all types."""
     return type(key).__name__, key
 
 
 def keys_text(keys: KeySet) -> str:
-    """A key set for people.
+    """Format a key set.
 
     >>> keys_text(KeySet.of(*range(1, 9)))
     '1, 2, 3, … 8 keys'
@@ -43,7 +43,7 @@ def _some(keys: list[Key]) -> str:
 
 
 def tags_text(tags: TagSet) -> str:
-    """A tag set for people: tags with the same keys share one mention of them."""
+    """Format a tag set; tags with the same keys share one mention of them."""
     by_keys: dict[KeySet, list[str]] = {}
     for name, keys in tags:
         by_keys.setdefault(keys, []).append(name)
@@ -54,7 +54,7 @@ def tags_text(tags: TagSet) -> str:
 
 
 def parts_text(itag: Itag, parts: int) -> str:
-    """On which parts of its stream an itag arrives.
+    """Format the parts of its stream on which an itag arrives.
 
     >>> parts_text(Itag("views", frozenset({0, 1}), TagSet()), 4)
     'views[0-1]'
@@ -63,7 +63,7 @@ def parts_text(itag: Itag, parts: int) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """A number with its noun.
+    """Format a number with its noun.
 
     >>> count(1, "leaf"), count(2, "leaf"), count(3, "worker")
     ('1 leaf', '2 leaves', '3 workers')

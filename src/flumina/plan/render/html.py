@@ -1,4 +1,4 @@
-"""Plans as HTML with an inline SVG, as notebooks show them: no script, nothing to load.
+"""Render plans as HTML with an inline SVG, without scripts, for notebooks.
 
 The root is on the left, leaves on the right. A subtree takes as much height as its own card or its children need, so
 that nothing overlaps whatever the shape.
@@ -61,7 +61,7 @@ class _Card:
 
 
 def to_html(plan: Plan, *, full: bool = False) -> str:
-    """The plan as an HTML fragment."""
+    """Return the plan as an HTML fragment."""
     root = _card(plan, collapsed(plan, full=full), 0)
     _stack(root, 0.0)
     cards = list(root.walk())
@@ -83,7 +83,7 @@ def to_html(plan: Plan, *, full: bool = False) -> str:
 
 
 def to_page(plan: Plan, *, full: bool = False) -> str:
-    """The plan as a whole HTML page."""
+    """Return the plan as a whole HTML page."""
     title = escape(f"Plan of {plan.program}")
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>'
@@ -156,7 +156,7 @@ def _rect(x: float, y: float, width: float, height: float, fill: str) -> str:
 
 
 def _cut(line: Line) -> Line:
-    """The line if it is short; else with less of the events, because where they come from is said nowhere else."""
+    """Return the line if it is short; else shorten the events, and keep their origin."""
     room = max(12, _WIDEST - len(line.origin) - 3)
     return line if len(line.events) <= room else Line(f"{line.events[: room - 1]}…", line.origin)
 

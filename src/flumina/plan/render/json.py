@@ -1,4 +1,4 @@
-"""Plans as JSON: written in one stable order, one line for each itag, to be edited by hand and compared by ``diff``.
+"""Write plans as JSON in a stable order, one line for each itag, for editing and ``diff``.
 
 Workers stand in preorder, the root first, and name their children. Key sets are ``{"all": true}``,
 ``{"keys": [...]}``, ``{"unkeyed": true}`` or ``{"buckets": "0-2047", "plus": [...], "minus": [...]}``; a binary key is
@@ -20,7 +20,7 @@ from flumina.plan.tree import Itag, Plan, PlanWorker, StreamShape, ranges
 
 
 def to_json(plan: Plan) -> str:
-    """The plan as JSON."""
+    """Return the plan as JSON."""
     head = {"format": FORMAT, "version": VERSION, "program": plan.program, "fingerprint": plan.fingerprint}
     lines = [f"  {_flat(name)}: {_flat(value)}," for name, value in head.items()]
     streams = ",\n".join(f"    {_flat(_stream(stream))}" for stream in plan.streams)
@@ -29,7 +29,7 @@ def to_json(plan: Plan) -> str:
 
 
 def from_json(text: str, where: str = "the plan") -> Plan:
-    """The plan that :func:`to_json` wrote, or somebody edited; ``where`` is how error messages call it."""
+    """Return the plan of a JSON text, written or edited; ``where`` names it in errors."""
     return read_plan(text, where)
 
 

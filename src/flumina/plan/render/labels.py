@@ -1,4 +1,4 @@
-"""What a picture writes on a worker: who it is, and what it handles."""
+"""Label workers in drawings: name, state type, place and itags."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flumina.plan.tree import Itag, Plan, union
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One itag in words: which events, and where they come from."""
+    """The text of one itag: its events and their origin."""
 
     events: str
     origin: str
@@ -21,13 +21,13 @@ class Line:
 
 
 def headline(plan: Plan) -> str:
-    """The size of a plan in one line."""
+    """Return the size of a plan in one line."""
     size = f"{count(len(plan), 'worker')}, {count(len(plan.leaves), 'leaf')}, depth {plan.depth}"
     return size + (f", {count(len(plan.places), 'place')}" if plan.places else "")
 
 
 def name(plan: Plan, node: CollapsedWorker) -> str:
-    """The worker's id, and its state type if the plan has several; or how many are alike."""
+    """Return the worker's id, and its state type if the plan has several; or how many are alike."""
     worker = node.example
     if node.times > 1:
         return f"{node.times} {'leaves' if worker.is_leaf else 'subtrees'}, {worker.id} … {node.last}"
@@ -35,7 +35,7 @@ def name(plan: Plan, node: CollapsedWorker) -> str:
 
 
 def place(node: CollapsedWorker) -> str:
-    """Where it runs; for alike ones, at how many places."""
+    """Return the place of a worker; for similar ones, the number of places."""
     places = dict.fromkeys(worker.place for worker in node.members or (node.example,) if worker.place is not None)
     if len(places) > 1:
         return count(len(places), "place")
@@ -43,20 +43,20 @@ def place(node: CollapsedWorker) -> str:
 
 
 def lines(plan: Plan, node: CollapsedWorker) -> list[Line]:
-    """What a worker handles itself; for alike ones, what they handle together."""
+    """Return what a worker handles itself; for similar ones, together."""
     if node.times == 1:
         return [Line(tags_text(itag.tags), _origin(plan, itag)) for itag in node.example.itags]
     return [_together(plan, [m.itags[i] for m in node.members]) for i in range(len(node.example.itags))]
 
 
 def _origin(plan: Plan, itag: Itag) -> str:
-    """Where an itag comes from; a plan that is not valid may not know that stream."""
+    """Return the origin of an itag; an invalid plan may lack its stream."""
     shape = plan.shapes.get(itag.stream)
     return parts_text(itag, 0 if shape is None else shape.parts)
 
 
 def _together(plan: Plan, itags: list[Itag]) -> Line:
-    """The same itag of several workers as one line."""
+    """Return the same itag of several workers as one line."""
     whole = Itag(itags[0].stream, frozenset().union(*(itag.parts for itag in itags)), union(i.tags for i in itags))
     where = _origin(plan, whole)
     if len({itag.parts for itag in itags}) > 1:

@@ -1,4 +1,4 @@
-"""Plans as Mermaid flowcharts, for Markdown that draws them."""
+"""Render plans as Mermaid flowcharts, for Markdown."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _ESCAPES = {"#": "#35;", "&": "#amp;", "<": "#lt;", ">": "#gt;", '"': "#quot;", 
 
 
 def to_mermaid(plan: Plan, *, full: bool = False) -> str:
-    """The tree as a flowchart; ids in it are numbers, so that a worker may be called anything."""
+    """Return the tree as a flowchart; ids in it are numbers, so that a worker may be called anything."""
     drawn = ["flowchart LR"]
     count = 0
     waiting: list[tuple[CollapsedWorker, int, str | None]] = [(collapsed(plan, full=full), 0, None)]
@@ -36,5 +36,5 @@ def _box(plan: Plan, node: CollapsedWorker) -> str:
 
 
 def _safe(text: str) -> str:
-    """Text that neither Mermaid nor HTML takes for its own."""
+    """Escape text for Mermaid and HTML."""
     return "".join(_ESCAPES.get(char, char) for char in text)

@@ -1,4 +1,4 @@
-"""Reading plan files: every mistake is a :class:`~flumina.errors.PlanError` that says where in the file it is."""
+"""Read plan files; a mistake is a :class:`~flumina.errors.PlanError` with its position."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 
 
 def read_plan(source: str | Path, where: str) -> Plan:
-    """The plan in a text or a file."""
+    """Return the plan in a text or a file."""
     try:
         text = source.read_text(encoding="utf-8-sig") if isinstance(source, Path) else source
     except (OSError, UnicodeDecodeError) as error:
@@ -62,25 +62,25 @@ class _Reader:
     def fields(
         self, value: object, at: str, required: Mapping[str, type], optional: Mapping[str, type]
     ) -> dict[str, Any]:
-        """An object with these fields and no others."""
+        """Return an object with these fields and no others."""
         if not isinstance(value, dict):
             self.fail(at, f"expected an object, got {_short(value)}")
         for name in value:
             if name not in required and name not in optional:
                 self.fail(at, f"unknown field {name!r}", f"known: {', '.join([*required, *optional])}")
-        for name, wanted in required.items():
+        for name, expected in required.items():
             if name not in value:
                 self.fail(at, f"the field {name!r} is missing")
-            self.typed(value[name], f"{at}.{name}".lstrip("."), wanted)
-        for name, wanted in optional.items():
+            self.typed(value[name], f"{at}.{name}".lstrip("."), expected)
+        for name, expected in optional.items():
             if value.get(name) is not None:
-                self.typed(value[name], f"{at}.{name}".lstrip("."), wanted)
+                self.typed(value[name], f"{at}.{name}".lstrip("."), expected)
         return value
 
-    def typed(self, value: object, at: str, wanted: type) -> None:
+    def typed(self, value: object, at: str, expected: type) -> None:
         names = {str: "a text", int: "a whole number", list: "a list", dict: "an object", bool: "true or false"}
-        if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
-            self.fail(at, f"expected {names[wanted]}, got {_short(value)}")
+        if not isinstance(value, expected) or (expected is int and isinstance(value, bool)):
+            self.fail(at, f"expected {names[expected]}, got {_short(value)}")
 
     def plan(self, value: object) -> Plan:
         if not isinstance(value, dict) or value.get("format") != FORMAT:
@@ -110,7 +110,7 @@ class _Reader:
             self.fail(at, error.message)
 
     def tree(self, values: list[object], streams: Mapping[str, StreamShape]) -> PlanWorker:
-        """The workers as a tree; every one but the first is a child of exactly one other."""
+        """Return the workers as a tree; every one but the first is a child of exactly one other."""
         if not values:
             self.fail("workers", "a plan needs at least one worker")
         required = {"id": str, "kind": str, "children": list, "itags": list}
@@ -155,7 +155,7 @@ class _Reader:
         if fields.get("parts") is not None:
             parts = self.numbers(fields["parts"], f"{at}.parts", MAX_PARTS)
         elif shape is not None:
-            parts = frozenset(range(shape.parts))  # no parts written: all there are
+            parts = frozenset(range(shape.parts))  # without parts: all of them
         else:
             parts = frozenset({0})
         return Itag(fields["stream"], parts, self.tags(fields["tags"], f"{at}.tags"))
@@ -180,7 +180,7 @@ class _Reader:
         optional = {"all": bool, "unkeyed": bool, "keys": list, "buckets": str, "plus": list, "minus": list}
         fields = self.fields(value, at, {}, optional)
         for name, given in fields.items():
-            self.typed(given, f"{at}.{name}", optional[name])  # null as well: it says nothing about keys
+            self.typed(given, f"{at}.{name}", optional[name])  # null as well: no key set
         bases = [name for name in ("all", "unkeyed", "keys", "buckets") if name in fields]
         if len(bases) != 1 or fields[bases[0]] is False or (bases[0] in {"unkeyed", "keys"} and len(fields) > 1):
             self.fail(at, f"{_short(value)} is no key set", 'for example {"all": true} or {"keys": [1, 2]}')

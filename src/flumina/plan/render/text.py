@@ -1,4 +1,4 @@
-"""Plans as text trees for a terminal."""
+"""Render plans as text trees for a terminal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from flumina.plan.tree import Plan
 
 
 def to_text(plan: Plan, *, full: bool = False) -> str:
-    """The tree, root first; ``full`` shows each of many alike workers too."""
+    """Return the tree, root first; ``full`` shows each of many alike workers too."""
     drawn = [f"{plan.program}: {headline(plan)}"]
     waiting: list[tuple[str, str, CollapsedWorker]] = [("", "", collapsed(plan, full=full))]
     while waiting:
@@ -23,7 +23,7 @@ def to_text(plan: Plan, *, full: bool = False) -> str:
 
 
 def _block(plan: Plan, node: CollapsedWorker) -> list[str]:
-    """The lines of one worker; short ones have what they handle beside the name."""
+    """Return the lines of one worker; short ones have what they handle beside the name."""
     head = name(plan, node) + (f" @ {place(node)}" if place(node) else "")
     handled = [str(line) for line in lines(plan, node)]
     if len(handled) == 1 and node.times == 1:
