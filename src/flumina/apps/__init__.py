@@ -1,6 +1,6 @@
 """The paper's programs in the form that obeys the laws, most with declared state and with their own fork and join.
 
-Each comes with made-up input of any size, and a reader of files; :data:`flumina.apps.registry.APPS` has them by name.
+Each comes with generated input of any size, and a reader of files; :data:`flumina.apps.registry.APPS` has them by name.
 """
 
 from flumina.apps.fraud import Fraud, FraudByHand

@@ -1,4 +1,4 @@
-"""What every program in here comes with: a generator, and a reader."""
+"""Combine a program with its workload and its file reader."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flumina.program.base import Program
 
 @dataclass(frozen=True)
 class Opened:
-    """Files as streams; ``left_out`` says what is wrong with each row that was left out, where that was asked for."""
+    """Files as streams; ``left_out`` has the reason for each row that ``lenient`` left out."""
 
     streams: list[Stream]
     left_out: tuple[str, ...] = ()
@@ -43,11 +43,11 @@ class App:
     reader: Reader | None = None
 
     def generate(self, **parameters: object) -> Workload:
-        """Made-up input; the parameters are those of the workload, as values or as text."""
+        """Return generated input; takes the workload's parameters, as values or as text."""
         return self.workload.of(parameters)
 
     def open(self, path: str | Path, *, parts: int = 1, lenient: bool = False, **options: object) -> Opened:
-        """Input from files: a folder as :meth:`Workload.write` makes it, or the program's own format.
+        """Open input from files: a folder as :meth:`Workload.write` makes it, or the program's own format.
 
         ``parts``    into how many parts a single text file is divided
         ``lenient``  leave out rows that can't be read, and say which, rather than raise an error
@@ -63,13 +63,13 @@ class App:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """What :meth:`open` can be told about a file in the program's own format."""
+        """The options of :meth:`open` for a file in the program's own format."""
         named = {} if self.reader is None else inspect.signature(self.reader).parameters
         return tuple(name for name in named if name not in ("path", "parts", "lenient"))
 
 
 def _folder(place: Path, tags: Mapping[str, Tag]) -> list[Stream]:
-    """A stream for each folder or file that has the name of one."""
+    """Return a stream for each folder or file with the name of one."""
     names = {name: [p for p in (place / name, *sorted(place.glob(f"{name}.*"))) if p.exists()] for name in tags}
     missing = [name for name, found in names.items() if not found]
     if missing:

@@ -1,4 +1,4 @@
-"""Fraud detection: transactions are flagged by a model that every worker switches at the same point of the stream.
+"""Detect fraud: a model flags transactions, and rules train the next model.
 
 A rule trains the next model from the sum of all transactions since the last one, so it needs all of them; between two
 rules, transactions are independent of each other.
@@ -54,7 +54,7 @@ class Fraud(fl.Program):
 
 
 class Account(NamedTuple):
-    """What is known between two rules."""
+    """The state between two rules: the sum and the model."""
 
     total: int
     model: int | None
@@ -69,7 +69,7 @@ class FraudByHand(fl.Program):
     output = {"flagged": "v long", "aggregate": "total long"}
 
     def init(self) -> Account:
-        """Nothing summed, and no model."""
+        """Return the empty sum, and no model."""
         return Account(0, None)
 
     def update(self, state: Account, event: fl.Event, emit: fl.Emit) -> Account:
@@ -82,12 +82,12 @@ class FraudByHand(fl.Program):
         return Account(0, (state.total + event.r) % MODULO)
 
     def fork(self, state: Account, left: fl.TagSet, right: fl.TagSet) -> tuple[Account, Account]:
-        """The sum goes where the rules are, the model to both."""
+        """Give the sum to the side with the rules, the model to both."""
         empty = state._replace(total=0)
         return (empty, state) if right.has(self.rule) else (state, empty)
 
     def join(self, left: Account, right: Account) -> Account:
-        """Sums add up; both sides have the same model."""
+        """Add the sums; both sides have the same model."""
         return Account(left.total + right.total, left.model)
 
 

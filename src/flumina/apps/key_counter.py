@@ -1,7 +1,7 @@
-"""Figure 1 of the paper: a map from keys to counters, with increments and reads that reset.
+"""Count by key, with reads that reset: figure 1 of the paper.
 
 Increments of one key commute, so even a single hot key can be counted by many workers; a read of a key is the point
-where those meet.
+where they meet.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class KeyCounterByHand(fl.Program):
     output = "k long, n long"
 
     def init(self) -> dict[int, int]:
-        """No key has been counted."""
+        """Return the map without keys."""
         return {}
 
     def update(self, state: dict[int, int], event: fl.Event, emit: fl.Emit) -> None:
@@ -78,14 +78,14 @@ class KeyCounterByHand(fl.Program):
             emit(event.k, state.pop(event.key, 0))
 
     def fork(self, state: dict[int, int], left: fl.TagSet, right: fl.TagSet) -> tuple[dict[int, int], dict[int, int]]:
-        """A key's count goes to the side that reads it; the right has the rest, as in the paper."""
+        """Give a key's count to the side that reads it, the rest to the right, as in the paper."""
         halves: tuple[dict[int, int], dict[int, int]] = ({}, {})
         for key, count in state.items():
             halves[0 if left.has(self.read, key) else 1][key] = count
         return halves
 
     def join(self, left: dict[int, int], right: dict[int, int]) -> dict[int, int]:
-        """Counts add up."""
+        """Add the counts."""
         for key, count in right.items():
             left[key] = left.get(key, 0) + count
         return left

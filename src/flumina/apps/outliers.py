@@ -1,7 +1,7 @@
-"""Outlier detection: connections of a network are flagged by a global model that queries train from local summaries.
+"""Detect outliers among network connections by a model that queries train.
 
 The structure is that of fraud detection; the algorithm is RELOADED, see :mod:`flumina.apps.reloaded`. The columns are
-those of the KDD Cup 1999, which the original was tried on: text columns are categorical, whole numbers are counts and
+from the KDD Cup 1999, which the original was tried on: text columns are categorical, whole numbers are counts and
 sizes, others are rates from 0 to 1.
 """
 
@@ -73,14 +73,14 @@ CATEGORIES, SIZES, RATES = (
 
 @dataclass
 class Knowledge:
-    """What a worker has seen, and what all of them knew at the last query."""
+    """The state: a summary of what a worker has seen, and the model of the last query."""
 
     summary: Summary = field(default_factory=Summary)
     model: Model | None = None
 
 
 def measured(sizes: list[Any], rates: list[Any]) -> Ints:
-    """The continuous attributes of some connections, given by column, as small integers, a row each."""
+    """Return the continuous attributes of some connections, given by column, as small integers, a row each."""
     return np.concatenate((logarithmic(np.array(sizes, np.int64)), percentages(np.array(rates, np.float64)))).T
 
 
@@ -96,7 +96,7 @@ class Outliers(fl.Program):
     }
 
     def init(self) -> Knowledge:
-        """Nothing was seen."""
+        """Return the empty summary and no model."""
         return Knowledge()
 
     def update(self, state: Knowledge, event: fl.Event, emit: fl.Emit) -> None:
@@ -129,23 +129,23 @@ class Outliers(fl.Program):
         emit.outlier.columns(*columns, scores[found] / UNIT, at=found)
 
     def answer(self, state: Knowledge) -> tuple[int, int, int]:
-        """Train the next model; what it was trained from and how large it is."""
+        """Train the next model; return the sizes of its input and of itself."""
         state.model = Model.train(state.summary)
         return state.summary.records, len(state.summary.cells), len(state.model.frequent)
 
     def fork(self, state: Knowledge, left: fl.TagSet, right: fl.TagSet) -> tuple[Knowledge, Knowledge]:
-        """The summary goes where the queries are; both sides have the model."""
+        """Give the summary to the side with the queries, the model to both."""
         learner = Knowledge(model=state.model)
         return (learner, state) if right.has(self.query) else (state, learner)
 
     def join(self, left: Knowledge, right: Knowledge) -> Knowledge:
-        """Summaries add up; both sides have the same model."""
+        """Add the summaries; both sides have the same model."""
         left.summary.merge(right.summary)
         return left
 
 
 def cells(batch: fl.Batch) -> Iterator[tuple[Cell, Ints]]:
-    """The combinations of categorical values in a batch, each with the rows that have it."""
+    """Yield the combinations of categorical values in a batch, each with the rows that have it."""
     codes, radix = np.zeros(len(batch), np.int64), 1
     for name in CATEGORIES:
         encoded = batch.arrow(name).dictionary_encode()
@@ -201,7 +201,7 @@ class Connections(Steady):
     unusual: float = parameter(0.01, "the share of unusual connections")
 
     def __post_init__(self) -> None:
-        """Refuse a share that is none."""
+        """Refuse a share outside 0 to 1."""
         super().__post_init__()
         self.require("unusual", 0 <= self.unusual <= 1, "is no share")
 
@@ -213,11 +213,11 @@ class Connections(Steady):
         ]
 
     def is_unusual(self, numbers: Ints) -> npt.NDArray[np.bool_]:
-        """Which connections are unusual: what a perfect detector would flag."""
+        """Return which connections are unusual: what a perfect detector would flag."""
         return share(noise(self.seed, "unusual", numbers)) < self.unusual
 
     def _kinds(self, numbers: Ints) -> Ints:
-        """The kind of each connection, as a place in ``USUAL + UNUSUAL``."""
+        """Return the kind of each connection, as a place in ``USUAL + UNUSUAL``."""
         kinds = [np.repeat(np.arange(len(of)), [kind.often for kind in of]) for of in (USUAL, UNUSUAL)]
         bits = noise(self.seed, "kind", numbers)
         usual, unusual = (of[below(len(of), bits)] for of in kinds)
@@ -272,16 +272,16 @@ class ConnectionRecords:
     parts: int
 
     def __call__(self, part: int) -> Iterator[pa.Table]:
-        """Every so many-th connection; each part reads the whole file."""
+        """Yield the connections of a part, one in ``parts``; each part reads the whole file."""
         for table in self.file.tables():
             mine = table.filter(pa.array(table.column(LINE).to_numpy() % self.parts == part))
             yield mine.rename_columns(["ts" if name == LINE else name for name in mine.column_names])
 
 
 def read(path: Path, *, parts: int = 1, lenient: bool = False, every: int = 10_000) -> Opened:
-    """A file of the KDD Cup 1999: 41 attributes and a label, comma-separated; a query for ``every`` so many lines.
+    """Open a file of the KDD Cup 1999 (41 attributes and a label), with a query after ``every`` lines.
 
-    It is read once here, for the number of its lines and for those that do not fit.
+    It is read once here, for the number of its lines and for bad lines.
     """
     require("a file for outliers", "every", every, every >= 1, "should be at least 1")
     types = {name: _TYPES[type_] for name, type_ in COLUMNS.items()}

@@ -1,4 +1,4 @@
-"""Page-view join: views of a page are joined with the page's current information.
+"""Join views of a page with the page's current information.
 
 Views of one page are independent of each other, so a hot page can be served by many workers; a change of its
 information is the point of the stream at which all of them switch. A get asks for the information without a user; like
@@ -61,7 +61,7 @@ class PageViewsByHand(fl.Program):
     output = "page string, user long, info string"
 
     def init(self) -> dict[str, str]:
-        """No page has information."""
+        """Return the map without pages."""
         return {}
 
     def update(self, state: dict[str, str], event: fl.Event, emit: fl.Emit) -> None:
@@ -74,7 +74,7 @@ class PageViewsByHand(fl.Program):
                 state[event.page] = event.info
 
     def fork(self, state: dict[str, str], left: fl.TagSet, right: fl.TagSet) -> tuple[dict[str, str], dict[str, str]]:
-        """A page's information goes to every side that has any of its events, and to the left if none has."""
+        """Give a page's information to every side with its events, and to the left if none has."""
 
         def wants(side: fl.TagSet, page: str) -> bool:
             return any(side.has(tag, page) for tag in (self.view, self.get, self.change))
@@ -84,7 +84,7 @@ class PageViewsByHand(fl.Program):
         return of_left, of_right
 
     def join(self, left: dict[str, str], right: dict[str, str]) -> dict[str, str]:
-        """Where both sides know a page they know the same; the left wins."""
+        """Merge the maps; pages that both sides know are equal."""
         return right | left
 
 
@@ -99,7 +99,7 @@ class Visits(Steady):
     changes: int = parameter(1_000, "views on each part for one change")
 
     def __post_init__(self) -> None:
-        """Refuse shares that are none."""
+        """Refuse invalid shares."""
         super().__post_init__()
         self.require("hot", self.hot <= self.pages, "are more than there are pages")
         self.require("skew", 0 <= self.skew <= 1, "is no share")
@@ -113,7 +113,7 @@ class Visits(Steady):
         ]
 
     def page(self, what: str, numbers: Ints) -> pa.Array:
-        """The pages of some events: numbers as text, the hot ones first."""
+        """Return the pages of some events: numbers as text, the hot ones first."""
         page = below(self.hot, noise(self.seed, f"hot {what}", numbers))
         if self.hot < self.pages:
             cold = self.hot + below(self.pages - self.hot, noise(self.seed, f"cold {what}", numbers))

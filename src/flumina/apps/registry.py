@@ -1,4 +1,4 @@
-"""The programs by name, for commands."""
+"""List the programs by name, for commands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ APPS: dict[str, App] = {
 
 
 def find_app(name: str) -> App:
-    """The program of this name.
+    """Return the program of this name.
 
     >>> find_app("fraud").program.__name__
     'Fraud'

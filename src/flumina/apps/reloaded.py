@@ -1,11 +1,11 @@
-"""RELOADED: outliers in streams of records with categorical and continuous attributes.
+"""Detect outliers in records of mixed attributes by RELOADED.
 
 After Otey, Ghoting, Parthasarathy: "Fast Distributed Outlier Detection in Mixed-Attribute Data Sets" (2006).
 
 What is taken from it. A record's categorical values and their combinations are *itemsets*; an itemset that few records
 have is a sign of an outlier, the more so the smaller it is. In the records of a frequent itemset the continuous
-attributes go together in a certain way, their covariances; a record in which too many of them deviate is not one of
-those. The score of a record sums this up over its itemsets::
+attributes go together in a certain way, their covariances; a record in which too many of them deviate is unusual
+among them. The score of a record sums this up over its itemsets::
 
     score = sum of 1 / |I|  over itemsets I of the record, |I| <= SIZE,
             that are infrequent, or in which more than DEVIANT of the covariances deviate by more than SIGMAS
@@ -19,8 +19,8 @@ Covariances are compared for itemsets of one value only (of which a record has f
 usual is that of a normal distribution. Summaries are kept for the combinations of *all* categorical values that occur:
 support and moments of every itemset follow by addition, and a record is added once rather than once for each itemset.
 
-Everything that adds up is a whole number: measures are brought to small integers first. So a summary is the same
-whoever made which part of it, in whatever order.
+Everything that adds up is a whole number: measures are brought to small integers first. So a summary does not
+depend on which worker made which part of it, or in which order.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ import numpy.typing as npt
 from flumina.model.order import Ints
 
 SIZE = 3
-"""The largest itemsets that are looked at."""
+"""The size of the largest itemsets."""
 SUPPORT = 100
 """An itemset is frequent if one in so many records has it."""
 SIGMAS = 3.0
@@ -80,12 +80,12 @@ def percentages(values: Floats) -> Ints:
 
 @lru_cache(maxsize=8)
 def _upper(width: int) -> tuple[Ints, Ints]:
-    """The pairs of attributes, each once."""
+    """Return the pairs of attributes, each once."""
     return np.triu_indices(width)
 
 
 def itemsets(cell: Cell) -> Iterator[Itemset]:
-    """All itemsets of a record up to :data:`SIZE`."""
+    """Yield all itemsets of a record up to :data:`SIZE`."""
     items = tuple(enumerate(cell))
     for size in range(1, SIZE + 1):
         yield from combinations(items, size)
@@ -93,7 +93,7 @@ def itemsets(cell: Cell) -> Iterator[Itemset]:
 
 @dataclass
 class Summary:
-    """What was seen: for each combination of categorical values a vector that adds up.
+    """A summary of records: for each combination of categorical values a vector that adds up.
 
     It holds the number of records, the sum of each measure, and the sum of the products of each pair.
     """
@@ -101,13 +101,13 @@ class Summary:
     cells: dict[Cell, Ints] = field(default_factory=dict)
 
     def add(self, cell: Cell, measures: Ints) -> None:
-        """Take in records of one cell, one a row."""
+        """Add records of one cell, one a row."""
         exact = measures.astype(np.float64)  # products of measures up to 1,000 stay exact for 2**33 rows
         products = (exact.T @ exact)[_upper(measures.shape[1])].astype(np.int64)
         self._plus(cell, np.concatenate(([len(measures)], measures.sum(axis=0), products)))
 
     def merge(self, other: Self) -> None:
-        """Take in what another has seen."""
+        """Add another summary."""
         for cell, moments in other.cells.items():
             self._plus(cell, moments)
 
@@ -143,7 +143,7 @@ class Usual:
         return Usual(mean, covariance, SIGMAS * spread + 0.5)  # half a step of the measures is no deviation
 
     def deviates(self, measures: Ints) -> npt.NDArray[np.bool_]:
-        """Which records have too many covariances that are unusual.
+        """Return which records have too many covariances that are unusual.
 
         A measure that has always been the same, and is so again, has no unusual covariances: most records need not be
         compared in these at all.
@@ -157,7 +157,7 @@ class Usual:
         return found
 
     def _unusual(self, measures: Ints, of: Ints) -> Ints:
-        """How many covariances of these measures are unusual, for each record."""
+        """Return how many covariances of these measures are unusual, for each record."""
         counts = np.empty(len(measures), np.int64)
         covariance, bound = self.covariance[np.ix_(of, of)], self.bound[np.ix_(of, of)]
         for start in range(0, len(measures), _ROWS):
@@ -171,14 +171,14 @@ class Usual:
 
 @dataclass(frozen=True)
 class Model:
-    """What is usual; never changed once it is made, so that copies are not needed."""
+    """The trained model; immutable, so that it needs no copies."""
 
     frequent: frozenset[Itemset]
     usual: dict[Item, Usual]
 
     @staticmethod
     def train(summary: Summary) -> Model:
-        """The model of everything that was summarized."""
+        """Return the model of everything that was summarized."""
         support: Counter[Itemset] = Counter()
         moments: dict[Item, Ints] = {}
         for cell, vector in summary.cells.items():
@@ -192,7 +192,7 @@ class Model:
         return Model(frequent, usual)
 
     def scores(self, cell: Cell, measures: Ints) -> Ints:
-        """The scores of records of one cell, in units of 1 / :data:`UNIT`."""
+        """Return the scores of records of one cell, in units of 1 / :data:`UNIT`."""
         rare = sum(UNIT // len(itemset) for itemset in itemsets(cell) if itemset not in self.frequent)
         scores = np.full(len(measures), rare)
         for item in enumerate(cell):
@@ -205,5 +205,5 @@ class Model:
 
 
 def _width(length: int) -> int:
-    """How many measures a vector of moments is about: its length is (width + 1) * (width + 2) / 2."""
+    """Return how many measures a vector of moments is about: its length is (width + 1) * (width + 2) / 2."""
     return int(((8 * length + 1) ** 0.5 - 3) / 2)

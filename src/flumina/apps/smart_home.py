@@ -1,4 +1,4 @@
-"""Power prediction for smart homes: query 1 of the DEBS 2014 Grand Challenge, for plugs, households and houses.
+"""Predict the load of smart homes: query 1 of the DEBS 2014 Grand Challenge.
 
 At the end of a slice (an hour, say) the load of each plug, household and house is predicted for the slice after next,
 as the challenge suggests: the mean of the average load in the slice that ends and of the average in past slices at the
@@ -81,7 +81,7 @@ class SmartHome(fl.KeyedProgram):
         return House()
 
     def update(self, state: House, event: fl.Event, emit: fl.Emit) -> None:
-        """Add a reading to those of its plug."""
+        """Add a reading to the readings of its plug."""
         state.add((event.household, event.plug), event.milliwatts, 1)
 
     def update_batch(self, state: House, batch: fl.Batch, emit: fl.Emit) -> None:
@@ -99,18 +99,18 @@ class SmartHome(fl.KeyedProgram):
             state.add((household, plug), total, count)
 
     def update_all(self, states: dict[int, House], event: fl.Event, emit: fl.Emit) -> None:
-        """Predict for every house that was heard of in this slice."""
+        """Predict for every house with readings in this slice."""
         time, later = event.slice % event.per_day, (event.slice + AHEAD) % event.per_day
         for house, state in states.items():
             for (household, plug), milliwatts in state.close(time, later).items():
                 emit(house, household, plug, event.slice + AHEAD, milliwatts)
 
     def fork(self, state: House, left: fl.TagSet, right: fl.TagSet) -> tuple[House, House]:
-        """What was read and what is known stays on the left; the right reads on."""
+        """Keep readings and past on the left; the right starts empty."""
         return state, House()
 
     def join(self, left: House, right: House) -> House:
-        """Readings add up; at most one side has a past."""
+        """Add the readings; at most one side has a past."""
         for plug, (total, readings) in right.recent.items():
             left.add(plug, total, readings)
         return replace(left, past=left.past or right.past)
@@ -130,7 +130,7 @@ class SmartHomeByHand(fl.Program):
         return {}
 
     def update(self, state: dict[int, House], event: fl.Event, emit: fl.Emit) -> None:
-        """Add a reading to those of its plug, or predict for all houses."""
+        """Add a reading to the readings of its plug, or predict for all houses."""
         if event.tag is self.load:
             state.setdefault(event.house, House()).add((event.household, event.plug), event.milliwatts, 1)
             return
@@ -142,14 +142,14 @@ class SmartHomeByHand(fl.Program):
     def fork(
         self, state: dict[int, House], left: fl.TagSet, right: fl.TagSet
     ) -> tuple[dict[int, House], dict[int, House]]:
-        """A house goes where its readings go, and to the left if nowhere."""
+        """Give a house to the side with its readings, or to the left."""
         halves: tuple[dict[int, House], dict[int, House]] = ({}, {})
         for house, known in state.items():
             halves[right.has(self.load, house)][house] = known
         return halves
 
     def join(self, left: dict[int, House], right: dict[int, House]) -> dict[int, House]:
-        """No house is on both sides."""
+        """Merge the maps: no house is on both sides."""
         return left | right
 
 
@@ -164,7 +164,7 @@ _BY_HOUR = np.array(
 
 @dataclass(frozen=True, kw_only=True)
 class Homes(Workload):
-    """Readings of all plugs at regular intervals, with a daily ups and downs; on a part are all readings of a house."""
+    """Readings of all plugs at regular intervals, with a daily profile; a part has all readings of its houses."""
 
     houses: int = parameter(20, "how many houses there are; a multiple of the parts")
     households: int = parameter(4, "households of each house")
@@ -175,7 +175,7 @@ class Homes(Workload):
     speed: int = parameter(360, "how much faster than in the houses time passes in timestamps")
 
     def __post_init__(self) -> None:
-        """A house must not be on two parts, and slices not go over midnight."""
+        """Refuse a house on two parts, and slices across midnight."""
         super().__post_init__()
         self.require("houses", self.houses % self.parts == 0, f"is no multiple of parts={self.parts}")
         self.require("slice_seconds", SECONDS_PER_DAY % self.slice_seconds == 0, NO_SLICE)
@@ -217,7 +217,7 @@ _COLUMNS = {
     "house": pa.int32(),
 }
 MOST_SLICES = 10_000_000
-"""More than that are no slices but a timestamp that is wrong; ends of slices are in memory."""
+"""More slices mean a wrong timestamp; ends of slices are held in memory."""
 _MOST_WATTS = 9e12
 """A float tells whole milliwatts apart up to about here."""
 _LOAD = 1
@@ -232,7 +232,7 @@ class Readings:
     parts: int
 
     def __call__(self, part: int) -> Iterator[pa.Table]:
-        """The readings of a part, in whole milliwatts."""
+        """Yield the readings of a part, in whole milliwatts."""
         for table in self.file.tables():
             mine = np.remainder(table.column("house").to_numpy(), self.parts) == part
             loads = table.filter(pc.and_(pc.equal(table.column("property"), _LOAD), pa.array(mine)))
@@ -241,9 +241,9 @@ class Readings:
 
 
 def read(path: Path, *, parts: int = 1, lenient: bool = False, slice_seconds: int = 3600) -> Opened:
-    """A file of the challenge: its comma-separated format, or columns without ids separated by blanks.
+    """Open a file of the challenge: comma-separated, or columns without ids separated by blanks.
 
-    It is read once here, for its first and its last slice and for lines that do not fit.
+    It is read once here, for its first and its last slice and for bad lines.
     """
     fine = slice_seconds >= 1 and SECONDS_PER_DAY % slice_seconds == 0
     require("a file for smart-home", "slice_seconds", slice_seconds, fine, NO_SLICE)

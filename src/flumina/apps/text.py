@@ -1,7 +1,7 @@
-"""Rows in text files, read block by block as typed columns; a line that does not fit is named, or left out and counted.
+"""Read rows of text files block by block as typed columns.
 
-A block is parsed at once; only where that fails is it cut in halves until the bad lines are found, so that good files
-are read at the speed of Arrow.
+A bad line is an error with its number, or left out and counted. A block is parsed at once; only where that fails is it
+divided in halves until the bad lines are found, so that good files are read at the speed of Arrow.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LINE = "line"
 _BLANKS = re.compile(rb"[ \t]+")
 
 OnBad = Callable[[int, str], None]
-"""What is done about a bad line: its number, from 0, and what is wrong with it."""
+"""A handler of bad lines: takes the number of the line, from 0, and the reason."""
 
 
 @dataclass(frozen=True)
@@ -48,24 +48,24 @@ class TextFile:
     limits: Mapping[str, float] = field(default_factory=dict)
 
     def tables(self, bad: OnBad | None = None) -> Iterator[pa.Table]:
-        """The good rows, in the order of the file, with the number of their :data:`LINE`.
+        """Yield the good rows, in the order of the file, with the number of their :data:`LINE`.
 
-        ``bad`` is told about the others; without it they are an error, unless the file is read leniently.
+        ``bad`` gets the others; without it they are an error, unless the file is read leniently.
         """
-        told = bad or (_nothing if self.lenient else self._refuse)
+        on_bad = bad or (_nothing if self.lenient else self._refuse)
         first = 0
-        for lines in self._blocks(told):
-            for at, table in self._parse(lines, first, told):
+        for lines in self._blocks(on_bad):
+            for at, table in self._parse(lines, first, on_bad):
                 numbers = pa.array(np.arange(at, at + table.num_rows))
-                fine = self._within(table.append_column(LINE, numbers), told)
+                fine = self._within(table.append_column(LINE, numbers), on_bad)
                 if fine.num_rows:
                     yield fine
             first += len(lines)
 
     def scan(self, look: Callable[[pa.Table], None]) -> tuple[str, ...]:
-        """Read the whole file to have a look at its rows; what is wrong with each line that is left out.
+        """Read the whole file, passing on its rows; return the reason for each line left out.
 
-        A file without any line is an error: nobody means to give one.
+        A file without any line is an error.
         """
         found: list[str] = []
         empty = True
@@ -81,7 +81,7 @@ class TextFile:
         return tuple(found)
 
     def _blocks(self, bad: OnBad) -> Iterator[list[bytes]]:
-        """The file in lines, many at once; the last one may have been cut short if it does not end."""
+        """Yield the file in lines, many at once; the last one may have been cut short if it does not end."""
         number, rest = 0, b""
         with _errors(self.path, self.stream), _opened(self.path) as file:
             while block := file.read(BLOCK):
@@ -111,7 +111,7 @@ class TextFile:
             yield from self._parse(lines[middle:], first + middle, bad)
 
     def _within(self, table: pa.Table, bad: OnBad) -> pa.Table:
-        """The rows whose values are within the limits."""
+        """Return the rows whose values are within the limits."""
         for name, limit in self.limits.items():
             fine = np.abs(table.column(name).to_numpy()) <= limit
             if not fine.all():
@@ -130,7 +130,7 @@ class TextFile:
         )
 
     def _wrong(self, line: bytes, error: pa.ArrowInvalid) -> str:
-        """Why one line can't be read."""
+        """Return why one line can't be read."""
         values = line.split() if self.blanks else line.split(b",")
         if len(values) != len(self.columns):
             return f"{len(values)} columns instead of {len(self.columns)} in the line {_shown(line)}"
@@ -152,7 +152,7 @@ class TextFile:
 
 
 def beginning(path: Path, stream: str) -> bytes:
-    """The first bytes of a file, for telling formats apart."""
+    """Return the first bytes of a file, to recognize its format."""
     with _errors(path, stream), _opened(path) as file:
         return bytes(file.read(4096))
 
@@ -163,7 +163,7 @@ def _opened(path: Path) -> pa.NativeFile:
 
 @contextmanager
 def _errors(path: Path, stream: str) -> Iterator[None]:
-    """What goes wrong with a file is an error in the input that names it."""
+    """Convert errors of a file to :class:`~flumina.errors.InputError`, with its path."""
     try:
         yield
     except OSError as error:
@@ -172,7 +172,7 @@ def _errors(path: Path, stream: str) -> Iterator[None]:
 
 
 def _nothing(number: int, what: str) -> None:
-    """Bad lines were counted before."""
+    """Ignore a bad line: it was counted before."""
 
 
 def _shown(line: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Event-defined windows: values are summed up to the next barrier, wherever they arrive.
+"""Sum values up to the next barrier: windows that events define.
 
 The barrier gives out the sum *and resets it*, and depends on itself: without either, plans that are valid on paper
 give wrong outputs.
@@ -49,7 +49,7 @@ class ValueBarrierByHand(fl.Program):
     output = "total long"
 
     def init(self) -> int:
-        """Nothing has been summed."""
+        """Return 0."""
         return 0
 
     def update(self, state: int, event: fl.Event, emit: fl.Emit) -> int:
@@ -60,11 +60,11 @@ class ValueBarrierByHand(fl.Program):
         return 0
 
     def fork(self, state: int, left: fl.TagSet, right: fl.TagSet) -> tuple[int, int]:
-        """The sum goes where the barrier is; a side without it starts from nothing."""
+        """Give the sum to the side with the barrier; the other starts from 0."""
         return (0, state) if right.has(self.barrier) else (state, 0)
 
     def join(self, left: int, right: int) -> int:
-        """Sums add up."""
+        """Add the sums."""
         return left + right
 
 

@@ -1,4 +1,4 @@
-"""Seeded inputs of any size: the events of a stream as a function of their numbers.
+"""Generate seeded inputs of any size: events as functions of their numbers.
 
 Event n of a flow is made from n and the seed alone, by a hash, so that any part of it can be made anywhere, at once and
 in bounded memory; how many parts there are decides only which part has it (n modulo the number of parts).
@@ -30,7 +30,7 @@ Columns = Mapping[str, Any]
 
 
 def noise(seed: int, what: str, numbers: Ints) -> npt.NDArray[np.uint64]:
-    """64 random bits for each number; ``what`` tells apart the columns that are made from the same numbers.
+    """Return 64 random bits for each number; ``what`` distinguishes columns made from the same numbers.
 
     >>> noise(1, "v", np.array([5, 6]))[1] == noise(1, "v", np.array([6]))[0]
     np.True_
@@ -40,12 +40,12 @@ def noise(seed: int, what: str, numbers: Ints) -> npt.NDArray[np.uint64]:
 
 
 def below(limit: int, bits: npt.NDArray[np.uint64]) -> Ints:
-    """Random bits as numbers from 0 to limit - 1."""
+    """Return random bits as numbers from 0 to limit - 1."""
     return (bits % np.uint64(limit)).astype(np.int64)
 
 
 def share(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
-    """Random bits as numbers from 0 up to 1."""
+    """Return random bits as numbers from 0 up to 1."""
     return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
@@ -66,25 +66,25 @@ class Flow:
     parts: int = 1
 
     def __call__(self, part: int) -> Iterator[Columns]:
-        """The events of one part, chunk by chunk."""
+        """Yield the events of one part, chunk by chunk."""
         step = CHUNK_ROWS * self.parts
         for first in range(part, self.count, step):
             yield self.make(np.arange(first, min(first + step, self.count), self.parts))
 
     def stream(self, *, paced: bool, heartbeats: float) -> Stream:
-        """The flow as a stream that whoever reads it makes for himself."""
+        """Return the flow as a stream that is generated in the task that reads it."""
         rate = max(self.rate / self.parts, 1e-3) if paced else None
         return Stream(self.name, self.tag, GeneratorSource(self, self.parts, rate, heartbeats))
 
 
 def parameter(default: float | str, about: str) -> Any:  # noqa: ANN401 -- it stands for the parameter's value
-    """A parameter of a workload, with a sentence for those who ask what it is."""
+    """Return a parameter of a workload, with its description."""
     return field(default=default, metadata={"about": about})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """The input of a program, made up; the fields of a subclass are its parameters.
+    """The generated input of a program; the fields of a subclass are its parameters.
 
     ``flows`` gives its streams in the order of their ranks.
     """
@@ -93,7 +93,7 @@ class Workload:
     seed: int = parameter(1, "another seed gives other events")
 
     def __post_init__(self) -> None:
-        """Refuse what no input can be made from: a number of things is at least one, but there may be no events."""
+        """Refuse invalid parameters: numbers are at least one, but there may be no events."""
         for f in fields(self):
             value = getattr(self, f.name)
             if isinstance(f.default, int) and f.name != "seed":
@@ -105,20 +105,20 @@ class Workload:
         require(type(self).__name__, name, getattr(self, name), fine, what)
 
     def flows(self) -> list[Flow]:
-        """The streams; every workload has its own."""
+        """Return the flows; every workload has its own."""
         raise NotImplementedError
 
     def streams(self, *, paced: bool = False, heartbeats: float = 100.0) -> list[Stream]:
-        """Streams that the tasks make themselves; ``paced`` ones as time passes, with so many heartbeats a second."""
+        """Return streams that tasks generate; ``paced`` ones in real time, with heartbeats."""
         return [flow.stream(paced=paced, heartbeats=heartbeats) for flow in self.flows()]
 
     def tables(self) -> list[Stream]:
-        """The same in memory."""
+        """Return the streams in memory."""
         made = self.streams()
         return [Stream(s.name, s.tag, s.parts()) for s in made]
 
     def write(self, folder: str | Path) -> list[Path]:
-        """The same as Parquet files, ``stream/part-00000.parquet``, written chunk by chunk; returns their paths."""
+        """Write the streams as Parquet files, ``stream/part-00000.parquet``, and return their paths."""
         paths = []
         for stream in self.streams():
             source = stream.source()
@@ -135,12 +135,12 @@ class Workload:
 
     @classmethod
     def parameters(cls) -> dict[str, tuple[object, str]]:
-        """The names of the parameters, each with its default and what it is."""
+        """Return the names of the parameters, each with its default and description."""
         return {f.name: (f.default, f.metadata["about"]) for f in fields(cls)}
 
     @classmethod
     def of(cls, given: Mapping[str, object]) -> Self:
-        """A workload from parameters as a command line has them: as text."""
+        """Return a workload from parameters as values or text."""
         types = get_type_hints(cls)
         return cls(**arguments(cls.__name__, {name: types[name] for name in cls.parameters()}, given))
 
@@ -152,7 +152,7 @@ def require(whose: str, name: str, value: object, fine: bool, what: str) -> None
 
 
 def arguments(whose: str, types: Mapping[str, type], given: Mapping[str, object]) -> dict[str, Any]:
-    """Arguments, some of them perhaps as text, as values of these types.
+    """Convert arguments, some of them perhaps text, to values of these types.
 
     >>> arguments("f", {"n": int, "share": float}, {"n": "10_000", "share": 1})
     {'n': 10000, 'share': 1.0}
@@ -184,11 +184,11 @@ class Steady(Workload):
         return numbers * MICROSECONDS // self.rate
 
     def often(self, name: str, tag: Tag, make: Callable[[Ints], Columns]) -> Flow:
-        """The flow that works in parallel; ``make`` gives its columns besides the timestamp."""
+        """Return the flow that works in parallel; ``make`` gives its columns besides the timestamp."""
         return Flow(name, tag, Often(self, make), self.events, self.rate, self.parts)
 
     def rare(self, name: str, tag: Tag, make: Callable[[Ints], Columns], ratio: int) -> Flow:
-        """A flow of one event for ``ratio`` events on each part, just after the last of them."""
+        """Return a flow of one event for ``ratio`` events on each part, just after the last of them."""
         every = ratio * self.parts
         return Flow(name, tag, Rare(self, make, every), self.events // every, self.rate / every)
 
@@ -201,7 +201,7 @@ class Often:
     columns: Callable[[Ints], Columns]
 
     def __call__(self, numbers: Ints) -> Columns:
-        """The columns and the timestamps."""
+        """Return the columns and the timestamps."""
         return {"ts": self.workload.ts(numbers), **self.columns(numbers)}
 
 
@@ -214,5 +214,5 @@ class Rare:
     every: int
 
     def __call__(self, numbers: Ints) -> Columns:
-        """The columns, and the timestamp of the last event before each."""
+        """Return the columns, and the timestamp of the last event before each."""
         return {"ts": self.workload.ts((numbers + 1) * self.every - 1), **self.columns(numbers)}
