@@ -1,4 +1,4 @@
-"""The paper's programs in the form that obeys the laws, most with declared state and with their own fork and join.
+"""The paper's programs, most with declared state and with their own fork and join.
 
 Each comes with generated input of any size, and a reader of files; :data:`flumina.apps.registry.APPS` has them by name.
 """

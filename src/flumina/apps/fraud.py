@@ -98,7 +98,7 @@ class Payments(Steady):
     ratio: int = parameter(10_000, "transactions on each part for one rule")
 
     def flows(self) -> list[Flow]:
-        """Transactions in parts, and one stream of rules."""
+        """Return transactions in parts, and one stream of rules."""
         return [
             self.often("transactions", Fraud.transaction, self._transactions),
             self.rare("rules", Fraud.rule, self._rules, self.ratio),

@@ -99,7 +99,7 @@ class Counting(Steady):
     ratio: int = parameter(1_000, "increments on each part for one read")
 
     def flows(self) -> list[Flow]:
-        """Increments in parts, and one stream of reads."""
+        """Return increments in parts, and one stream of reads."""
         return [
             self.often("increments", KeyCounter.inc, self._increments),
             self.rare("reads", KeyCounter.read, self._reads, self.ratio),

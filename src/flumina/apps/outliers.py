@@ -206,7 +206,7 @@ class Connections(Steady):
         self.require("unusual", 0 <= self.unusual <= 1, "is no share")
 
     def flows(self) -> list[Flow]:
-        """Connections in parts, and one stream of queries."""
+        """Return connections in parts, and one stream of queries."""
         return [
             self.often("connections", Outliers.connection, self._connections),
             self.rare("queries", Outliers.query, self._queries, self.ratio),

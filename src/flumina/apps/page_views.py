@@ -39,7 +39,7 @@ class PageViews(fl.KeyedProgram):
                 state.info = event.info
 
     def update_batch(self, state: fl.State, batch: fl.Batch, emit: fl.Emit) -> None:
-        """All views of a run see the same information; each change sees the one before it."""
+        """Join all views of a run with the same information; each change emits the one before it."""
         if batch.tag is self.view:
             emit.columns(batch.keys, batch.arrow("user"), fl.repeat(state.info, len(batch), "string"))
         elif batch.tag is self.get:
@@ -105,7 +105,7 @@ class Visits(Steady):
         self.require("skew", 0 <= self.skew <= 1, "is no share")
 
     def flows(self) -> list[Flow]:
-        """Views in parts, and one stream each of gets and changes."""
+        """Return views in parts, and one stream each of gets and changes."""
         return [
             self.often("views", PageViews.view, self._views),
             self.rare("gets", PageViews.get, self._gets, self.gets),

@@ -123,7 +123,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Usual:
-    """How the measures of the records with one categorical value usually lie."""
+    """The usual measures of the records with one categorical value."""
 
     mean: Floats
     covariance: Floats
@@ -132,7 +132,7 @@ class Usual:
 
     @staticmethod
     def of(moments: Ints, width: int) -> Usual:
-        """From the sums over these records."""
+        """Derive the usual measures from the sums over these records."""
         count, mean = int(moments[0]), moments[1 : width + 1] / moments[0]
         products = np.zeros((width, width))
         products[_upper(width)] = moments[width + 1 :] / count

@@ -44,7 +44,7 @@ class House:
     """For each plug, household and the house, by time of day: the sum and the number of past averages."""
 
     def add(self, plug: Place, total: int, readings: int) -> None:
-        """Take in readings of a plug."""
+        """Add readings of a plug."""
         known, count = self.recent.get(plug, (0, 0))
         self.recent[plug] = known + total, count + readings
 
@@ -77,7 +77,7 @@ class SmartHome(fl.KeyedProgram):
     examples = {"per_day": [1, 3, 24], "household": [0, 1], "plug": [0, 1]}
 
     def init(self) -> House:
-        """Nothing is known."""
+        """Return the state without readings."""
         return House()
 
     def update(self, state: House, event: fl.Event, emit: fl.Emit) -> None:
@@ -126,7 +126,7 @@ class SmartHomeByHand(fl.Program):
     examples = {"per_day": [1, 3, 24], "household": [0, 1], "plug": [0, 1]}
 
     def init(self) -> dict[int, House]:
-        """Nothing is known."""
+        """Return the state without readings."""
         return {}
 
     def update(self, state: dict[int, House], event: fl.Event, emit: fl.Emit) -> None:

@@ -75,7 +75,7 @@ class Values(Steady):
     ratio: int = parameter(10_000, "values on each part for one barrier")
 
     def flows(self) -> list[Flow]:
-        """Values in parts, and one stream of barriers."""
+        """Return values in parts, and one stream of barriers."""
         return [
             self.often("values", ValueBarrier.value, self._values),
             self.rare("barriers", ValueBarrier.barrier, self._barriers, self.ratio),

@@ -53,7 +53,7 @@ def _choices(
 
 
 def keys_of(tag: Tag, pool: Pool) -> tuple[Key, ...]:
-    """The keys that events of a tag have; None for one without."""
+    """Return the keys of a tag's events; None for an unkeyed tag."""
     if tag.key is None:
         return (None,)
     chosen = pool[tag.key.type]

@@ -251,7 +251,7 @@ class Scenario:
         return wire
 
     def nest(self, wire: Wire, fork: Fork, left: tuple[Atom, ...], right: tuple[Atom, ...]) -> Wire:
-        """Fork, let both halves go on, join."""
+        """Fork a wire, evolve both halves, and join them."""
         first, second = self.divide(wire, fork, left, right)
         first, second = self.evolve(first, _NESTED, 0), self.evolve(second, _NESTED, 0)
         start = len(wire.trace)

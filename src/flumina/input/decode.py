@@ -1,4 +1,4 @@
-"""Decode rows into validated batches of events, a part or a chunk at a time.
+"""Decode rows into validated batches of events, by part or chunk.
 
 Every mistake in the data is an :class:`~flumina.errors.InputError` with the stream, the part, the row and the column.
 The events and the error do not depend on how a part is divided into chunks::
@@ -202,7 +202,7 @@ class Decoder:
         )
 
     def _required(self, schema: pa.Schema, name: str, what: str) -> pa.DataType:
-        """The type of a column that must be there."""
+        """Return the type of a required column."""
         indices = schema.get_all_field_indices(name)
         if len(indices) > 1:
             raise self.error("DUPLICATE_COLUMN", "the column stands twice in the data", name)

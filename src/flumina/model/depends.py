@@ -127,7 +127,7 @@ class RuleDependence:
         return all(self.rules.get(pair) is not Rule.ALWAYS for pair in product(tags, tags))
 
     def synchronizing(self, tags: Iterable[Tag]) -> TagSet:
-        """Compare tags: no order among own events, then ordered by key, then one sequence."""
+        """Decide by tag: no order among its own events, then an order by key, then one sequence."""
         weights = {None: 0, Rule.SAME_KEY: 1, Rule.ALWAYS: 2}
         own = {tag: weights[self.rules.get((tag.name, tag.name))] for tag in tags}
         return TagSet.all_of(
@@ -186,7 +186,7 @@ class FunctionDependence:
         return not any(self(*a, *b) for a, b in product(atoms, atoms) if a[1] != b[1])
 
     def synchronizing(self, tags: Iterable[Tag]) -> TagSet:
-        """Compare tags and keys by the fraction of its own tag that an event depends on."""
+        """Decide by tag and key: the larger fraction of its own tag that an event depends on."""
         names = {tag.name for tag in tags}
         atoms = [atom for atom in self.atoms if atom[0] in names]
         own = {}

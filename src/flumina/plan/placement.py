@@ -44,7 +44,7 @@ class Site:
         self.sources[source] = self.sources.get(source, 0.0) + rate
 
     def hosts(self) -> dict[str, float]:
-        """Its own events a second for each host where they arrive, as far as that is known."""
+        """Return its own events a second for each known host where they arrive."""
         found: dict[str, float] = {}
         for (_, host), rate in self.sources.items():
             if host is not None:

@@ -31,7 +31,7 @@ NOBODY = -1
 
 @dataclass(frozen=True)
 class _Route:
-    """Where the events of one tag on one part go."""
+    """The workers of one tag's events on one part."""
 
     owners: tuple[tuple[int, KeySet], ...]
     only: int | None

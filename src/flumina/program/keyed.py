@@ -175,7 +175,7 @@ class Lifted:
         return None
 
     def fork(self, states: KeyedMap, left: TagSet, right: TagSet) -> tuple[KeyedMap, KeyedMap]:
-        """Each key to the side that has its events; divided by the one-key fork where both have."""
+        """Give each key to the side with its events; the one-key fork divides keys of both."""
         halves = KeyedMap(self), KeyedMap(self)
         divide = self.one.forks[0].split
         for key, state in states.pruned().items():

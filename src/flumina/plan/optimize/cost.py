@@ -150,7 +150,7 @@ def _removed(component: GraphComponent) -> tuple[bool, float]:
 
 
 def _distinct(divided: Sequence[list[GraphComponent]]) -> list[list[GraphComponent]]:
-    """Divisions that differ."""
+    """Return the divisions without duplicates."""
     seen, found = set(), []
     for components in divided:
         shape = tuple(_shape(component) for component in components)

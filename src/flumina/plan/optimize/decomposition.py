@@ -89,6 +89,6 @@ def _add(forest: _Forest, number: int, rate: float, roots: list[int]) -> None:
 
 
 def by_rate(graph: Graph) -> list[int]:
-    """Appendix B's order of removal: the lowest rate first; of equal ones, the one that most others depend on."""
+    """Return appendix B's order of removal: the lowest rate first, then the most dependents."""
     atoms, degrees = graph.atoms, graph.degrees
     return sorted(range(len(atoms)), key=lambda n: (atoms[n].rate, -degrees[n], atoms[n].tag, n))

@@ -99,7 +99,7 @@ def connected(mask: int, links: list[int]) -> list[int]:
 
 
 def is_valid(tree: Tree, links: list[int]) -> bool:
-    """V2, and no leaf without atoms."""
+    """Return whether V2 holds and no leaf is without atoms."""
     if tree.sides is None:
         return tree.own != 0
     left, right = tree.sides
@@ -148,7 +148,7 @@ def _steps(tree: Tree, links: list[int]) -> Iterator[Tree]:
 
 
 def _divided(mask: int, links: list[int]) -> Iterator[tuple[Tree, Tree]]:
-    """Ways to divide a leaf in two: each component against all others."""
+    """Yield ways to divide a leaf in two: each component against all others."""
     for component in connected(mask, links):
         if component != mask:
             yield Tree(component), Tree(mask & ~component)

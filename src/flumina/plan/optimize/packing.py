@@ -110,7 +110,7 @@ def _apportion(components: Sequence[GraphComponent], leaves: int) -> list[int]:
 
 
 def _bins(components: list[GraphComponent], count: int, atoms: Sequence[InputAtom]) -> list[list[GraphComponent]]:
-    """Components in this many groups of about the same rate: the largest first, each to the lightest group."""
+    """Group components by about equal rate: the largest first, each to the lightest group."""
     count = min(count, len(components))
     if not count:
         return []

@@ -161,7 +161,7 @@ class _Reader:
         return Itag(fields["stream"], parts, self.tags(fields["tags"], f"{at}.tags"))
 
     def numbers(self, text: str, at: str, limit: int) -> frozenset[int]:
-        """Ranges as ``"0-2, 5"``."""
+        """Read ranges such as ``"0-2, 5"``."""
         found: set[int] = set()
         for piece in text.split(","):
             match = _RANGE.fullmatch(piece.strip())

@@ -81,7 +81,7 @@ def _checking(cls: type[_ProgramClass], where: str) -> Iterator[Problem]:
 
 
 def _misfits(tag: Tag, name: str, values: list[Any]) -> Iterator[str]:
-    """What is wrong with these values in the column of a tag, if it has one of that name."""
+    """Find values that do not fit the column of a tag, if it has one of that name."""
     for field in tag.schema:
         if field.name != name:
             continue
@@ -228,7 +228,7 @@ def _signatures(members: Members, where: str) -> Iterator[Problem]:
 
 
 def _misspelled(cls: type[_ProgramClass], members: Members) -> Iterator[Problem]:
-    """Columns, outputs and numbers of values that can't be right, in the methods that get events."""
+    """Find misspellings in the methods that get events."""
     tags = cls._tags
     keyed = {name: tag for name, tag in tags.items() if tag.key is not None}
     unkeyed = {name: tag for name, tag in tags.items() if tag.key is None}

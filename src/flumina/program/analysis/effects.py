@@ -365,7 +365,7 @@ class _Reader:
             self.note(live, place, place.kinds("kept"), node)
 
     def own_method(self, node: ast.Call, live: Tags, *, replaces: bool = False) -> bool:
-        """``self.helper(state, event, ...)``: walk the helper with its parameters bound; False if it is none."""
+        """Walk the helper of ``self.helper(state, event, ...)``; return False if it is not one."""
         if not (isinstance(node.func, ast.Attribute) and self.scope.is_role(node.func.value, "self")):
             return False
         if not any(self.scope.is_role(argument, "state") for argument in _arguments(node)):
@@ -401,7 +401,7 @@ class _Reader:
             self.expression(target, live)
 
     def adds_extreme(self, target: ast.expr, value: ast.expr, live: Tags) -> bool:
-        """``state.f = greatest(state.f, x)``: adding to a Max (and ``least`` to a Min)."""
+        """Recognize ``state.f = greatest(state.f, x)`` as adding to a Max (``least`` to a Min)."""
         place = self.scope.place(target)
         if place is None or place.inside or not isinstance(value, ast.Call) or value.keywords:
             return False

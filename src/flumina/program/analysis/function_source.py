@@ -107,7 +107,7 @@ class FunctionSource:
         return [a.arg for a in (*self.tree.args.posonlyargs, *self.tree.args.args)]
 
     def line(self, node: ast.AST) -> str:
-        """``file:line`` of a node."""
+        """Return ``file:line`` of a node."""
         return location(self.function.__code__.co_filename, getattr(node, "lineno", 1) + self.text.offset)
 
     def excerpt(self, node: ast.expr) -> str:
@@ -133,13 +133,13 @@ class FunctionSource:
         return name in code.co_varnames or name in code.co_cellvars
 
     def outer(self, name: str) -> Any:  # noqa: ANN401 -- users' values
-        """The value of a name that is no variable of the function: from a function around it, or global."""
+        """Return the value of a name from an enclosing function or the module."""
         if name in self.function.__code__.co_freevars:
             return enclosed(self.function).get(name, MISSING)
         return self.function.__globals__.get(name, MISSING)
 
     def meaning(self, node: ast.expr) -> object:
-        """What a global name or ``module.name`` stands for; None where that is not certain."""
+        """Return the object of a global name or ``module.name``; None if uncertain."""
         if isinstance(node, ast.Attribute):
             module = self.meaning(node.value)
             return vars(module).get(node.attr) if isinstance(module, ModuleType) else None
@@ -187,7 +187,7 @@ _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler
 
 
 def _bindings(tree: ast.FunctionDef) -> Iterator[str]:
-    """Every name that is bound within a function, nested functions included, besides its own parameters."""
+    """Yield every name bound within a function, nested functions included, without its parameters."""
     own = {id(node) for node in ast.walk(tree.args)}
     for node in ast.walk(tree):
         if node is tree or id(node) in own:
@@ -254,7 +254,7 @@ class Scope:
         return isinstance(node, ast.Name) and node.id == self.names.get(role)
 
     def role(self, node: ast.expr | None) -> str | None:
-        """What a helper is given: the state, the event, a column of the event, or emit; None for anything else."""
+        """Return the role of an argument: the state, the event, a column of the event, or emit; else None."""
         if node is None:
             return None
         column = self.event_column(node)
@@ -263,7 +263,7 @@ class Scope:
         return next((role for role in ROLES if self.is_role(node, role)), None)
 
     def place(self, node: ast.AST) -> FieldRef | None:
-        """The place if the expression is ``state.f`` or ``state.f[...]`` with a declared field f."""
+        """Return the place of ``state.f`` or ``state.f[...]`` with a declared field f; else None."""
         base = node.value if isinstance(node, ast.Subscript) else node
         if not (isinstance(base, ast.Attribute) and self.is_role(base.value, "state")) or base.attr not in self.fields:
             return None
@@ -275,12 +275,12 @@ class Scope:
         return FieldRef(base.attr, None, whole, inside=True)
 
     def unknown_field(self, node: ast.AST) -> str | None:
-        """The name if the expression is ``state.name`` and no such field is declared."""
+        """Return the name in ``state.name`` if no such field is declared."""
         unknown = isinstance(node, ast.Attribute) and self.is_role(node.value, "state") and node.attr not in self.fields
         return node.attr if unknown and isinstance(node, ast.Attribute) else None
 
     def event_column(self, node: ast.expr) -> str | None:
-        """The column if the expression is ``event.column``, or a name for it."""
+        """Return the column in ``event.column``, or in a name for it."""
         if isinstance(node, ast.NamedExpr):
             node = node.value
         if isinstance(node, ast.Name):
@@ -292,7 +292,7 @@ class Scope:
         return self.event_column(node) == "tag"
 
     def is_emit(self, node: ast.expr) -> bool:
-        """``emit`` or ``emit.flagged``."""
+        """Return whether an expression is ``emit`` or an output such as ``emit.flagged``."""
         return self.is_role(node.value if isinstance(node, ast.Attribute) else node, "emit")
 
     def helper(self, node: ast.Call) -> Helper | None:
@@ -319,7 +319,7 @@ class Scope:
         return node.attr if certain and not self.source.is_local(node.value.id) else None
 
     def unknown_tag(self, node: ast.expr) -> str | None:
-        """The name if the expression is ``self.name``, and neither the class nor its instances have a tag there."""
+        """Return the name in ``self.name`` if neither the class nor its instances have a tag there."""
         if not (isinstance(node, ast.Attribute) and self.is_role(node.value, "self")):
             return None
         member = inspect.getattr_static(self.owner, node.attr, None)
@@ -327,7 +327,7 @@ class Scope:
         return node.attr if isinstance(member, Field) or (member is None and not dynamic) else None
 
     def compared_tags(self, operator: ast.cmpop, node: ast.expr) -> Tags | None:
-        """Return the tags in ``event.tag is self.view`` or ``event.tag in (...)``; None if it can't be said."""
+        """Return the tags in ``event.tag is self.view`` or ``event.tag in (...)``; None if unknown."""
         parts = compared(operator, node)
         known = [] if parts is None else [part for part in parts if self.unknown_tag(part) is None]
         names = [None] if parts is None else [self.named_tag(part) for part in known]
@@ -347,7 +347,7 @@ class Scope:
 
 
 def did_you_mean(name: str, known: Iterable[str], form: str = "{}") -> str | None:
-    """The hint that names what is spelled most like ``name``, if anything is; ``form`` is how it is to be written.
+    """Return a hint with the name spelled most like ``name``, if any; ``form`` is how to write it.
 
     >>> did_you_mean("amunt", ["user", "amount"], "event.{}")
     'did you mean event.amount?'
@@ -357,7 +357,7 @@ def did_you_mean(name: str, known: Iterable[str], form: str = "{}") -> str | Non
 
 
 def compared(operator: ast.cmpop, node: ast.expr) -> list[ast.expr] | None:
-    """What something is compared with by ``is``, ``==`` or ``in (...)``; None if it can't be said."""
+    """Return the values of a comparison by ``is``, ``==`` or ``in (...)``; None if unknown."""
     if isinstance(operator, ast.In | ast.NotIn):
         return node.elts if isinstance(node, ast.Tuple | ast.List | ast.Set) else None
     return [node] if isinstance(operator, ast.Is | ast.IsNot | ast.Eq | ast.NotEq) else None

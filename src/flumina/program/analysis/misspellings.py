@@ -70,14 +70,14 @@ class _Columns:
         return self.place.node
 
     def of_event(self) -> Iterator[Problem]:
-        """``event.column`` and ``event["column"]``."""
+        """Check ``event.column`` and ``event["column"]``."""
         if isinstance(self.node, ast.Attribute) and self._is_taken(self.node):
             yield from self._missing(self.node.value, self.node.attr, "{}.{}", _OF_EVENT)
         elif isinstance(self.node, ast.Subscript) and self._is_taken(self.node):
             yield from self._missing(self.node.value, self.node.slice, "{}[{!r}]", _OF_EVENT)
 
     def of_batch(self) -> Iterator[Problem]:
-        """``batch["column"]``, ``batch.arrow("column")``, and attributes that a batch does not have."""
+        """Check ``batch["column"]``, ``batch.arrow("column")``, and attributes of a batch."""
         if isinstance(self.node, ast.Subscript) and self._is_taken(self.node):
             yield from self._missing(self.node.value, self.node.slice, "{}[{!r}]")
         elif isinstance(self.node, ast.Call) and isinstance(self.node.func, ast.Attribute) and len(self.node.args) == 1:

@@ -174,7 +174,7 @@ class _Scope:
 
 
 def _containers_of(init: Callable[..., Any]) -> frozenset[str]:
-    """Attributes that ``__init__`` makes as lists, dicts or sets."""
+    """Return attributes that ``__init__`` makes as lists, dicts or sets."""
     try:
         source = FunctionSource.of(init)
     except SourceMissingError:
@@ -192,7 +192,7 @@ def _containers_of(init: Callable[..., Any]) -> frozenset[str]:
 
 
 def _walk(node: ast.AST) -> Iterator[ast.AST]:
-    """Everything in a function but not in functions and classes defined within it."""
+    """Yield all nodes of a function, without nested functions and classes."""
     for child in ast.iter_child_nodes(node):
         yield child
         if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
