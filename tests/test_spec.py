@@ -181,7 +181,7 @@ class TestRefused:
 
     def test_a_tag_of_another_program(self) -> None:
         with pytest.raises(
-            fl.UsageError, match=r"UNKNOWN_TAG.*'view' made at .*, which is no tag of ValueBarrier"
+            fl.UsageError, match=r"UNKNOWN_TAG.*'view' made at .*, which is not a tag of ValueBarrier"
         ) as caught:
             fl.spec(ValueBarrier, [fl.Stream("s", PageViews.view, [])])
         assert "['value', 'barrier']" in str(caught.value.hint)

@@ -41,7 +41,7 @@ def test_options_belong_to_formats_of_their_own(tmp_path: Path) -> None:
     assert APPS["smart-home"].options == ("slice_seconds",)
     with pytest.raises(fl.UsageError, match="has no 'every'"):
         APPS["smart-home"].open(tmp_path / "a.txt", every=3)
-    with pytest.raises(fl.UsageError, match="slice_seconds='x' is no int"):
+    with pytest.raises(fl.UsageError, match="expected slice_seconds= as int, got 'x'"):
         APPS["smart-home"].open(tmp_path / "a.txt", slice_seconds="x")
     for name in ("ends", "loads"):
         (tmp_path / name).mkdir()

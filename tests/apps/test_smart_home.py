@@ -120,7 +120,10 @@ def test_made_up_homes() -> None:
 
 @pytest.mark.parametrize(
     ("parameters", "says"),
-    [({"houses": 3, "parts": 2}, "no multiple of parts=2"), ({"slice_seconds": 1000}, "does not divide a day")],
+    [
+        ({"houses": 3, "parts": 2}, "should be a multiple of parts=2"),
+        ({"slice_seconds": 1000}, "does not divide a day"),
+    ],
 )
 def test_bad_homes(parameters: dict[str, int], says: str) -> None:
     with pytest.raises(fl.UsageError, match=says):

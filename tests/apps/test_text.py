@@ -55,10 +55,10 @@ BAD = {
     "1,2.0\n": "2 columns instead of 3 in the line '1,2.0'",
     "1,2.0,x,y\n": "4 columns instead of 3",
     "\n": "1 columns instead of 3",
-    "one,2.0,x\n": "column 'ts': 'one' is no long",
-    "1.5,2.0,x\n": "column 'ts': '1.5' is no long",
-    "99999999999999999999,2.0,x\n": "column 'ts': '99999999999999999999' is no long",
-    "1,,x\n": "column 'v': '' is no double",
+    "one,2.0,x\n": "column 'ts': expected long, got 'one'",
+    "1.5,2.0,x\n": "column 'ts': expected long, got '1.5'",
+    "99999999999999999999,2.0,x\n": "column 'ts': expected long, got '99999999999999999999'",
+    "1,,x\n": "column 'v': expected double, got ''",
     "5,5.0,cut": "the file ends within the line '5,5.0,cut', which may have been cut short",
 }
 

@@ -127,7 +127,7 @@ def test_noise_is_even() -> None:
     [
         ({"events": -1}, "events=-1 should be at least 0"),
         ({"parts": 0}, "parts=0 should be at least 1"),
-        ({"ratio": "many"}, "ratio='many' is no int"),
+        ({"ratio": "many"}, "expected ratio= as int, got 'many'"),
         ({"pace": 1}, "has no 'pace'"),
     ],
 )

@@ -143,7 +143,7 @@ def test_what_the_function_raises_is_its_own(job: str) -> None:
         (Wanted(streams="JOB:streams", unsorted=True), r"--unsorted is for --input"),
         (Wanted(streams="JOB:streams", ts="at"), r"--ts is for --input"),
         (Wanted(streams="JOB:streams", set={"n": "1"}), r"has no 'n'[\s\S]*count"),
-        (Wanted(streams="JOB:streams", set={"count": "x"}), r"count='x' is no int"),
+        (Wanted(streams="JOB:streams", set={"count": "x"}), r"expected count= as int, got 'x'"),
         (Wanted(streams="JOB:ready", set={"n": "1"}), r"is a list and takes no --set n"),
         (Wanted(streams="JOB:needy"), r"needs day[\s\S]*--set day=VALUE"),
         (Wanted(streams="JOB:nothing"), r"needs a list of at least one Stream, got None"),

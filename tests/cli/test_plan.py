@@ -151,5 +151,5 @@ def test_files_may_start_with_a_byte_order_mark(tmp_path: Path) -> None:
 def test_tags_in_a_list_in_a_list(tmp_path: Path) -> None:
     streams = tmp_path / "streams.json"
     streams.write_text('[{"name": "v", "tags": [["value"]]}]', encoding="utf-8")
-    with pytest.raises(UsageError, match="is no tag"):
+    with pytest.raises(UsageError, match="expected a tag, got"):
         flumina("flumina.apps:ValueBarrier", "--streams", str(streams))

@@ -370,7 +370,7 @@ def test_when_snapshots_are_taken(
         (["page-views", "--set", "events"], "--set events: expected NAME=VALUE"),
         (["page-views", "--set", "events=1", "--set", "events=2"], "--set gives events twice"),
         (["page-views", "--set", "evnts=1"], "has no 'evnts'"),
-        (["page-views", "--set", "events=many"], "events='many' is no int"),
+        (["page-views", "--set", "events=many"], "expected events= as int, got 'many'"),
         (["page-views", "--set", "hot=7"], "are more than there are pages"),
         (["page-views", "--input", "missing"], "there is no file or folder missing"),
         (["page-views", "--input", "view=no*.parquet"], "there are no files in no*.parquet"),

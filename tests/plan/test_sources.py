@@ -104,7 +104,7 @@ def test_ten_thousand_streams_are_planned_like_ten_thousand_parts() -> None:
     ("source", "said"),
     [
         (StreamRates("v", "value", parts=1_000_001), "at most 1000000"),
-        (StreamRates("v", [["value"]]), "is no tag"),  # type: ignore[list-item]
+        (StreamRates("v", [["value"]]), "expected a tag, got"),  # type: ignore[list-item]
         (StreamRates("v", 5), "tags= is 5"),  # type: ignore[arg-type]
         (StreamRates("v", ["value", "value"]), "given twice"),
     ],

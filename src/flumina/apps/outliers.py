@@ -174,7 +174,7 @@ class Kind:
     count: int
     errors: float = 0.0
     traces: int = 0
-    """What it leaves behind: files, accesses, attempts."""
+    """Its traces: files, accesses, attempts."""
 
 
 USUAL = (
@@ -203,7 +203,7 @@ class Connections(Steady):
     def __post_init__(self) -> None:
         """Refuse a share outside 0 to 1."""
         super().__post_init__()
-        self.require("unusual", 0 <= self.unusual <= 1, "is no share")
+        self.require("unusual", 0 <= self.unusual <= 1, "should be between 0 and 1")
 
     def flows(self) -> list[Flow]:
         """Return connections in parts, and one stream of queries."""

@@ -102,7 +102,7 @@ class Visits(Steady):
         """Refuse invalid shares."""
         super().__post_init__()
         self.require("hot", self.hot <= self.pages, "are more than there are pages")
-        self.require("skew", 0 <= self.skew <= 1, "is no share")
+        self.require("skew", 0 <= self.skew <= 1, "should be between 0 and 1")
 
     def flows(self) -> list[Flow]:
         """Return views in parts, and one stream each of gets and changes."""

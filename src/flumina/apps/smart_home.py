@@ -177,7 +177,7 @@ class Homes(Workload):
     def __post_init__(self) -> None:
         """Refuse a house on two parts, and slices across midnight."""
         super().__post_init__()
-        self.require("houses", self.houses % self.parts == 0, f"is no multiple of parts={self.parts}")
+        self.require("houses", self.houses % self.parts == 0, f"should be a multiple of parts={self.parts}")
         self.require("slice_seconds", SECONDS_PER_DAY % self.slice_seconds == 0, NO_SLICE)
 
     def flows(self) -> list[Flow]:

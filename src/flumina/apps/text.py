@@ -138,7 +138,7 @@ class TextFile:
             try:
                 pa.array([value.decode()]).cast(type_)
             except (pa.ArrowInvalid, UnicodeDecodeError):
-                return f"column {name!r}: {_shown(value)} is no {type_name(type_)}"
+                return f"column {name!r}: expected {type_name(type_)}, got {_shown(value)}"
         return f"{error} in the line {_shown(line)}"
 
     def _refuse(self, number: int, what: str) -> None:

@@ -165,7 +165,8 @@ def arguments(whose: str, types: Mapping[str, type], given: Mapping[str, object]
         try:
             values[name] = types[name](value)
         except (TypeError, ValueError):
-            raise UsageError("PARAMETER", f"{whose}: {name}={value!r} is no {types[name].__name__}") from None
+            message = f"{whose}: expected {name}= as {types[name].__name__}, got {value!r}"
+            raise UsageError("PARAMETER", message) from None
     return values
 
 

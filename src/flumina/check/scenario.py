@@ -212,7 +212,7 @@ class Scenario:
         trace = (*wire.trace, ForkStep(*sets))
         halves = self._call("fork", trace, fork.function, copied(wire.state), *sets)
         if not (isinstance(halves, tuple | list) and len(halves) == 2):
-            raise Undefined(f"fork returned {halves!r}, which is no pair of states", trace)
+            raise Undefined(f"fork returned {halves!r}, which is not a pair of states", trace)
         kinds = self.definition.kinds
         return (
             Wire(kinds[fork.left], left, halves[0], (*trace, "the left half")),

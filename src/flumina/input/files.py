@@ -63,7 +63,7 @@ class Parquet:
             try:
                 pickle.dumps(pa.fs._ensure_filesystem(self.filesystem))
             except Exception as error:
-                message = f"fl.Parquet: {self.filesystem!r} is no file system that can be sent to tasks: {error}"
+                message = f"fl.Parquet: expected a file system that can be pickled, got {self.filesystem!r}: {error}"
                 raise UsageError("PARQUET_FILESYSTEM", message) from error
 
     @property
@@ -153,7 +153,7 @@ class File:
 
     @cached_property
     def reader(self) -> _Parquet | _Arrow:
-        """What reads it."""
+        """The reader of its format."""
         with self.system.open_input_file(self.path) as file:
             start = file.read(6)
         if start[:4] == b"PAR1":

@@ -55,7 +55,8 @@ class Stream:
         if not isinstance(self.tag, Tag) and not (
             isinstance(self.tag, Mapping) and self.tag and all(isinstance(tag, Tag) for tag in self.tag.values())
         ):
-            raise UsageError("STREAM_TAGS", f"stream {self.name!r}: tag= is no dict from values to tags: {self.tag!r}")
+            message = f"stream {self.name!r}: expected tag= as a dict from values to tags, got {self.tag!r}"
+            raise UsageError("STREAM_TAGS", message)
         for option in ("ts", "seq", "tag_column"):
             name = getattr(self, option)
             if not isinstance(name, str) and not (name is None and option != "ts"):

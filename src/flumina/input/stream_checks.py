@@ -27,6 +27,6 @@ def check_streams(definition: Definition, streams: Sequence[Stream]) -> None:
                 raise UsageError(
                     "UNKNOWN_TAG",
                     f"stream {stream.name!r} carries the tag {tag.name!r} made at {tag.where}, "
-                    f"which is no tag of {definition.name}{twin}",
+                    f"which is not a tag of {definition.name}{twin}",
                     hint=f"its tags are {list(definition.tags)}",
                 )

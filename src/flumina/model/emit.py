@@ -169,7 +169,7 @@ def _whole_column(given: object, type_: pa.DataType) -> pa.Array:
     if isinstance(given, list | tuple):
         return column(given, type_, whole=True)
     if isinstance(given, str | bytes):
-        raise TypeError("a text is no column")
+        raise TypeError("expected a column, got a text")
     if isinstance(given, np.ndarray) and given.flags.writeable:
         given = given.copy()  # the caller may change it after this call
     array = pa.array(given)
@@ -183,7 +183,7 @@ def _whole_column(given: object, type_: pa.DataType) -> pa.Array:
         try:
             cast = array.cast(type_)
         except pa.ArrowException:
-            pass  # the loop below finds the value
+            pass  # column() below finds the value
         else:
             if type_ != pa.float32() or not has_infinite(cast):
                 return cast

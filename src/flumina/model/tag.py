@@ -89,7 +89,7 @@ class Tag:
             self.mistakes.append(("BAD_KEY", f"keys= holds {error.value!r}, which is no {type_name(self.key.type)}"))
         else:
             if nulls:
-                self.mistakes.append(("BAD_KEY", "keys= holds None, which is no key"))
+                self.mistakes.append(("BAD_KEY", "keys= holds None, which is not a key"))
 
     def __set_name__(self, owner: type, name: str) -> None:
         """Learn the tag's name from the class body it stands in."""

@@ -81,7 +81,7 @@ class CostModel:
     move_byte: float = 2e-9
     """Packing or unpacking one byte, and copying it in and out of a socket."""
     look_key: float = 1.5e-6
-    """What an unkeyed event costs for each key that it can see."""
+    """The cost of an unkeyed event for each key that it can see."""
 
     def __post_init__(self) -> None:
         """Refuse an invalid cost."""
@@ -109,7 +109,7 @@ class Cost:
 
 DEFAULT = CostModel()
 ONE_BY_ONE = replace(DEFAULT, event=3e-6, join=25e-6, fork=25e-6, message=40e-6, hop=60e-6)
-"""Where each event is made for one call of ``update``, and states are Python objects: slower to join, fork and pack."""
+"""Costs without ``update_batch``: one call for each event, and states of Python objects."""
 
 
 def model_of(definition: Definition) -> CostModel:
@@ -232,7 +232,7 @@ class _Moving:
         if kind == ONE_KEY:
             return 2 * size.key_bytes, 2 * self._beyond(size.key_bytes) * model.move_byte
         keys, ways = self.keys.get(id(child), 0.0), 2
-        if not child.children and self.definition.adding.issuperset(child.rates):  # it hands over
+        if not child.children and self.definition.adding.issuperset(child.rates):  # it does not wait
             keys, ways = min(keys, child.rate / turns) if turns else keys, 1
         moved = size.rest_bytes + keys * size.key_bytes
         return 2 * moved, ways * (max(0.0, keys - 1) * model.move_key + self._beyond(moved) * model.move_byte)

@@ -191,7 +191,7 @@ class _Sample:
         except UnicodeDecodeError as error:
             key = next(tag.key for tag in self.stream.tags if tag.name == name)
             assert key is not None
-            message = f"a key of tag {name!r} is no text in UTF-8: {error}"
+            message = f"a key of tag {name!r} is not UTF-8: {error}"
             raise decoder.error("COLUMN_TYPE", message, self.stream.column_of(key.name)) from None
         if scale > 1 or len(looked_at) < len(column):
             self.keys[name].distinct.observe_growth(looked_at)

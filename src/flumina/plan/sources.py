@@ -264,7 +264,7 @@ class _Binder:
     def tag_name(self, tag: Tag | str) -> str:
         name = tag.name if isinstance(tag, Tag) else tag
         if not isinstance(name, str):
-            raise self.error("STREAM_TAGS", f"{name!r} is no tag", "give tags, or a dict from tags to rates")
+            raise self.error("STREAM_TAGS", f"expected a tag, got {name!r}", "give tags, or a dict from tags to rates")
         if name not in self.definition.tags:
             known = ", ".join(self.definition.tags)
             raise self.error("UNKNOWN_TAG", f"{self.definition.name} declares no tag {name!r}", f"its tags are {known}")
@@ -281,7 +281,7 @@ class _Binder:
         elif isinstance(rate, Sequence) and not isinstance(rate, str):
             each = rate
         else:
-            raise self.error("BAD_RATE", f"the rate of {self.tag_name(tag)!r} is no number: {rate!r}")
+            raise self.error("BAD_RATE", f"expected a number as the rate of {self.tag_name(tag)!r}, got {rate!r}")
         if len(each) != parts:
             raise self.error("BAD_RATE", f"{len(each)} rates of {self.tag_name(tag)!r} for {parts} parts")
         for value in each:

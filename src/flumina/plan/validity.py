@@ -170,7 +170,7 @@ class _Checker:
                 yield Violation(
                     "UNKNOWN_TAG",
                     (),
-                    f"stream {stream.name!r} carries {tag!r}, which is no tag of the program",
+                    f"stream {stream.name!r} carries {tag!r}, which is not a tag of the program",
                     TagSet([(tag, stream.tags[tag])]),
                 )
         shapes = {stream.name: stream for stream in self.plan.streams}

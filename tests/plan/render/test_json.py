@@ -95,7 +95,7 @@ def broken(change: Any) -> str:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda p: p.pop("format"), "no plan file"),
+        (lambda p: p.pop("format"), "not a plan file"),
         (lambda p: p.update(version=2), "reads version 1, got 2"),
         (lambda p: p.pop("streams"), "'streams' is missing"),
         (lambda p: p.update(extra=1), "unknown field 'extra'"),
@@ -113,9 +113,9 @@ def broken(change: Any) -> str:
         (lambda p: p["workers"][1]["itags"][0].update(parts="0-"), "parts: expected numbers"),
         (lambda p: p["workers"][1]["itags"][0].update(parts="5-2"), "parts: expected numbers"),
         (lambda p: p["workers"][1]["itags"][0].update(parts="99999999"), "parts: expected numbers"),
-        (lambda p: p["workers"][1]["itags"][0].update(tags={"value": {}}), r"tags.value: \{\} is no key set"),
+        (lambda p: p["workers"][1]["itags"][0].update(tags={"value": {}}), r"tags.value: expected a key set, got \{\}"),
         (lambda p: p["workers"][1]["itags"][0].update(tags={"value": 3}), "tags.value: expected an object"),
-        (lambda p: p["workers"][1]["itags"][0].update(tags={"value": {"all": False}}), "no key set"),
+        (lambda p: p["workers"][1]["itags"][0].update(tags={"value": {"all": False}}), "expected a key set"),
         (
             lambda p: p["workers"][1]["itags"][0].update(tags={"value": {"keys": None}}),
             r"workers\[1\].itags\[0\].tags.value.keys: expected a list, got null",
@@ -133,7 +133,7 @@ def broken(change: Any) -> str:
         (lambda p: p["workers"][1]["itags"][0].update(tags={"value": {"keys": [2**70]}}), "a key is"),
         (lambda p: p["workers"][1]["itags"][0].update(tags={"value": {"keys": [{"hex": "x"}]}}), "a key is"),
         (lambda p: p["workers"][1]["itags"][0].update(tags={"value": {"buckets": "4096"}}), "numbers below 4096"),
-        (lambda p: p["workers"][1]["itags"][0].update(tags={"value": {"keys": [], "plus": [1]}}), "no key set"),
+        (lambda p: p["workers"][1]["itags"][0].update(tags={"value": {"keys": [], "plus": [1]}}), "expected a key set"),
         (lambda p: p["streams"][0].update(parts=0), r"streams\[0\].parts"),
         (lambda p: p["streams"][0].update(parts=10**12), r"streams\[0\].parts"),
         (lambda p: p["streams"][0].update(parts=True), "expected a whole number, got true"),
@@ -153,10 +153,10 @@ def test_mistakes_in_a_file_are_named_with_their_place(change: Any, message: str
     [
         ("", "line 1, column 1"),
         ("{", "line 1, column 2"),
-        ("[]", "no plan file"),
-        ("null", "no plan file"),
+        ("[]", "not a plan file"),
+        ("null", "not a plan file"),
         ("[" * 100_000, "nested too deep"),
-        ('{"format": NaN}', "NaN is no number"),
+        ('{"format": NaN}', "expected a number, got NaN"),
         ('{"format": 1, "format": 2}', "'format' stands twice"),
         ("9" * 10_000, "too long"),
     ],
@@ -191,5 +191,5 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="can't be read"):
         Plan.load(tmp_path)
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(PlanError, match="no UTF-8"):
+    with pytest.raises(PlanError, match="not UTF-8"):
         Plan.load(tmp_path / "binary")

@@ -114,12 +114,12 @@ def test_source_that_is_missing() -> None:
     exec("def function(): pass", namespace)  # noqa: S102 -- our own text
     with pytest.raises(SourceMissingError, match="<string>:1"):
         read(namespace["function"])
-    with pytest.raises(SourceMissingError, match="is no plain function"):
+    with pytest.raises(SourceMissingError, match="is not a plain function"):
         _ = read(lambda: None).tree
 
     async def later() -> None: ...
 
-    with pytest.raises(SourceMissingError, match="is no plain function"):
+    with pytest.raises(SourceMissingError, match="is not a plain function"):
         _ = read(later).tree
 
 

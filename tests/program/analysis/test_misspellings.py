@@ -91,7 +91,7 @@ def test_the_text_of_mistakes() -> None:
   3. case.py:18: [OUTPUT_VALUES] expected the columns a long, b long for emit in update, got c
         emit(a=event.cost, c=2)
         ^^^^^^^^^^^^^^^^^^^^^^^
-  4. case.py:16: [UNKNOWN_FIELD] update uses state.totl, which is no declared field (total)
+  4. case.py:16: [UNKNOWN_FIELD] update uses state.totl, which is not a declared field (total)
         state.totl += event.amunt; emit.b(1)
               ^^^^
       hint: did you mean state.total?"""

@@ -26,13 +26,13 @@ def read_plan(source: str | Path, where: str) -> Plan:
     try:
         text = source.read_text(encoding="utf-8-sig") if isinstance(source, Path) else source
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise PlanError("UNREADABLE_PLAN", f"{where} can't be read: {reason}") from None
     reader = _Reader(where)
     try:
         found = json.loads(text, object_pairs_hook=reader.distinct, parse_constant=reader.constant)
     except json.JSONDecodeError as error:
-        reader.fail(f"line {error.lineno}, column {error.colno}", f"this is no JSON: {error.msg}")
+        reader.fail(f"line {error.lineno}, column {error.colno}", f"invalid JSON: {error.msg}")
     except RecursionError:
         reader.fail("", "brackets are nested too deep")
     except ValueError:  # a whole number with thousands of digits
@@ -57,7 +57,7 @@ class _Reader:
         return found
 
     def constant(self, name: str) -> NoReturn:
-        self.fail("", f"{name} is no number of a plan")
+        self.fail("", f"expected a number, got {name}")
 
     def fields(
         self, value: object, at: str, required: Mapping[str, type], optional: Mapping[str, type]
@@ -84,7 +84,7 @@ class _Reader:
 
     def plan(self, value: object) -> Plan:
         if not isinstance(value, dict) or value.get("format") != FORMAT:
-            self.fail("", "this is no plan file", f'it should start with {{"format": "{FORMAT}"')
+            self.fail("", "this is not a plan file", f'it should start with {{"format": "{FORMAT}"')
         head = {"format": str, "version": int, "program": str, "fingerprint": str, "streams": list, "workers": list}
         fields = self.fields(value, "", head, {})
         if fields["version"] != VERSION:
@@ -183,7 +183,7 @@ class _Reader:
             self.typed(given, f"{at}.{name}", optional[name])  # null as well: no key set
         bases = [name for name in ("all", "unkeyed", "keys", "buckets") if name in fields]
         if len(bases) != 1 or fields[bases[0]] is False or (bases[0] in {"unkeyed", "keys"} and len(fields) > 1):
-            self.fail(at, f"{_short(value)} is no key set", 'for example {"all": true} or {"keys": [1, 2]}')
+            self.fail(at, f"expected a key set, got {_short(value)}", 'for example {"all": true} or {"keys": [1, 2]}')
         if bases[0] == "unkeyed":
             return UNKEYED
         if bases[0] == "keys":

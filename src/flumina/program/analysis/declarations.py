@@ -155,7 +155,7 @@ def _pairs(cls: type[_ProgramClass], declared: Declaration) -> Iterator[Problem]
                 name = "without a name" if tag.name == "?" else f"{tag.name!r}"
                 yield Problem(
                     "UNDECLARED_TAG",
-                    f"depends names a tag {name} (made at {tag.where}) that is no tag of this program",
+                    f"depends names a tag {name} (made at {tag.where}) that is not a tag of this program",
                     declared.where,
                 )
         if (a, b) in declared.pairs and a.key is not None and b.key is not None and a.key.type != b.key.type:

@@ -271,7 +271,7 @@ class _Reader:
         for node in nodes:
             unknown = self.scope.unknown_tag(node)
             if unknown is not None:
-                message = f"event.tag is compared with self.{unknown}, which is no tag ({', '.join(self.tags)})"
+                message = f"event.tag is compared with self.{unknown}, which is not a tag ({', '.join(self.tags)})"
                 self.report("UNKNOWN_TAG", message, node, did_you_mean(unknown, self.tags, "self.{}"))
 
     def report(self, condition: str, message: str, node: ast.AST, hint: str | None) -> None:
@@ -309,7 +309,7 @@ class _Reader:
         """Note the access of an expression that is a place in the state, or the state itself."""
         unknown = self.scope.unknown_field(node)
         if unknown is not None:
-            message = f"update uses state.{unknown}, which is no declared field ({', '.join(self.fields)})"
+            message = f"update uses state.{unknown}, which is not a declared field ({', '.join(self.fields)})"
             self.report("UNKNOWN_FIELD", message, node, did_you_mean(unknown, self.fields, "state.{}"))
         elif self.scope.place(node) is not None:
             self.load(node, live)

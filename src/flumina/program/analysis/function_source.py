@@ -93,7 +93,7 @@ class FunctionSource:
         """The definition of the function; SourceMissingError if it is a lambda or a coroutine."""
         tree = self.module.body[0]
         if not isinstance(tree, ast.FunctionDef):
-            raise SourceMissingError(f"{location_of(self.function)} is no plain function")
+            raise SourceMissingError(f"{location_of(self.function)} is not a plain function")
         return tree
 
     @cached_property
