@@ -201,7 +201,7 @@ def test_publishing_twice_is_refused(tmp_path: Path, *, inside: bool) -> None:
             manifest = run_task(outputs, 0, emitted(0))
             commit_outputs(outputs, [manifest])
         before = visible(tmp_path)
-        with pytest.raises(UsageError, match="PUBLISHED"):
+        with pytest.raises(UsageError, match="ALREADY_COMMITTED"):
             commit_outputs(outputs, [manifest])
         assert visible(tmp_path) == before
 

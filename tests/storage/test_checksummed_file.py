@@ -19,7 +19,7 @@ def test_every_byte_counts() -> None:
 
 
 def test_another_kind_is_refused() -> None:
-    with pytest.raises(CheckpointError, match="whole, but no other of a checkpoint"):
+    with pytest.raises(CheckpointError, match="is not the other of a checkpoint"):
         decode(encode("thing", {}), "other", "f")
 
 

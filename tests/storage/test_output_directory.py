@@ -46,7 +46,7 @@ def test_a_folder_that_is_not_empty_is_refused_before_the_run(tmp_path: Path, co
         OutputDirectory.of(tmp_path / "out", "r").prepare()
     assert caught.value.condition == "OUT_EXISTS"
     assert visible(tmp_path) == before
-    with pytest.raises(OutputError, match=r"OUT_FOREIGN.*no run has written it"):
+    with pytest.raises(OutputError, match=r"OUT_FOREIGN.*not the result of a run"):
         OutputDirectory.of(tmp_path / "out", "r", overwrite=True).prepare()
     (tmp_path / "out" / "_SUCCESS").write_text("run0\n")
     OutputDirectory.of(tmp_path / "out", "r", overwrite=True).prepare()

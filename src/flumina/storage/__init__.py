@@ -1,1 +1,1 @@
-"""Files and directories that survive a crash: atomic writes, sync, rename, checksums, locks, URIs."""
+"""Write files that survive a crash: atomic writes, sync, rename, checksums, locks, URIs."""

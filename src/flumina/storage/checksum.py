@@ -16,7 +16,7 @@ OLDER_HINT = "ask for an older snapshot (allow_older=True), or restore the file 
 
 _PIECE = 1 << 22
 _AT_ONCE = 8
-"""How many files are read at the same time: reading and adding up both leave Python's lock alone."""
+"""Files that are read concurrently: reading and the checksum both release Python's global lock."""
 
 
 class Checksum(NamedTuple):
@@ -37,22 +37,22 @@ class Checksum(NamedTuple):
 
 
 def check_files(filesystem: fs.FileSystem, written: Mapping[str, Checksum]) -> None:
-    """Raise for a file that is not there, or has other bytes than those that were written."""
+    """Compare files with their recorded checksums; raise for a missing or changed file."""
     with ThreadPoolExecutor(_AT_ONCE, "flumina-checksum") as threads:
         for _ in threads.map(lambda path: _check(filesystem, path, written[path]), written):
             pass
 
 
 def damaged(file: str, what: str) -> CheckpointError:
-    """Return the error for a file whose bytes are not those that were written."""
+    """Return the error for a file whose bytes have changed since it was written."""
     return CheckpointError("CHECKPOINT_DAMAGED", f"{file} is damaged: {what}", file=file, hint=OLDER_HINT)
 
 
 def missing(path: str) -> CheckpointError:
-    """Return the error for a file that other files say was written."""
+    """Return the error for a missing file that other files refer to."""
     return CheckpointError(
         "CHECKPOINT_MISSING_FILE",
-        f"{path} is not there, though other files of the checkpoint say that it was written",
+        f"{path} is missing, though other files of the checkpoint refer to it",
         file=path,
         hint="ask for an older snapshot (allow_older=True), or restore it from a copy; all tasks must reach it",
     )
@@ -67,4 +67,4 @@ def _check(filesystem: fs.FileSystem, path: str, written: Checksum) -> None:
     if found.size != written.size:
         raise damaged(path, f"it has {found.size:,} bytes, {written.size:,} were written")
     if found != written:
-        raise damaged(path, "its bytes do not have the checksum that was taken when they were written")
+        raise damaged(path, "its checksum is not the one recorded when it was written")

@@ -6,7 +6,7 @@ The first member of the object is the SHA-256 of every byte that follows it::
     "format": "flumina-checkpoint",
     ...}
 
-So the file is plain JSON for every reader, and no byte of it can change, be lost or be added without being noticed.
+Any JSON reader can read the file, and :func:`decode` detects every changed, missing or added byte.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from flumina.storage.checksum import damaged
 
 FORMAT = "flumina-checkpoint"
 VERSION = 4
-"""Raised when files change so that older versions of the library would misread them."""
+"""Incremented when the files change so that older versions of the library would misread them."""
 
 _OPENING, _CLOSING = b'{"sha256": "', b'",\n'
 _DIGITS = 64
@@ -41,28 +41,31 @@ def encode(kind: str, content: Mapping[str, Any]) -> bytes:
 
 
 def decode(data: bytes, kind: str, file: str) -> dict[str, Any]:
-    """Return the content of a file that :func:`encode` made; ``file`` is its path, for error messages."""
+    """Verify and return the content of a file that :func:`encode` made.
+
+    ``file`` is its path, for error messages.
+    """
     start = len(_OPENING) + _DIGITS + len(_CLOSING)
     rest = data[start:]
     if data[:start] != _OPENING + hashlib.sha256(rest).hexdigest().encode() + _CLOSING:
-        raise damaged(file, _what(data))
+        raise damaged(file, _damage(data))
     content: dict[str, Any] = json.loads(data)
     version = content.get("version")
     if content.get("format") != FORMAT or content.get("kind") != kind:
-        raise damaged(file, f"it is whole, but no {kind} of a checkpoint")
+        raise damaged(file, f"its checksum is right, but it is not the {kind} of a checkpoint")
     if version != VERSION:
         raise CheckpointError(
             "CHECKPOINT_VERSION",
             f"{file} has format {version!r}; this version of flumina reads format {VERSION}",
             file=file,
-            hint="carry on with the version of flumina that wrote it, or begin anew with another checkpoint",
+            hint="resume with the version of flumina that wrote it, or start with a new checkpoint",
         )
     return content
 
 
-def _what(data: bytes) -> str:
+def _damage(data: bytes) -> str:
     if not data:
         return "it is empty"
     if data.startswith(_OPENING) and not data.endswith(b"}\n"):
         return f"it ends after {len(data):,} bytes, in the middle"
-    return "its bytes do not have the checksum that it states"
+    return "its bytes do not match the checksum in it"

@@ -1,4 +1,4 @@
-"""Write files and directories that exist whole or not at all, and that survive a crash once they exist.
+"""Write files and directories atomically and durably.
 
 A file is written under a temporary name, forced to the disk, and renamed or linked; then its name is forced to
 the disk. Where nothing can be renamed (object stores), it is put under its own name, in one step.
@@ -59,7 +59,7 @@ def target_of(name: str) -> str | None:
 
 
 def replace_file(filesystem: fs.FileSystem, path: str, data: bytes, *, durable: bool = True) -> None:
-    """Write a file, all of it or nothing; if ``durable``, on return it survives a loss of power."""
+    """Write a file atomically, in place of an existing one; if ``durable``, it survives a power loss on return."""
     if not can_rename(filesystem):
         put(filesystem, path, data)
         return
@@ -70,7 +70,7 @@ def replace_file(filesystem: fs.FileSystem, path: str, data: bytes, *, durable: 
 
 
 def create_file(filesystem: fs.FileSystem, path: str, data: bytes) -> bool:
-    """Write a file, all of it or nothing, unless there is one, which then stays; return whether it was written."""
+    """Write a file atomically unless it exists; return whether it was written."""
     with _temporary(filesystem, path, data, durable=True) as temporary:
         created = _name_once(filesystem, temporary, path)
     if created:
@@ -115,19 +115,19 @@ def _temporary(filesystem: fs.FileSystem, path: str, data: bytes, *, durable: bo
 
 @dataclass(frozen=True)
 class Directory:
-    """A directory in a file system; travels to the tasks that write to it."""
+    """A directory in a file system; pickled for the tasks that write to it."""
 
     filesystem: fs.FileSystem
     path: str
 
     error: ClassVar[tuple[type[FluminaError], str]] = (OutputError, "OUT_FAILED")
-    """The error, and its condition, that errors of the file system become."""
+    """Class and condition of the errors that replace those of the file system."""
 
     @classmethod
     def of(cls, path: str | os.PathLike[str], option: str, filesystem: fs.FileSystem | None = None) -> Self:
-        """Resolve a path or URI; relative paths are those of the process that calls this.
+        """Resolve a path or URI; a relative path is resolved in the calling process.
 
-        ``option`` is what users call the path.
+        ``option`` is the name of the parameter that users pass the path as, for error messages.
         """
         if not isinstance(path, str | os.PathLike):
             raise UsageError("PATH", f"{option}= is the path of a folder, got {path!r}")
@@ -135,19 +135,18 @@ class Directory:
         return cls(found, inside.rstrip("/") or inside)
 
     def exclusive(self, option: str) -> Self:
-        """Return this directory, if a file in it can be created so that it replaces no other; raise otherwise."""
+        """Return this directory if it supports exclusive creation of files; raise otherwise."""
         if self.filesystem.type_name not in _EXCLUSIVE:
             raise UsageError(
                 "NO_RENAME",
-                f"{option}={self.path} lies in a store ({self.filesystem.type_name}) that can't rename, so that "
-                "nothing there happens at once",
+                f"{option}={self.path} is in a store ({self.filesystem.type_name}) that can't rename files atomically",
                 hint="use a folder on a disk that driver and executors share, or on HDFS",
             )
         return self
 
     @property
     def is_local(self) -> bool:
-        """Tell whether this is a disk of this machine, or looks like one."""
+        """Tell whether the directory has a path of the operating system."""
         return local_path(self.filesystem, self.path) is not None
 
     def at(self, *names: str) -> str:
@@ -166,7 +165,7 @@ class Directory:
         return f"{mine}/".startswith(f"{others}/") or f"{others}/".startswith(f"{mine}/")
 
     def create(self) -> None:
-        """Make the directory, and those above it, if they do not exist."""
+        """Make the directory and its parents where they do not exist."""
         with self._errors("write to", self.path):
             if is_file(self.filesystem, self.path):
                 raise UsageError("PATH", f"{self.path} is a file, where a folder is needed")
@@ -201,17 +200,17 @@ class Directory:
             return get(self.filesystem, self.at(name))
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file that no other process writes, all of it or nothing; on return it survives a loss of power."""
+        """Write a file that no other process writes, atomically and durably."""
         with self._errors("write", self.at(name)):
             replace_file(self.filesystem, self.at(name), data)
 
     def write_once(self, name: str, data: bytes) -> bool:
-        """Write a file unless it exists, which then stays as it is; return whether it was written."""
+        """Write a file atomically unless it exists; return whether it was written."""
         with self._errors("write", self.at(name)):
             return create_file(self.filesystem, self.at(name), data)
 
     def delete(self, names: Iterable[str]) -> None:
-        """Delete files as far as possible; the next owner of the directory tries again what is left."""
+        """Delete files as far as possible; the next owner of the directory deletes the rest."""
         for name in names:
             with suppress(OSError, pa.ArrowException):
                 self.filesystem.delete_file(self.at(name))
@@ -226,23 +225,23 @@ class Directory:
                 self.filesystem.delete_file(self.at(name))
 
     def discard(self, name: str) -> None:
-        """Delete a directory that another driver may be about to move: it loses its name at once, then its files."""
+        """Delete a directory that another driver may be about to move: rename it first, then delete its files."""
         aside = temporary_name(name)
         with suppress(OSError, pa.ArrowException):
             self.filesystem.move(self.at(name), self.at(aside))
             self.remove(aside)
 
     def remove_temporary_files(self) -> None:
-        """Delete what crashes have left half written or half deleted; only its owner calls this."""
+        """Delete files that a crash left half written or half deleted; only the owner of the directory calls this."""
         for name in self.names():
             if target_of(name) is not None:
                 self.remove(name)
 
     def move_in(self, staged: str, name: str) -> bool:
-        """Make a directory visible under a name, at once and for good; False if there is one already, which stays."""
+        """Move a staged directory to its name, atomically and durably; return False if the name is taken."""
         if self.has(name):
             return False
-        with self._errors("publish", self.at(name)):
+        with self._errors("commit", self.at(name)):
             if self.is_local:
                 for found in list_directory(self.filesystem, staged, recursive=True):
                     sync(self.filesystem, found.path)

@@ -1,4 +1,4 @@
-"""Exchange two folders in one step, where the operating system can.
+"""Exchange two folders in one step, where the operating system supports it.
 
 Linux has ``renameat2`` with ``RENAME_EXCHANGE``, which ext4, XFS, Btrfs, tmpfs and most local file systems know. A
 reader finds one folder or the other under a name, and a process that is killed leaves both whole.
@@ -18,7 +18,7 @@ _UNKNOWN = frozenset({errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTTY
 
 
 def exchange(first: str, second: str) -> bool:
-    """Exchange two local paths; return False where the system can't, with nothing changed."""
+    """Exchange two local paths; return False, with nothing changed, where the system does not support it."""
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:
         return False

@@ -34,7 +34,7 @@ _HINTS = {
 def storage_errors(
     what: str, path: str, kind: type[FluminaError] = OutputError, condition: str = "OUT_FAILED"
 ) -> Iterator[None]:
-    """Convert errors of the file system to ours, with the path and a hint."""
+    """Convert errors of the file system to a :class:`FluminaError` with the path and a hint."""
     try:
         yield
     except FluminaError:
@@ -55,7 +55,7 @@ def join(directory: str, *names: str) -> str:
 
 
 def put(filesystem: fs.FileSystem, path: str, data: bytes) -> None:
-    """Write a file in place: object stores show it whole or not at all, other file systems may show half of it."""
+    """Write a file in place: atomic in object stores only; other file systems may show half of it."""
     with filesystem.open_output_stream(path) as stream:
         stream.write(data)
 
@@ -82,7 +82,7 @@ def sync(filesystem: fs.FileSystem, path: str) -> None:
 
 
 def list_directory(filesystem: fs.FileSystem, path: str, *, recursive: bool = False) -> list[fs.FileInfo]:
-    """List what lies in a directory now; empty if it does not exist."""
+    """List the current entries of a directory; empty if it does not exist."""
     forget_cached(filesystem)
     found: list[fs.FileInfo] = filesystem.get_file_info(
         fs.FileSelector(path, allow_not_found=True, recursive=recursive)
@@ -108,7 +108,7 @@ def local_path(filesystem: fs.FileSystem, path: str) -> str | None:
 
 
 def can_rename(filesystem: fs.FileSystem) -> bool:
-    """Tell whether a file or directory gets another name in one step, all of it or nothing."""
+    """Tell whether the file system renames a file or directory atomically."""
     while isinstance(filesystem, fs.SubTreeFileSystem):
         filesystem = filesystem.base_fs
     return filesystem.type_name in _RENAMES
@@ -117,7 +117,10 @@ def can_rename(filesystem: fs.FileSystem) -> bool:
 def resolve(
     path: str | os.PathLike[str], filesystem: fs.FileSystem | None = None, option: str = "out"
 ) -> tuple[fs.FileSystem, str]:
-    """Return the file system of a path or URI, and the path inside it; ``option`` is what users call the path."""
+    """Return the file system of a path or URI, and the path inside it.
+
+    ``option`` is the name of the parameter that users pass the path as, for error messages.
+    """
     path, condition = os.fspath(path), option.upper()
     if not path:
         raise UsageError(condition, f"{option}= is the empty path", hint="pass the path of a folder")
@@ -140,7 +143,7 @@ def resolve(
 
 
 def forget_cached(filesystem: fs.FileSystem) -> None:
-    """Drop the listings that file systems of fsspec remember: they would not show what other processes write."""
+    """Drop the listings that file systems of fsspec cache: they would hide files of other processes."""
     while isinstance(filesystem, fs.SubTreeFileSystem):
         filesystem = filesystem.base_fs
     if isinstance(filesystem, fs.PyFileSystem) and isinstance(filesystem.handler, fs.FSSpecHandler):

@@ -1,8 +1,8 @@
-"""Lock on the folder of staged files, which the driver holds for as long as it lives.
+"""Lock the folder of staged files for the lifetime of the driver.
 
-The operating system releases the lock when the process ends, however it ends. So the next driver can tell the files of
-a killed run from those of one at work. A lock counts on the machine that made it: network file systems may not share
-locks, so that folders of other machines are left alone.
+The operating system releases the lock when the process ends, however it ends. So the next driver can distinguish the
+files of a killed run from the files of a live one. A lock is valid on the machine that made it: network file systems
+may not share locks, so folders of other machines are left alone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HELD: dict[str, int] = {}
 def make_locked(folder: str, *, resumable: bool) -> None:
     """Make a folder, and hold its lock until :func:`remove_locked`.
 
-    Another driver may take a folder without a lock for that of a killed run, and remove it: then it is made again.
+    Another driver may remove a folder that is not locked yet, as if its run had been killed: then it is made again.
     """
     for _ in range(_TRIES):
         if folder in _HELD:
@@ -38,9 +38,8 @@ def make_locked(folder: str, *, resumable: bool) -> None:
                 Path(folder, RESUMABLE).touch()
             descriptor = os.open(Path(folder, LOCK), os.O_RDWR | os.O_CREAT, 0o644)
             _HELD[folder] = descriptor
-            _take(
-                descriptor, wait=not resumable
-            )  # of a resumed run another driver may be left, which the owner token ends
+            # An earlier driver of a resumed run may still hold the lock; the owner token fences it off.
+            _take(descriptor, wait=not resumable)
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, socket.gethostname().encode(), 0)
             if not _is_at(descriptor, folder):
@@ -50,14 +49,14 @@ def make_locked(folder: str, *, resumable: bool) -> None:
 
 
 def release(folder: str) -> None:
-    """Give up the lock on a folder, if this process holds it."""
+    """Release the lock on a folder, if this process holds it."""
     descriptor = _HELD.pop(folder, None)
     if descriptor is not None:
         os.close(descriptor)
 
 
 def take_over(folder: str) -> bool:
-    """Hold the lock on a folder whose driver is gone; return False if it may be at work."""
+    """Lock a folder whose driver has ended; return False if the driver may still be running."""
     if folder in _HELD:
         return False
     try:
@@ -76,12 +75,12 @@ def take_over(folder: str) -> bool:
 
 
 def is_locked(folder: str) -> bool:
-    """Tell whether a folder has a lock file, which may be that of a driver at work."""
+    """Tell whether a folder has a lock file; its driver may still be running."""
     return Path(folder, LOCK).exists()
 
 
 def remove_locked(folder: str) -> None:
-    """Remove a folder with nothing in it but its lock, which goes last so that the next driver can go on."""
+    """Remove a folder that holds only its lock; the lock goes last, so that the next driver can resume the removal."""
     for name in (RESUMABLE, LOCK):
         Path(folder, name).unlink(missing_ok=True)
     with suppress(FileNotFoundError):
@@ -90,7 +89,7 @@ def remove_locked(folder: str) -> None:
 
 
 def remove_empty(folder: str) -> None:
-    """Remove a folder that a driver has made and not locked before it was killed."""
+    """Remove an empty folder, left by a driver that was killed before it locked the folder."""
     with suppress(OSError):
         Path(folder).rmdir()
 
@@ -98,7 +97,7 @@ def remove_empty(folder: str) -> None:
 def _take(descriptor: int, *, wait: bool) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except OSError:  # held by another driver, or the file system has no locks, so that no driver takes the folder over
+    except OSError:  # another driver holds it; or the file system has no locks, and no driver takes the folder over
         return False
     return True
 

@@ -1,14 +1,14 @@
-"""Stage the results of a run out of sight, and commit them once, all together.
+"""Stage the results of a run out of sight, and commit them in one step.
 
 ::
 
     file system renames directories   .../_NAME.flumina-RUN/   beside the results; one rename makes them visible
     any other (object stores)         .../NAME/_flumina-RUN/   below them; files are moved one by one, the marker last
 
-Spark and pyarrow's datasets pass over names that begin with an underscore, so that no reader sees what is staged.
+Spark and pyarrow's datasets ignore names that begin with an underscore, so that no reader sees staged files.
 
-Results that are overwritten are exchanged for the new ones in one step, where the file system can. Elsewhere a driver
-that is killed in the middle leaves enough for :mod:`flumina.storage.recovery` to bring the new ones to their place.
+Old and new results are exchanged in one step, where the file system supports it. Elsewhere a driver that is killed in
+the middle leaves enough for :mod:`flumina.storage.recovery` to complete the commit.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ from flumina.storage.filesystem import (
 )
 
 MARKER = "_SUCCESS"
-"""The file that says that all results are there; it holds the id of the run that wrote them, their owner."""
+"""The file that marks results as complete; it holds the id of the run that wrote them, their owner."""
 
 READY = "ready"
-"""The folder in that of staged files in which results wait for the rename that shows them."""
+"""The folder among the staged files that a single rename turns into the results."""
 
 _REPLACED = "replaced"
-"""The folder beside it with the results that are being replaced, where folders can't be exchanged."""
+"""The folder beside it with the old results during a commit, where folders can't be exchanged."""
 
 _COMMITTING = "commit.json"
-"""The file there that names the files of a commit under way, where they are moved one by one."""
+"""The file beside it that names the files of a commit in progress, where files are moved one by one."""
 
 
 @dataclass(frozen=True)
 class OutputDirectory:
-    """The directory that one run writes its results to; made by :meth:`of`."""
+    """The output directory of one run; made by :meth:`of`."""
 
     filesystem: fs.FileSystem
     path: str
@@ -64,7 +64,7 @@ class OutputDirectory:
     renames: bool
     overwrite: bool = False
     durable: bool = False
-    """Whether snapshots, which survive a loss of power, name files here, which then have to survive it as well."""
+    """Whether snapshots refer to files here, which must then survive a power loss, as snapshots do."""
 
     @staticmethod
     def of(
@@ -80,7 +80,7 @@ class OutputDirectory:
         name = inside.rstrip("/").rpartition("/")[2]
         renames = can_rename(found) and bool(name)
         if renames and isinstance(found, fs.LocalFileSystem) and os.path.ismount(inside):
-            renames = False  # what is mounted can't be renamed
+            renames = False  # a mount point can't be renamed
         if not renames:
             staging = join(inside, f"_flumina-{run}")
         else:
@@ -89,7 +89,7 @@ class OutputDirectory:
         return OutputDirectory(found, inside, run, staging, renames, overwrite, durable)
 
     def contains(self, filesystem: fs.FileSystem, path: str) -> bool:
-        """Tell whether a file lies here, so that it would be lost if this directory were overwritten."""
+        """Tell whether a file is in this directory, so that overwriting the directory would delete the file."""
         here = self.path.rstrip("/")
         if isinstance(filesystem, fs.LocalFileSystem) and isinstance(self.filesystem, fs.LocalFileSystem):
             here, path = (os.path.realpath(each) for each in (here, path))
@@ -98,7 +98,7 @@ class OutputDirectory:
         return path.startswith(f"{here}/")
 
     def prepare(self) -> None:
-        """Check that results can go here, and make the directory for what is staged; called before anything runs."""
+        """Check that results can be written here, and make the staging directory; called before the tasks start."""
         with storage_errors("write to", self.path):
             self._check_free()
             self._make_staging()
@@ -122,14 +122,14 @@ class OutputDirectory:
                 sync(self.filesystem, folder)
 
     def task_directory(self, task: int, attempt: str) -> str:
-        """Make a directory for what one attempt of a task stages; fails where nothing is staged any more."""
+        """Make the staging directory of one attempt of a task; raise if the run's staging directory is gone."""
         folder = join(self.staging, f"{task:05d}-{attempt}")
         with storage_errors("write to", folder):
             self.filesystem.create_dir(folder, recursive=False)
         return folder
 
     def sync(self, *files: str) -> None:
-        """Force files, and all names on the way to them, to the disk, before a snapshot names them."""
+        """Force files and the directories above them to the disk, before a snapshot refers to them."""
         if self.durable:
             for file in files:
                 sync(self.filesystem, file)
@@ -155,7 +155,7 @@ class OutputDirectory:
             self.filesystem.delete_dir(folder)
 
     def discard(self) -> None:
-        """Delete everything that is staged, unless it is needed to repair the results; never fails."""
+        """Delete all staged files, unless they are needed to repair the results; never raises."""
         local = local_path(self.filesystem, self.staging)
         with suppress(OSError, pa.ArrowException):
             if self.interrupted:
@@ -163,7 +163,7 @@ class OutputDirectory:
                     lock.release(local)
             elif local is None:
                 self.filesystem.delete_dir(self.staging)
-            else:  # the lock last: whatever is left by a crash can be removed by the next driver
+            else:  # the lock last: after a crash the next driver can remove the rest
                 for info in list_directory(self.filesystem, self.staging):
                     if info.type == fs.FileType.Directory:
                         self.filesystem.delete_dir(info.path)
@@ -173,7 +173,7 @@ class OutputDirectory:
 
     @property
     def interrupted(self) -> bool:
-        """Tell whether a driver of this run has removed old results, and the new ones are not yet in their place."""
+        """Tell whether a driver of this run removed the old results, and the new ones are not in place yet."""
         if self.renames:
             there, replaced = self.filesystem.get_file_info([self.path, join(self.staging, _REPLACED)])
             return bool(there.type == fs.FileType.NotFound and replaced.type == fs.FileType.Directory)
@@ -181,15 +181,15 @@ class OutputDirectory:
 
     @property
     def is_resumable(self) -> bool:
-        """Tell whether snapshots name staged files."""
+        """Tell whether snapshots refer to staged files."""
         return exists(self.filesystem, join(self.staging, lock.RESUMABLE))
 
     def finish(self) -> None:
-        """Bring the results of an interrupted commit to their place, and delete what was staged."""
+        """Complete an interrupted commit, and delete the staged files."""
         durable = replace(self, durable=True)
         if not self.renames:
             note = get(self.filesystem, join(self.staging, _COMMITTING))
-            assert note is not None, "only a commit that was noted is finished"
+            assert note is not None, "a commit is recorded before files are moved"
             durable._finish_moves(json.loads(note)["files"])
         else:
             new = self.filesystem.get_file_info(self.ready).type == fs.FileType.Directory
@@ -199,34 +199,34 @@ class OutputDirectory:
 
     @property
     def is_committed(self) -> bool:
-        """Tell whether the results of this run are where they belong."""
+        """Tell whether the results of this run are committed."""
         with storage_errors("read", join(self.path, MARKER)):
             return self._marked() == self.run
 
     def sync_committed(self) -> None:
-        """Force the names of committed results to the disk, before a snapshot says that the run is over."""
-        with storage_errors("publish results in", self.path):
+        """Force the names of committed results to the disk, before a snapshot records the end of the run."""
+        with storage_errors("commit results in", self.path):
             self.sync(join(self.path, MARKER))
 
     def check_not_committed(self) -> None:
-        """Refuse to commit a run twice."""
+        """Raise if this run has been committed before."""
         if self.is_committed:
-            raise UsageError("PUBLISHED", f"the results of run {self.run} have been published to {self.path} before")
+            raise UsageError("ALREADY_COMMITTED", f"run {self.run} has already been committed to {self.path}")
 
     @property
     def ready(self) -> str:
-        """The directory into which files are moved: still out of sight, where one rename then shows them all."""
+        """The directory that a commit moves files to: out of sight, where a single rename then shows them all."""
         return join(self.staging, READY) if self.renames else self.path
 
     def locate(self, staged: str, name: str) -> str:
-        """Find a file that is to be seen under a name: staged, or moved by a driver that died during a commit."""
+        """Return the current path of a file: staged, or already moved to ``name`` by a driver that died."""
         moved = join(self.ready, name)
         with storage_errors("read", staged):
             before, after = self.filesystem.get_file_info([staged, moved])
         return moved if before.type == fs.FileType.NotFound and after.type == fs.FileType.File else staged
 
     def restage(self, names: Mapping[str, str]) -> None:
-        """Undo the commit that a driver has begun before it died: stage its files again, each given with its name."""
+        """Undo an incomplete commit of a driver that died: stage its files again, each given with its name."""
         moved = {staged: where for staged, name in names.items() if (where := self.locate(staged, name)) != staged}
         with storage_errors("write to", self.staging):
             for staged, where in moved.items():
@@ -236,20 +236,20 @@ class OutputDirectory:
             self.remove(self.ready)
 
     def check_staged(self, path: str, size: int) -> None:
-        """Raise unless a file that a task says it wrote exists and is whole."""
+        """Raise unless a file that a task reported exists with the reported size."""
         with storage_errors("read", path):
             info = self.filesystem.get_file_info(path)
         if info.type != fs.FileType.File or info.size != size:
-            state = "is not there" if info.type == fs.FileType.NotFound else f"has {info.size} bytes"
+            state = "is missing" if info.type == fs.FileType.NotFound else f"has {info.size} bytes"
             raise OutputError(
                 "OUT_LOST",
                 f"a task wrote {size} bytes to {path}, which {state}",
-                hint="results need storage that the driver and all tasks share, and that nobody else cleans up",
+                hint="use storage that the driver and all tasks share, and that no other process cleans up",
             )
 
     def commit(self, files: Mapping[str, str]) -> None:
         """Make staged files visible, each under its name below :attr:`path`; all or none of them."""
-        with storage_errors("publish results in", self.path):
+        with storage_errors("commit results in", self.path):
             self._check_free()
             if self.renames:
                 self._rename_in(files)
@@ -259,7 +259,7 @@ class OutputDirectory:
 
     def _rename_in(self, files: Mapping[str, str]) -> None:
         ready, there = self.ready, self._entries()
-        durable = replace(self, durable=self.durable or bool(there))  # else a loss of power would take old and new ones
+        durable = replace(self, durable=self.durable or bool(there))  # else a power loss could lose old and new results
         self._move_all(files, ready)
         durable._mark(ready, self.run)
         if there:
@@ -273,12 +273,12 @@ class OutputDirectory:
         durable.sync_committed()
 
     def _exchange(self, ready: str) -> bool:
-        """Exchange new results for old ones, which are then staged; return False where that takes several steps."""
+        """Exchange new and old results in one step; return False where the system does not support it."""
         new, old = (local_path(self.filesystem, path) for path in (ready, self.path))
         return new is not None and old is not None and exchange(new, old)
 
     def _replace(self, ready: str, *, kept: bool) -> None:
-        """Put new results in the place of old ones in two steps; the old ones come back if the second one fails."""
+        """Replace old results by new ones in two steps; restore the old ones if the second step fails."""
         replaced = join(self.staging, _REPLACED)
         if kept:
             self.filesystem.move(self.path, replaced)
@@ -294,7 +294,7 @@ class OutputDirectory:
                 raise
 
     def _move_in(self, files: Mapping[str, str]) -> None:
-        """Names hold the run's id, so that old and new files can lie beside each other for a moment."""
+        """Move files to their place one by one; old and new files coexist, as their names hold the run's id."""
         before = self._marked()
         durable = replace(self, durable=self.durable or before is not None)
         durable._note_commit(files)
@@ -315,7 +315,7 @@ class OutputDirectory:
         durable._finish_moves(files)
 
     def _note_commit(self, files: Mapping[str, str]) -> None:
-        """Record what becomes visible under which name, for the driver that has to finish the commit."""
+        """Record the files and names of a commit, for a driver that has to complete it."""
         note = join(self.staging, _COMMITTING)
         replace_file(self.filesystem, note, json.dumps({"files": dict(files)}).encode(), durable=self.durable)
         self._sync_names([note])
@@ -359,7 +359,7 @@ class OutputDirectory:
         return None if text is None or not text.endswith(b"\n") else text.decode(errors="replace").strip()
 
     def _entries(self) -> list[fs.FileInfo] | None:
-        """List the directory (None if there is none), without what runs have staged and this one has moved."""
+        """List the directory (None if it does not exist), without staged files and files this run has moved."""
         kind = self.filesystem.get_file_info(self.path).type if self.path else fs.FileType.Directory
         if kind == fs.FileType.NotFound:
             return None
@@ -369,7 +369,7 @@ class OutputDirectory:
         return [info for info in inside if not self._is_staged(info) and not self._was_moved(info)]
 
     def _was_moved(self, info: fs.FileInfo) -> bool:
-        """Tell whether a commit that moved files one by one, and failed, has left this here."""
+        """Tell whether this entry is left from a failed commit that moved files one by one."""
         if self.renames:
             return False
         if info.base_name == MARKER:
@@ -379,7 +379,7 @@ class OutputDirectory:
         return all(f.type == fs.FileType.Directory or f.base_name.endswith(f"-{self.run}.parquet") for f in files)
 
     def _check_free(self) -> None:
-        """The folder is not there, or empty, or may be replaced and holds nothing that no run would have written."""
+        """Raise unless the directory is missing or empty, or may be overwritten and holds only results of a run."""
         there = self._entries()
         if not there:
             return
@@ -387,12 +387,12 @@ class OutputDirectory:
             raise OutputError(
                 "OUT_EXISTS",
                 f"{self.path} is not empty",
-                hint="choose another place for the results, or pass overwrite=True to replace what is there",
+                hint="choose another folder for the results, or pass overwrite=True to replace these",
             )
         if not self._marked() and not self._is_committing:
             raise OutputError(
                 "OUT_FOREIGN",
-                f"{self.path} can't be overwritten: no run has written it, as it has no {MARKER} with a run's name",
+                f"{self.path} can't be overwritten: it is not the result of a run (it has no {MARKER} with a run's id)",
                 hint="overwrite=True replaces results of a run: choose another folder, or delete this one yourself",
             )
         for info in list_directory(self.filesystem, self.path, recursive=True):
@@ -402,6 +402,6 @@ class OutputDirectory:
             if info.type == fs.FileType.File and not ours:
                 raise OutputError(
                     "OUT_FOREIGN",
-                    f"{self.path} can't be overwritten: {info.path} is no result of a run",
+                    f"{self.path} can't be overwritten: {info.path} is not the result of a run",
                     hint="overwrite=True replaces the whole folder: choose one that holds nothing else",
                 )

@@ -2,9 +2,9 @@
 
 One token for checkpoints, sinks and outputs. Nothing expires, and no clock is read::
 
-    run     the same for all drivers that carry a run on: a directory belongs to one run, for good
+    run     the same for all drivers that resume a run: a directory belongs to one run, for good
     term    counts the drivers of a run: the one with the highest term may write, all others are fenced off
-    id      tells two drivers apart that take the same term at once
+    id      distinguishes two drivers that take the same term at once
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from flumina.errors import OutputError
 from flumina.storage.directory import Directory, new_id
 
 OWNER = "_flumina_owner"
-"""The file in a directory of results that names the run to which it belongs."""
+"""The file in an output directory that names the run to which it belongs."""
 
 _NAME = re.compile(r"owner-(\d{6,})-([0-9a-f]{16})", re.ASCII)
 
 
 class OwnerName(NamedTuple):
-    """The term and the id of a driver, as they are part of the names of its files and directories."""
+    """The term and the id of a driver, as used in the names of its files and directories."""
 
     term: int
     id: str
@@ -33,7 +33,7 @@ class OwnerName(NamedTuple):
 
     @staticmethod
     def parse(text: str) -> OwnerName | None:
-        """Read a name; None if it is not one.
+        """Parse a name; return None if it is not one.
 
         >>> str(OwnerName.parse("owner-000011-00ff00ff00ff00ff")), OwnerName.parse("owner-11")
         ('owner-000011-00ff00ff00ff00ff', None)
@@ -56,7 +56,7 @@ class OwnerToken:
 
     @property
     def term(self) -> int:
-        """The number of this driver among those of the run."""
+        """The number of this driver among the drivers of the run."""
         return self.name.term
 
     @property
@@ -70,18 +70,18 @@ class OwnerToken:
 
 
 def belongs_to(directory: Directory, run: str) -> bool:
-    """Tell whether a directory belongs to a run; the file that says so goes with a directory that is moved."""
+    """Tell whether a directory belongs to a run; its owner file is kept when the directory is moved."""
     return directory.read(OWNER) == run.encode()
 
 
 def take(directory: Directory, run: str) -> None:
-    """Make a directory that of a run, if it is new or empty; raise if it belongs to another run."""
+    """Make a run the owner of a directory that is new or empty; raise if another run owns it."""
     directory.create()
     taken = [name for name in directory.names() if not name.startswith(("_", "."))]
     if directory.read(OWNER) is None and taken:
         raise OutputError(
             "OUT_EXISTS",
-            f"{directory.path} is not empty: {taken[0]} is there",
+            f"{directory.path} is not empty: it has {taken[0]}",
             hint="choose a new folder for the outputs of the query",
         )
     directory.write_once(OWNER, run.encode())
@@ -89,5 +89,5 @@ def take(directory: Directory, run: str) -> None:
         raise OutputError(
             "OUT_TAKEN",
             f"{directory.path} holds the batches of a query with another checkpoint",
-            hint="go on with that checkpoint, or choose a new folder",
+            hint="resume with that checkpoint, or choose a new folder",
         )

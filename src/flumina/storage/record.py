@@ -1,10 +1,10 @@
-"""Convert dataclasses to JSON and back, and name the field whose value is not of its type.
+"""Convert dataclasses to JSON and back, with the types of fields checked.
 
 ::
 
     dataclass                objects                int, float, bool, str, None    as they are
     tuple[X, ...]            arrays                 datetime                       ISO 8601
-    tuple[X, Y], NamedTuple  arrays, one by one     Any                            whatever JSON has
+    tuple[X, Y], NamedTuple  arrays, one by one     Any                            any JSON value
     Mapping[str, X]          objects                X | None                       null, or X
 """
 
@@ -25,8 +25,8 @@ Record = TypeVar("Record")
 _PLAIN = {int: "an integer", float: "a number", bool: "true or false", str: "a text"}
 
 
-def to_json(record: object) -> Any:  # noqa: ANN401 -- what JSON has
-    """Return what JSON has for a dataclass, or for a value in one."""
+def to_json(record: object) -> Any:  # noqa: ANN401 -- any JSON value
+    """Return the JSON value of a dataclass, or of a value in one."""
     if is_dataclass(record):
         return {field.name: to_json(getattr(record, field.name)) for field in fields(record)}
     if isinstance(record, Mapping):
@@ -37,10 +37,10 @@ def to_json(record: object) -> Any:  # noqa: ANN401 -- what JSON has
 
 
 def from_json(kind: type[Record], content: object, file: str) -> Record:
-    """Return the dataclass that :func:`to_json` was given; raise for a field that is missing or of another type.
+    """Return the dataclass whose JSON value is ``content``: the inverse of :func:`to_json`.
 
     ``file`` is the path of the file that has the content, for error messages. Members of objects that are not fields
-    are ignored.
+    are ignored; a field that is missing or of another type raises.
     """
     try:
         made: Record = _value(kind, content, "")
@@ -52,8 +52,8 @@ def from_json(kind: type[Record], content: object, file: str) -> Record:
 class _WrongError(Exception):
     """A value that is not of its type."""
 
-    def __init__(self, where: str, wanted: str, got: object) -> None:
-        super().__init__(f"expected {wanted} in field {where.lstrip('.') or 'content'!r}, got {got!r}")
+    def __init__(self, where: str, expected: str, got: object) -> None:
+        super().__init__(f"expected {expected} in field {where.lstrip('.') or 'content'!r}, got {got!r}")
 
 
 def _value(kind: Any, value: Any, where: str) -> Any:  # noqa: ANN401 -- one for each kind of type

@@ -1,9 +1,9 @@
-"""Repair the results of a run that was killed while it committed them, and remove what killed runs have staged.
+"""Complete interrupted commits, and remove the staged files of killed runs.
 
-Where folders can't be exchanged, a driver that replaces results leaves for a moment neither the old nor the new ones at
-their path. New results are complete by then, so that they are brought there at the next start::
+Where folders can't be exchanged, there is a moment in a commit with neither old nor new results at their path. The new
+results are complete by then, so the next driver brings them to their path::
 
-    renamed    path is missing; STAGING/replaced and STAGING/ready are there    ready becomes the path
+    renamed    path is missing; STAGING/replaced and STAGING/ready exist        ready becomes the path
     moved      STAGING/commit.json names the files                              the rest is moved, old files are deleted
 """
 
@@ -25,7 +25,7 @@ def recover(output: OutputDirectory) -> None:
         for run, staging in list(_others(output)):
             other = replace(output, run=run, staging=staging)
             local = local_path(output.filesystem, staging)
-            if local is None:  # no locks here: only what must be repaired is touched
+            if local is None:  # no locks here: only an interrupted commit is touched
                 if other.interrupted:
                     other.finish()
             elif lock.take_over(local):
@@ -40,7 +40,7 @@ def recover(output: OutputDirectory) -> None:
 
 
 def _clear(other: OutputDirectory) -> None:
-    """Repair what a killed driver has begun, and remove its files unless its run can be resumed."""
+    """Complete the commit of a killed driver, or remove its files unless its run can be resumed."""
     if other.interrupted:
         other.finish()
     elif not other.is_resumable:
@@ -48,7 +48,7 @@ def _clear(other: OutputDirectory) -> None:
 
 
 def _others(output: OutputDirectory) -> Iterator[tuple[str, str]]:
-    """Runs that have staged files for the same path, with their folders."""
+    """Yield the other runs that have staged files for the same path, with their folders."""
     staged = output.staging.removesuffix(output.run)
     parent, _, prefix = staged.rpartition("/")
     for info in list_directory(output.filesystem, parent or ("/" if staged.startswith("/") else "")):

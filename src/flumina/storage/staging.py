@@ -1,7 +1,7 @@
-"""Stage results in a directory of the driver that owns the run, and delete it when another driver takes over.
+"""Stage results in one directory for each driver, deleted when another driver takes over.
 
-A driver that was replaced may still be about to rename what it has staged. So nothing of it is touched before its
-right to commit is gone, and then its directory is first renamed and only then deleted: a batch can't be half there.
+A driver that was replaced may still be about to rename its staged files. So its directory is not touched before it is
+fenced off, and then it is first renamed and only then deleted: a batch is never committed in part.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Staging:
         self._own: Directory | None = None
 
     def begin(self, owner: OwnerToken) -> None:
-        """Delete what drivers before this one have staged; called once this one owns the run."""
+        """Delete the staged files of earlier drivers; called once ``owner`` owns the run."""
         self.directory.create()
         self.directory.remove_temporary_files()
         for name in self.directory.names():
@@ -31,11 +31,11 @@ class Staging:
         self._own.create()
 
     def new(self, batch: int) -> str:
-        """Return a path for outputs of a batch, where nothing is yet."""
+        """Return a new path for outputs of a batch."""
         return self._mine.at(f"{batch}-{uuid.uuid4().hex[:8]}")
 
     def clear(self, batch: int) -> None:
-        """Delete what is left of a batch that has been committed."""
+        """Delete the staged files of a batch that has been committed."""
         for name in self._mine.names():
             if name.startswith(f"{batch}-"):
                 self._mine.remove(name)
