@@ -150,7 +150,7 @@ def test_the_id_of_an_attempt_is_a_part_of_names(attempt: str) -> None:
 
 
 def test_wide_rows_are_written_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pieces, "PIECE_BYTES", 10_000)
+    monkeypatch.setattr(pieces, "BUFFER_BYTES", 10_000)
     outputs = make(tmp_path / "out", ordered=True)
     outputs.prepare()
     attempt = OutputWriter(outputs, 0, "a")

@@ -1,1 +1,1 @@
-"""Output: writing, merging and committing the results of a run."""
+"""Write, merge and commit the results of a run."""

@@ -1,4 +1,4 @@
-"""How the driver makes the results of a run visible: once, and only those of the attempts that counted."""
+"""Commit the results of a run: once, and only from the attempts that succeeded."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from flumina.storage.filesystem import join, storage_errors
 from flumina.storage.output_directory import OutputDirectory
 
 FILE_ROWS = 32 << 20
-"""Rows of one file of ordered results."""
+"""Rows in one file of ordered results."""
 
 
 @dataclass(frozen=True)
 class CommittedOutput:
-    """One output of a run that has ended: in ``files`` below ``path``, or (without them) in memory."""
+    """One output of a run that has ended: in ``files`` below ``path``, or (without files) in memory."""
 
     rows: int
     schema: pa.Schema = field(repr=False)
@@ -40,13 +40,13 @@ class CommittedOutput:
 
     @property
     def kept(self) -> bool:
-        """Whether the rows can be read."""
+        """Tell whether the rows can be read."""
         return self.location is not None or self.held is not None
 
     def dataset(self) -> ds.Dataset:
-        """The rows as a dataset, for reading parts of them."""
+        """Return the rows as a dataset, for reading parts of them; raise if they were discarded."""
         if not self.kept:
-            raise UsageError("NOT_KEPT", f"{self.rows:,} rows were made and not kept, since out=DISCARD was given")
+            raise UsageError("NOT_KEPT", f"{self.rows:,} rows were emitted and discarded, since out=DISCARD was passed")
         if self.location is None:
             return ds.dataset(self.held)
         with storage_errors("read", str(self.path)):
@@ -55,7 +55,7 @@ class CommittedOutput:
             )
 
     def table(self) -> pa.Table:
-        """All rows in memory."""
+        """Return all rows as a table in memory; raise if they were discarded."""
         if self.held is not None:
             return self.held
         with storage_errors("read", str(self.path)):
@@ -64,9 +64,9 @@ class CommittedOutput:
 
 @dataclass(frozen=True)
 class OutputCommit:
-    """Files that are ready to become the results of a run: for each output their names, and where they are staged.
+    """Files that are ready to be committed: by output, the final name and the staged path of each.
 
-    ``checksums`` are those of the staged files, where somebody may publish them much later.
+    ``checksums`` are given for staged files that a snapshot refers to, which may be committed much later.
     """
 
     outputs: Outputs
@@ -75,12 +75,12 @@ class OutputCommit:
     checksums: Mapping[str, Checksum] = field(default_factory=dict)
 
     def make_visible(self) -> None:
-        """Bring all of them to their place; what a driver that died has begun is brought to its end."""
+        """Move all files to their place; completes the commit of a driver that died."""
         assert self.outputs.location is not None
         self.outputs.location.commit(dict(chain.from_iterable(named.items() for named in self.files.values())))
 
     def results(self) -> dict[str, CommittedOutput]:
-        """The results where they lie now."""
+        """Return the committed outputs by name."""
         location = self.outputs.location
         if location is None:
             return {
@@ -99,28 +99,30 @@ class OutputCommit:
 
 
 def commit_outputs(outputs: Outputs, manifests: Sequence[Manifest]) -> dict[str, CommittedOutput]:
-    """Make visible what these attempts wrote, one a task, and delete what all others did; refused a second time."""
+    """Commit the outputs of these attempts, one for each task, and delete the files of all others.
+
+    Raises if the run has been committed before.
+    """
     tasks = sorted(manifest.task for manifest in manifests)
     if tasks != list(range(len(tasks))):
-        raise UsageError("MANIFESTS", f"each task has one manifest, got those of the tasks {tasks}")
+        raise UsageError("MANIFESTS", f"expected one manifest for each task, got manifests of tasks {tasks}")
     if outputs.location is None and outputs.kept:
         tables = {name: _inline(outputs, name, manifests) for name in outputs.names}
         return {name: CommittedOutput(len(table), table.schema, held=table) for name, table in tables.items()}
     if outputs.location is not None:
         outputs.location.check_not_committed()
-    publication = prepare(outputs, manifests)
+    commit = prepare(outputs, manifests)
     if outputs.location is not None:
-        publication.make_visible()
-    return publication.results()
+        commit.make_visible()
+    return commit.results()
 
 
 def prepare(outputs: Outputs, manifests: Sequence[Manifest]) -> OutputCommit:
-    """What these attempts wrote, perhaps in several segments, as results that nobody sees yet.
+    """Prepare the commit of the files of these attempts, of one or more epochs; no reader sees them yet.
 
-    Ordered files are merged here, in the driver, from the sorted runs of the tasks, with bounded memory. Ordered inline
-    results are sorted in memory. What is written here has names that no other call gives: a driver that was replaced,
-    and does not know it yet, writes beside the files of its successor, not into them. What has a checksum is read once
-    more: nothing damaged is published, or merged into what would look whole.
+    Ordered files are merged here, in the driver, from the sorted runs of the tasks, with bounded memory. Each call
+    writes files with unique names: a driver that was replaced, and has not noticed it yet, never writes into a file of
+    its successor. Files with a checksum are read once more, so that a damaged file is neither committed nor merged.
     """
     _check(outputs, manifests)
     rows = {name: sum(manifest.rows.get(name, 0) for manifest in manifests) for name in outputs.names}
@@ -128,12 +130,12 @@ def prepare(outputs: Outputs, manifests: Sequence[Manifest]) -> OutputCommit:
     checksums: dict[str, Checksum] = {}
     location = outputs.location
     if location is not None:
-        made = join(location.staging, uuid.uuid4().hex[:12])
+        prefix = join(location.staging, uuid.uuid4().hex[:12])
         for name in outputs.names:
             staged = _files(location, name, manifests)
             if outputs.is_ordered(name):
-                staged = _merge(outputs, location, name, manifests, made)
-            staged = staged or [_empty(outputs, location, name, made)]
+                staged = _merge(outputs, location, name, manifests, prefix)
+            staged = staged or [_empty(outputs, location, name, prefix)]
             folder = outputs.folder(name)
             files[name] = {f"{folder}part-{n:05d}-{outputs.run}.parquet": file.path for n, file in enumerate(staged)}
             checksums |= _checksums(staged)
@@ -141,13 +143,13 @@ def prepare(outputs: Outputs, manifests: Sequence[Manifest]) -> OutputCommit:
 
 
 def _check(outputs: Outputs, manifests: Sequence[Manifest]) -> None:
-    """All are of this run, and no two of the same attempt."""
+    """Raise unless all manifests are of this run, each of another attempt."""
     for manifest in manifests:
         if manifest.run != outputs.run:
-            raise UsageError("MANIFESTS", f"a manifest of run {manifest.run} was given to run {outputs.run}")
+            raise UsageError("MANIFESTS", f"expected manifests of run {outputs.run}, got one of run {manifest.run}")
     attempts = [(manifest.task, manifest.attempt) for manifest in manifests]
     if len(set(attempts)) < len(attempts):
-        raise UsageError("MANIFESTS", f"each attempt of a task has one manifest, got {attempts}")
+        raise UsageError("MANIFESTS", f"expected one manifest for each attempt of a task, got {attempts}")
 
 
 def _inline(outputs: Outputs, name: str, manifests: Sequence[Manifest]) -> pa.Table:
@@ -176,10 +178,10 @@ def _checksums(files: Sequence[StagedFile]) -> dict[str, Checksum]:
     return {file.path: Checksum(file.size, file.crc) for file in files if file.crc is not None}
 
 
-def _empty(outputs: Outputs, location: OutputDirectory, name: str, made: str) -> StagedFile:
-    """A file without rows, which still says what the columns are; ``made`` is how its path begins."""
+def _empty(outputs: Outputs, location: OutputDirectory, name: str, prefix: str) -> StagedFile:
+    """Write a file without rows, for readers to find the columns; ``prefix`` begins its path."""
     final = outputs.final(name)
-    path = f"{made}-{name}.parquet"
+    path = f"{prefix}-{name}.parquet"
     file = ParquetFile(location.filesystem, path, final, final, outputs.compression, checked=outputs.checked)
     file.write(final.empty_table())
     file.close()
@@ -188,7 +190,7 @@ def _empty(outputs: Outputs, location: OutputDirectory, name: str, made: str) ->
 
 
 def _merge(
-    outputs: Outputs, location: OutputDirectory, name: str, manifests: Sequence[Manifest], made: str
+    outputs: Outputs, location: OutputDirectory, name: str, manifests: Sequence[Manifest], prefix: str
 ) -> list[StagedFile]:
     runs: list[SortedRunReader] = []
     for number, manifest in enumerate(manifests):
@@ -203,7 +205,7 @@ def _merge(
             if not written or written[-1].rows >= FILE_ROWS:
                 if written:
                     written[-1].close()
-                path = f"{made}-{name}-{len(written):05d}.parquet"
+                path = f"{prefix}-{name}-{len(written):05d}.parquet"
                 schemas = outputs.encoded(name), final
                 written.append(
                     ParquetFile(location.filesystem, path, *schemas, outputs.compression, checked=outputs.checked)
@@ -221,7 +223,7 @@ def _open(location: OutputDirectory, path: str) -> pq.ParquetFile:
 
 
 def _groups(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
-    """The same rows in tables of the size of row groups."""
+    """Combine tables to the size of row groups."""
     waiting: list[pa.Table] = []
     for table in tables:
         waiting.append(table)
@@ -233,7 +235,7 @@ def _groups(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
 
 
 def _encoded(outputs: Outputs, name: str, table: pa.Table) -> pa.Table:
-    """A staged table in O as it is written: without places, with the names of streams."""
+    """Convert a sorted staged table to the columns of results: names of streams instead of places in O."""
     ranks = table.column(table.num_columns - 2).to_numpy().astype(np.int32)
     streams = pa.DictionaryArray.from_arrays(pa.array(ranks), outputs.stream_names)
     return pa.Table.from_arrays([*table.columns[:-2], streams], schema=outputs.encoded(name))

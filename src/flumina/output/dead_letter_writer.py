@@ -1,8 +1,7 @@
-"""Where a task puts rows that can't be read: one box for all its parts, whatever segments the run has.
+"""Write the dead letters of a task: one writer for all its parts, over all epochs.
 
-Every gang reads its input from the first row on, also one that goes on from a snapshot. So the boxes of the gang that
-comes to the end hold all dead letters, each once, and those of gangs that were lost are thrown away: snapshots need
-know nothing of them.
+Every gang reads its input from the first row on, also a gang that resumes from a snapshot. So the writers of the last
+gang hold all dead letters, each once, and the files of earlier gangs are deleted: snapshots need not record them.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ ROWS_AT_ONCE = 1 << 16
 
 
 class DeadLetterWriter:
-    """Takes the dead letters of one attempt of a task; parts are read by threads of their own, so any may call.
+    """Writer for the dead letters of one attempt of a task; thread-safe, since each part is read by a thread.
 
     Exactly one of :meth:`added_to` and :meth:`abandon` ends it.
     """
@@ -31,29 +30,29 @@ class DeadLetterWriter:
         self._lock = threading.Lock()
         self._waiting: list[pa.Table] = []
         self._held = 0
-        """Bytes that are to be sent back, where there is no place for files."""
+        """Bytes to send back to the driver, where there is no output directory."""
         self._folder: str | None = None
         self._file: ParquetFile | None = None
         self.rows = 0
-        """How many there are so far."""
+        """Number of dead letters so far."""
 
     def put(self, refused: RejectedRows) -> None:
-        """Take some; what can't be kept is an error of whoever reads the part."""
-        letters = refused.dead_letters() if self._outputs.kept else None
+        """Add rejected rows; raise in the source reader if they can't be stored."""
+        dead_letters = refused.dead_letters() if self._outputs.kept else None
         with self._lock:
             self.rows += len(refused)
-            if letters is None:
+            if dead_letters is None:
                 return
-            self._waiting.append(letters)
+            self._waiting.append(dead_letters)
             if self._outputs.location is None:
-                self._held += letters.nbytes
+                self._held += dead_letters.nbytes
                 if self._held > self._outputs.inline_limit:
                     raise too_much(self._task, self._outputs.inline_limit, "dead letters")
             elif sum(map(len, self._waiting)) >= ROWS_AT_ONCE:
                 self._write()
 
     def added_to(self, manifest: Manifest) -> Manifest:
-        """What the task has written at the end, with its dead letters."""
+        """Finish writing, and return the manifest with the dead letters added."""
         with self._lock:
             rows = {**manifest.rows, DEAD_LETTERS: self.rows}
             if self._outputs.location is None:
@@ -63,7 +62,7 @@ class DeadLetterWriter:
             return replace(manifest, rows=rows, files={**manifest.files, **self._finished()})
 
     def abandon(self) -> None:
-        """Delete what was staged; never fails."""
+        """Delete the staged file; never raises."""
         with self._lock:
             if self._file is not None:
                 self._file.abandon()
@@ -71,7 +70,7 @@ class DeadLetterWriter:
                 self._outputs.location.remove(self._folder)
 
     def _write(self) -> None:
-        """What has been waiting, to the file; it is made when there is something to write."""
+        """Write the waiting rows to the file, which is created for the first of them."""
         location, outputs = self._outputs.location, self._outputs
         assert location is not None
         if not self._waiting:

@@ -1,8 +1,8 @@
-"""Sorted runs of several tasks, merged into one sequence in O with bounded memory.
+"""Merge the sorted runs of several tasks into O with bounded memory.
 
 Rows compare by (place in O, task, number of the run, position in the run): a total order, in which rows of one event,
-all written by one task, stay as they were emitted. Each step gives out everything up to a bound that no row still to
-be read comes before::
+all written by one task, stay as they were emitted. Each step yields all rows up to a bound that no unread row
+precedes::
 
     bound = min of (last place held, run)  over the open runs that have more to read
             and   (first place, run)       over the runs that are not open
@@ -21,10 +21,10 @@ from flumina.output.outputs import SortedRun
 from flumina.output.row_buffer import places
 
 MERGE_ROWS = 2 << 20
-"""How many rows all open runs hold together, were all runs open at once."""
+"""Rows that all runs hold in memory together, if all are open at once."""
 
 BLOCK_ROWS = 1 << 17
-"""How many rows of a run are read at a time at most."""
+"""Largest number of rows of a run that are read at a time."""
 
 Number = tuple[int, int]
 """Task, and number of the run (the row group) in its file."""
@@ -39,16 +39,16 @@ class RunFile:
         self._open_file = open_file
         self._file: pq.ParquetFile | None = None
         self.runs = 0
-        """How many runs have not ended."""
+        """Number of runs that have not ended."""
 
     def blocks(self, group: int, rows: int) -> Iterator[pa.RecordBatch]:
-        """Read a row group in blocks of so many rows."""
+        """Read a row group in blocks of ``rows`` rows."""
         if self._file is None:
             self._file = self._open_file()
         return iter(self._file.iter_batches(batch_size=rows, row_groups=[group]))
 
     def release(self) -> None:
-        """Close the file after the last run; called once for each."""
+        """Count down at the end of a run, and close the file after the last one."""
         self.runs -= 1
         if not self.runs and self._file is not None:
             self._file.close(force=True)
@@ -56,7 +56,7 @@ class RunFile:
 
 
 class SortedRunReader:
-    """One sorted run: a row group of a staged file, read in blocks as the merge gets to it."""
+    """Reader of one sorted run: a row group of a staged file, read in blocks as the merge reaches it."""
 
     def __init__(self, file: RunFile, number: Number, run: SortedRun) -> None:
         self.first: Bound = (run.first, number)
@@ -75,7 +75,7 @@ class SortedRunReader:
         self._read()
 
     def close(self) -> None:
-        """Release the reader, which holds pages and dictionaries of the row group."""
+        """Release the block and the Parquet reader, which holds pages and dictionaries of the row group."""
         self._block = self._blocks = None
         if self._file is not None:
             self._file.release()
@@ -83,16 +83,16 @@ class SortedRunReader:
 
     @property
     def ended(self) -> bool:
-        """Whether all rows have been taken."""
+        """Tell whether all rows have been taken."""
         return self._block is None
 
     @property
     def bound(self) -> Bound | None:
-        """The last row held, if there is more to read."""
+        """The place of the last row in memory; None if the run has no unread rows."""
         return (self._point(len(self._places[0]) - 1), self.number) if self._unread else None
 
     def take(self, bound: Bound) -> pa.RecordBatch:
-        """The rows at or before a bound, as far as they are held."""
+        """Remove and return the rows in memory that are at or before a bound."""
         block, (ts, rank, seq) = self._block, self._places
         assert block is not None
         count = self._count(bound)
@@ -117,7 +117,7 @@ class SortedRunReader:
         return Point(int(ts[index]), int(rank[index]), int(seq[index]))
 
     def _count(self, bound: Bound) -> int:
-        """How many rows lie at or before the bound: a binary search, each column inside the equal ones before it."""
+        """Count the rows at or before the bound: a binary search by column, each among the rows equal so far."""
         low, high = 0, len(self._places[0])
         point, number = bound
         for column, value in zip(self._places, point, strict=True):
@@ -128,7 +128,7 @@ class SortedRunReader:
 
 
 def merged(runs: Sequence[SortedRunReader]) -> Generator[pa.Table, None, None]:
-    """All rows of the runs, in order, in tables of no fixed size."""
+    """Yield all rows of the runs in order, in tables of varying size."""
     closed = sorted(runs, key=lambda run: run.first, reverse=True)
     rows = max(1, min(BLOCK_ROWS, MERGE_ROWS // max(1, len(closed))))
     opened: list[SortedRunReader] = []
@@ -139,7 +139,7 @@ def merged(runs: Sequence[SortedRunReader]) -> Generator[pa.Table, None, None]:
                 bound, new = closed[-1].first, closed.pop()
                 opened = sorted([*opened, new], key=lambda run: run.number)
                 new.open(rows)
-            taken = [piece for run in opened if len(piece := run.take(bound))]
+            taken = [block for run in opened if len(block := run.take(bound))]
             opened = [run for run in opened if not run.ended]
             if taken:
                 yield _sorted(taken)
@@ -148,7 +148,7 @@ def merged(runs: Sequence[SortedRunReader]) -> Generator[pa.Table, None, None]:
             run.close()
 
 
-def _sorted(pieces: list[pa.RecordBatch]) -> pa.Table:
-    """Pieces in order of their runs as one table in O; sorting is stable."""
-    table = pa.Table.from_batches(pieces)
-    return table if len(pieces) == 1 else table.take(pa.array(argsort(*places(table))))
+def _sorted(blocks: list[pa.RecordBatch]) -> pa.Table:
+    """Sort blocks, given in order of their runs, into one table in O; the sort is stable."""
+    table = pa.Table.from_batches(blocks)
+    return table if len(blocks) == 1 else table.take(pa.array(argsort(*places(table))))

@@ -1,8 +1,8 @@
-"""What a run writes: the columns of each output on the way and at the end, and what tasks report to the driver.
+"""Describe the outputs of a run: staged and final columns, and the manifests of tasks.
 
-The driver makes one :class:`Outputs`, which travels to the tasks. Each attempt of a task writes through a
-:class:`~flumina.output.writer.Sink`, which gives a :class:`Manifest`; :func:`~flumina.output.commit.publish` makes the
-results of the attempts that counted visible.
+The driver makes one :class:`Outputs` and sends it to the tasks. Each attempt of a task writes through an
+:class:`~flumina.output.writer.OutputWriter`, which returns a :class:`Manifest`;
+:func:`~flumina.output.commit.commit_outputs` makes the results of the successful attempts visible.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from flumina.storage.output_directory import OutputDirectory
 from flumina.storage.recovery import recover
 
 INLINE_LIMIT = 64 << 20
-"""How many bytes one task sends back where there is no place for files."""
+"""Largest number of bytes that a task sends back to the driver, where there is no output directory."""
 
 GROUP_ROWS = 1 << 19
-"""Rows of a row group: dictionaries are made for each, so that short ones cost time and space."""
+"""Rows in a row group: each has its own dictionaries, so that short ones cost time and space."""
 
 DEAD_LETTERS = "_dead_letters"
-"""The output, and the folder below the results, that rows are put into which can't be read.
+"""Name of the output, and of the folder below the results, that holds dead letters.
 
-No output of a program can be called so, and readers of the results pass over it: its name begins with an underscore.
+It begins with an underscore: no output of a program can have this name, and readers of the results ignore the folder.
 """
 
 RANK = pa.field("event_rank", pa.int32(), nullable=False)
 SEQ = pa.field("event_seq", pa.int64(), nullable=False)
-"""What is needed to bring rows into O, and is left out of results."""
+"""Columns by which rows are sorted into O; they are staged, and left out of results."""
 
 _RUN = re.compile(r"[\w.-]+", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Outputs:
-    """The outputs of one run: what they are, and where they go (``location`` None: back to the driver, inline).
+    """The outputs of one run and their destination (``location`` None: inline, to the driver).
 
     ``ts_type`` is the type of ``event_ts``, ``streams`` are the names of streams by rank. With ``ordered`` the results
     are in O, rows of one event in the order in which they were emitted.
@@ -59,61 +59,61 @@ class Outputs:
     compression: str = "none"
     group_rows: int = GROUP_ROWS
     kept: bool = True
-    """Whether there is anything to publish; else rows are checked, counted and dropped."""
+    """Whether outputs are committed; else rows are validated, counted and discarded."""
     checked: bool = False
-    """Whether files are told by their checksums."""
+    """Whether files are written with checksums."""
     aside: bool = False
-    """Whether rows that can't be read are put aside, as one more output."""
+    """Whether dead letters are written, as one more output."""
 
     def __post_init__(self) -> None:
         if not _RUN.fullmatch(self.run):
-            raise UsageError("RUN_ID", f"the id of a run is a part of file names, got {self.run!r}")
+            raise UsageError("RUN_ID", f"expected a run id of letters, digits, '_', '.' and '-', got {self.run!r}")
         if self.location is not None and self.location.run != self.run:
-            raise UsageError("RUN_ID", f"the location belongs to run {self.location.run}, not {self.run}")
+            raise UsageError("RUN_ID", f"expected a location of run {self.run}, got one of run {self.location.run}")
         for name, schema in self.schemas.items():
             for column in schema.names:
                 if column.lower() in {taken.name for taken in EVENT_COLUMNS}:
                     raise UsageError(
                         "RESERVED_COLUMN",
-                        f"output {name!r} has a column {column!r}, which every output gets by itself",
+                        f"output {name!r} declares a column {column!r}, which is added to every output",
                         hint="give the column another name",
                     )
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What there is to publish: the program's outputs and, if rows are put aside, these."""
+        """Names of all outputs that are committed: the program's and, with ``aside``, the dead letters."""
         return (*self.schemas, *((DEAD_LETTERS,) if self.aside else ()))
 
     def is_ordered(self, name: str) -> bool:
-        """Whether an output is given in O: dead letters have no place there."""
+        """Tell whether an output is written in O: dead letters have no place in it."""
         return self.ordered and name != DEAD_LETTERS
 
     def prepare(self) -> None:
-        """Check before the run that results can go where they should; the driver calls this once."""
+        """Repair and check the output directory; the driver calls this once, before the run."""
         if self.location is not None:
             recover(self.location)
             self.location.prepare()
 
     def discard(self) -> None:
-        """Delete everything that tasks have staged, after a failure."""
+        """Delete all staged files, after a failure."""
         if self.location is not None:
             self.location.discard()
 
     def final(self, name: str) -> pa.Schema:
-        """The columns of a result: the declared ones, then when and where the causing event was."""
+        """Return the columns of a result: the declared ones, then timestamp and stream of the causing event."""
         if name == DEAD_LETTERS:
             return SCHEMA
         ts, stream = EVENT_COLUMNS
         return pa.schema([*self.schemas[name].fields, ts.with_type(self.ts_type), stream])
 
     def encoded(self, name: str) -> pa.Schema:
-        """The same, with the names of streams as a dictionary: how results are written."""
+        """Return the columns of a result as they are written: the names of streams as a dictionary."""
         final = self.final(name)
         last = final.field(len(final) - 1)
         return final.set(len(final) - 1, last.with_type(pa.dictionary(pa.int32(), pa.string())))
 
     def staged(self, name: str) -> pa.Schema:
-        """The columns on the way: of ordered results with their place in O."""
+        """Return the columns of staged files: of ordered results with their place in O."""
         if not self.ordered:
             return self.encoded(name)
         return pa.schema([*list(self.final(name))[:-1], RANK, SEQ])
@@ -124,13 +124,13 @@ class Outputs:
         return pa.array(self.streams, pa.string())
 
     def folder(self, name: str) -> str:
-        """Where the files of an output lie, below the place of the results: the only one has no folder of its own."""
+        """Return the folder of an output below the output directory; empty for the only output."""
         return "" if tuple(self.schemas) == (name,) == (ONLY_OUTPUT,) else f"{name}/"
 
 
 @dataclass(frozen=True)
 class SortedRun:
-    """Rows in O that lie in one row group of a staged file, from their first to their last place."""
+    """Rows in O in one row group of a staged file, with their first and last place."""
 
     first: Point
     last: Point
@@ -146,12 +146,12 @@ class StagedFile:
     size: int
     runs: tuple[SortedRun, ...] = ()
     crc: int | None = None
-    """Of all its bytes, where somebody may want to know much later whether they are still the same."""
+    """CRC-32 of all bytes, where snapshots refer to the file."""
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What one attempt of a task has written of each output: files, or tables as Arrow IPC streams."""
+    """The outputs that one attempt of a task has written: files, or tables as Arrow IPC streams."""
 
     run: str
     task: int
@@ -162,7 +162,7 @@ class Manifest:
 
 
 def too_much(task: int, limit: int, what: str = "outputs") -> OutputError:
-    """A task has more than it may send back."""
+    """Return the error for a task with more output than it may send back to the driver."""
     return OutputError(
         "TOO_MUCH_OUTPUT",
         f"task {task} has more than {limit:,} bytes of {what} to send back",
@@ -171,7 +171,7 @@ def too_much(task: int, limit: int, what: str = "outputs") -> OutputError:
 
 
 def to_ipc(tables: Sequence[pa.Table]) -> bytes:
-    """Tables as one Arrow IPC stream."""
+    """Encode tables as one Arrow IPC stream."""
     table = pa.concat_tables(tables)
     buffer = pa.BufferOutputStream()
     with pa.ipc.new_stream(buffer, table.schema) as stream:

@@ -1,4 +1,4 @@
-"""Parquet files of results: written fast, and read back with exactly the declared types."""
+"""Write Parquet files of results that are read with exactly the declared types."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flumina.storage.filesystem import storage_errors
 
 
 class ParquetFile:
-    """One file being written; ``written`` are the columns as given, ``read`` as readers should see them."""
+    """A Parquet file being written; ``written`` are the columns as given, ``read`` as readers see them."""
 
     def __init__(
         self,
@@ -27,8 +27,8 @@ class ParquetFile:
         checked: bool = False,
     ) -> None:
         self.path, self.rows, self.size = path, 0, 0
-        # Numbers seldom repeat enough for a dictionary. Bounds of texts cost a third of all time, and readers can tell
-        # from the dictionary of a row group as well what is not in it.
+        # Numbers seldom repeat enough for a dictionary. Bounds of texts cost a third of the time, and readers can skip
+        # a row group by its dictionary as well.
         texts = [f.name for f in written if _is_text(f.type)]
         with storage_errors("write", path):
             self._stream = filesystem.open_output_stream(path)
@@ -61,34 +61,34 @@ class ParquetFile:
 
     @property
     def crc(self) -> int | None:
-        """The checksum of all that was written, if the file is ``checked``."""
+        """The CRC-32 of all bytes written, if the file is ``checked``."""
         return self._checked.crc if self._checked is not None else None
 
     def abandon(self) -> None:
-        """Let go of the file, whatever state it is in."""
+        """Close the file in any state; never raises."""
         for part in (self._writer, self._stream):
             with suppress(OSError, pa.ArrowException):
                 part.close()
 
 
 class _Checked:
-    """A file that knows the checksum of what was written to it."""
+    """A file that computes the CRC-32 of the bytes written to it."""
 
     def __init__(self, stream: pa.NativeFile) -> None:
         self._stream, self.crc, self.closed = stream, 0, False
 
     def write(self, data: bytes) -> int:
-        """Pass it on."""
+        """Write bytes and add them to the checksum."""
         self.crc = zlib.crc32(data, self.crc)
         self._stream.write(data)
         return len(data)
 
     def tell(self) -> int:
-        """How many bytes were written."""
+        """Return the number of bytes written."""
         return int(self._stream.tell())
 
     def flush(self) -> None:
-        """Have them reach the file system."""
+        """Flush the underlying stream."""
         self._stream.flush()
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""Emitted rows and chunks collected into large Arrow tables, of one output.
+"""Collect emitted rows and chunks of one output into large Arrow tables.
 
-Chunks come with some thousand rows each and often are views into much larger batches of input, so that what is held
-here is counted by the memory it keeps alive, and copied when that is too much.
+Chunks have some thousand rows each and are often views into much larger batches of input. So a buffer counts the memory
+that its views keep alive, and copies them when that is too much.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from flumina.model.order import Ints, Point, argsort
 from flumina.output.outputs import Outputs, SortedRun
 
 ROWS_AT_ONCE = 1024
-"""How many single rows are converted together: enough to forget about the cost of a call."""
+"""Number of single rows that are converted together: enough to amortize the cost of a call."""
 
-PIECE_BYTES = 32 << 20
-"""A piece is handed on when it has this many bytes, or the rows of a row group."""
+BUFFER_BYTES = 32 << 20
+"""A buffer is full when it has this many bytes, or the rows of a row group."""
 
 PINNED_BYTES = 256 << 20
 """Views that keep alive more than this are copied."""
 
 
 Places = tuple[Ints, "Ints | npt.NDArray[np.int32] | int", "Ints | None"]
-"""Timestamps, ranks (one, where all have the same) and, where results are ordered, sequence numbers of events."""
+"""Timestamps, ranks (one, where all are equal) and, where results are ordered, sequence numbers of events."""
 
 
 class RowBuffer:
-    """Collects one output; rows of one event keep their order."""
+    """Buffer of emitted rows of one output; rows of one event keep their order."""
 
     def __init__(self, outputs: Outputs, name: str) -> None:
         self._outputs, self._name = outputs, name
@@ -47,7 +47,7 @@ class RowBuffer:
         self._events: list[Places] = []
 
     def add_chunk(self, chunk: Chunk) -> None:
-        """Take over whole columns; of their events no more than what results say about them."""
+        """Add whole columns, with the timestamps, ranks and sequence numbers of their events."""
         batch, at = chunk.batch, chunk.at
         if not len(at):
             return
@@ -58,7 +58,7 @@ class RowBuffer:
         self._append(chunk.columns, batch.ts[at], rank, batch.seq[at] if self._outputs.ordered else None)
 
     def convert_rows(self) -> None:
-        """Bring the single rows that wait in :attr:`single` into columns."""
+        """Convert the rows in :attr:`single` to columns."""
         rows, self.single = self.single, []
         if not rows:
             return
@@ -87,11 +87,11 @@ class RowBuffer:
 
     @property
     def full(self) -> bool:
-        """Whether there is enough for a piece."""
-        return self.rows >= self._outputs.group_rows or self.size >= PIECE_BYTES
+        """Tell whether the buffer has enough rows or bytes to be written."""
+        return self.rows >= self._outputs.group_rows or self.size >= BUFFER_BYTES
 
     def take(self) -> pa.Table:
-        """Everything collected so far, as the staged columns; sorted by O where results are ordered."""
+        """Remove all collected rows and return them with the staged columns, in the order of emission."""
         ts, rank, seq = _joined(self._events)
         arrays: list[pa.Array | pa.ChunkedArray] = pa.Table.from_batches(self._columns).columns
         arrays.append(pa.array(ts).cast(self._staged.field(len(arrays)).type))
@@ -106,7 +106,7 @@ class RowBuffer:
 
 
 def in_order(table: pa.Table) -> tuple[pa.Table, SortedRun]:
-    """A staged table sorted by O, with equal places left in the order they have, and where it begins and ends."""
+    """Sort a staged table by O, stably; return it with its first and last place."""
     ts, rank, seq = places(table)
     same = ts[1:] == ts[:-1]
     later = (ts[1:] > ts[:-1]) | same & ((rank[1:] > rank[:-1]) | (rank[1:] == rank[:-1]) & (seq[1:] >= seq[:-1]))
@@ -119,7 +119,7 @@ def in_order(table: pa.Table) -> tuple[pa.Table, SortedRun]:
 
 
 def places(table: pa.Table | pa.RecordBatch) -> tuple[Ints, Ints, Ints]:
-    """The places in O of the rows of a staged table: timestamp, rank and seq."""
+    """Return the places in O of the rows of a staged table: timestamp, rank and seq."""
     count = table.num_columns
     ts, rank, seq = (table.column(i) for i in range(count - 3, count))
     return ts.cast(pa.int64()).to_numpy(), rank.to_numpy().astype(np.int64), seq.to_numpy()
@@ -136,12 +136,12 @@ def _joined(events: Iterable[Places]) -> tuple[Ints, npt.NDArray[np.int32], Ints
 
 
 def _copied(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """One batch with buffers of its own."""
+    """Copy batches into one, with buffers of its own."""
     if len(batches) == 1:  # Arrow would give back the view
         return batches[0].take(pa.array(np.arange(len(batches[0]))))
     return pa.concat_batches(batches)
 
 
 def _no_columns(rows: int) -> pa.RecordBatch:
-    """Rows without columns, which Arrow can't make from arrays."""
+    """Return a batch of rows without columns, which Arrow can't make from arrays."""
     return pa.record_batch([pa.nulls(rows)], names=["none"]).select([])

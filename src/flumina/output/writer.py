@@ -1,7 +1,7 @@
-"""How an attempt of a task writes its outputs.
+"""Write the outputs of one attempt of a task in a thread.
 
-The task's loop hands over what its workers emitted and goes on; a thread writes whole row groups, outside of Python's
-lock. Memory is bounded: a few pieces for each output, then :meth:`OutputWriter.write` waits for the thread.
+The task's loop passes the rows that its workers emitted; a thread writes whole row groups, without holding Python's
+global lock. Memory is bounded: a few tables for each output, then :meth:`OutputWriter.write` waits for the thread.
 """
 
 from __future__ import annotations
@@ -24,28 +24,30 @@ from flumina.output.row_buffer import ROWS_AT_ONCE, RowBuffer, in_order
 from flumina.storage.filesystem import storage_errors
 
 WAITING = 1
-"""How many pieces may wait for the thread, besides the one that it writes and those being collected."""
+"""Tables that may wait for the thread, besides the one being written and the rows being collected."""
 
 PATIENCE = 10.0
-"""Seconds that an abandoned file system is waited for."""
+"""Seconds that :meth:`OutputWriter.abandon` waits for the file system."""
 
 _POLL = 0.2
 _ATTEMPT = re.compile(r"[\w.-]+", re.ASCII)
 
 
 class OutputWriter:
-    """Takes the outputs of one attempt of a task; ``attempt`` differs from that of every other try of this task.
+    """Writer for the outputs of one attempt of a task; ``attempt`` is unique among the attempts of this task.
 
-    Exactly one of :meth:`close` and :meth:`abandon` ends it; after an error, :meth:`abandon`. ``waited`` is how many
-    seconds :meth:`write` has stood still because files were not written fast enough.
+    Exactly one of :meth:`close` and :meth:`abandon` ends it; after an error, :meth:`abandon`. ``waited`` is the number
+    of seconds that :meth:`write` has waited because files were not written fast enough.
     """
 
     def __init__(self, outputs: Outputs, task: int, attempt: str) -> None:
         if not _ATTEMPT.fullmatch(attempt):
-            raise UsageError("ATTEMPT_ID", f"the id of an attempt is a part of file names, got {attempt!r}")
+            raise UsageError(
+                "ATTEMPT_ID", f"expected an attempt id of letters, digits, '_', '.' and '-', got {attempt!r}"
+            )
         self.waited = 0.0
         self._outputs, self._task, self._attempt = outputs, task, attempt
-        self._pieces = {name: RowBuffer(outputs, name) for name in outputs.schemas}
+        self._buffers = {name: RowBuffer(outputs, name) for name in outputs.schemas}
         self._rows = dict.fromkeys(outputs.schemas, 0)
         self._inline: dict[str, list[pa.Table]] = {name: [] for name in outputs.schemas}
         self._room = outputs.inline_limit
@@ -53,52 +55,52 @@ class OutputWriter:
 
     @property
     def rows(self) -> int:
-        """How many rows have come in so far, of all outputs."""
-        return sum(self._rows.values()) + sum(p.rows + len(p.single) for p in self._pieces.values())
+        """The number of rows received so far, of all outputs."""
+        return sum(self._rows.values()) + sum(b.rows + len(b.single) for b in self._buffers.values())
 
     def write(self, items: Sequence[Row | Chunk]) -> None:
-        """Take over what workers emitted; cheap, but for waiting where the files are behind."""
+        """Buffer rows and chunks that workers emitted; waits if the thread is behind."""
         kinds = set(map(type, items))
         if Row in kinds:
             rows = [item for item in items if isinstance(item, Row)]
             outputs = set(map(itemgetter(0), rows))
             for name in outputs:
-                pieces = self._pieces[name]
-                pieces.single += rows if len(outputs) == 1 else [row for row in rows if row.output == name]
-                if len(pieces.single) >= ROWS_AT_ONCE:
-                    pieces.convert_rows()
-                    self._hand_on_if_full(name)
+                buffer = self._buffers[name]
+                buffer.single += rows if len(outputs) == 1 else [row for row in rows if row.output == name]
+                if len(buffer.single) >= ROWS_AT_ONCE:
+                    buffer.convert_rows()
+                    self._write_if_full(name)
         if Chunk in kinds:
             for item in items:
                 if isinstance(item, Chunk):
-                    self._pieces[item.output].add_chunk(item)
-                    self._hand_on_if_full(item.output)
+                    self._buffers[item.output].add_chunk(item)
+                    self._write_if_full(item.output)
 
     def close(self) -> Manifest:
-        """Write what is left, and say what there is."""
-        for name, pieces in self._pieces.items():
-            pieces.convert_rows()
-            if pieces.rows:
-                self._hand_on(name)
+        """Write the buffered rows, finish the files and return the manifest."""
+        for name, buffer in self._buffers.items():
+            buffer.convert_rows()
+            if buffer.rows:
+                self._write_buffer(name)
         files = {} if self._thread is None else self._thread.finish()
         inline = {name: to_ipc(tables) for name, tables in self._inline.items() if tables}
         return Manifest(self._outputs.run, self._task, self._attempt, self._rows, files, inline)
 
     def abandon(self) -> None:
-        """Stop, and delete what this attempt has staged; never fails."""
+        """Stop, and delete the staged files of this attempt; never raises."""
         if self._thread is not None:
             self._thread.stop()
-        self._pieces, self._inline = {}, {}
+        self._buffers, self._inline = {}, {}
 
-    def _hand_on_if_full(self, name: str) -> None:
-        pieces = self._pieces[name]
-        if pieces.full:
-            self._hand_on(name)
-        elif self._thread is None and self._outputs.kept and pieces.size > self._room:
+    def _write_if_full(self, name: str) -> None:
+        buffer = self._buffers[name]
+        if buffer.full:
+            self._write_buffer(name)
+        elif self._thread is None and self._outputs.kept and buffer.size > self._room:
             raise too_much(self._task, self._outputs.inline_limit)
 
-    def _hand_on(self, name: str) -> None:
-        table = self._pieces[name].take()
+    def _write_buffer(self, name: str) -> None:
+        table = self._buffers[name].take()
         self._rows[name] += len(table)
         if not self._outputs.kept:
             return
@@ -112,7 +114,7 @@ class OutputWriter:
 
 
 class _Writer(threading.Thread):
-    """Writes the files of one attempt: one for each output that has rows."""
+    """Thread that writes the files of one attempt: one for each output that has rows."""
 
     def __init__(self, outputs: Outputs, task: int, attempt: str) -> None:
         super().__init__(name=f"flumina-outputs-{task}", daemon=True)
@@ -127,11 +129,11 @@ class _Writer(threading.Thread):
         self.start()
 
     def put(self, name: str, table: pa.Table) -> float:
-        """Hand over a piece; gives back for how long this had to wait."""
+        """Queue a table; return the seconds spent waiting for room in the queue."""
         return self._send((name, table))
 
     def finish(self) -> dict[str, StagedFile]:
-        """Wait until everything is written."""
+        """Wait until all tables are written, and return the files by output."""
         self._send(None)
         self.join()
         self._check()
@@ -141,7 +143,7 @@ class _Writer(threading.Thread):
         }
 
     def stop(self) -> None:
-        """End without finishing, and delete the files; a file system that does not answer is not waited for."""
+        """Stop without finishing, and delete the files; waits for the file system for a limited time only."""
         self._stopped.set()
         with suppress(queue.Full):
             self._queue.put_nowait(None)
@@ -161,7 +163,7 @@ class _Writer(threading.Thread):
             raise self._error
 
     def run(self) -> None:
-        """The thread: write until there is no more."""
+        """Write queued tables until the end of the queue."""
         try:
             while not self._stopped.is_set():
                 item = self._queue.get()
@@ -174,7 +176,7 @@ class _Writer(threading.Thread):
                     file.close()
                 self._sync()
                 return
-        except BaseException as error:  # noqa: BLE001 -- told to the task's loop, at its next call
+        except BaseException as error:  # noqa: BLE001 -- raised in the task's loop, at its next call
             self._error = error
         for file in self._files.values():
             file.abandon()
