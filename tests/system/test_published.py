@@ -39,7 +39,7 @@ class DeadError(Exception):
 @pytest.mark.parametrize(
     ("owner", "method"),
     [
-        (Committer, "publish"),
+        (Committer, "finish"),
         (OutputDirectory, "commit"),
         (OutputDirectory, "_rename_in"),
         (OutputDirectory, "_mark"),
@@ -124,12 +124,12 @@ def test_a_replaced_driver_spoils_nothing_that_its_successor_publishes(
 
 
 def test_a_replaced_driver_that_notices_in_time_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    publish, prepare = Committer.publish, publishing.prepare
+    publish, prepare = Committer.finish, publishing.prepare
     results: list[RunResult] = []
     prepared: list[Any] = []
 
     def replaced(self: Committer, *arguments: Any) -> Any:
-        monkeypatch.setattr(Committer, "publish", publish)
+        monkeypatch.setattr(Committer, "finish", publish)
         results.append(run("fraud", tmp_path, ordered=True))
         return publish(self, *arguments)
 
@@ -137,7 +137,7 @@ def test_a_replaced_driver_that_notices_in_time_writes_nothing(tmp_path: Path, m
         prepared.append(given)
         return prepare(*given)
 
-    monkeypatch.setattr(Committer, "publish", replaced)
+    monkeypatch.setattr(Committer, "finish", replaced)
     monkeypatch.setattr("flumina.checkpoint.committer.prepare", counted)
     with pytest.raises(CheckpointError, match="CHECKPOINT_IN_USE"):
         run("fraud", tmp_path, ordered=True)
@@ -304,7 +304,7 @@ def test_nothing_damaged_is_published(
 def test_what_is_damaged_before_the_same_driver_publishes(
     how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, ordered: bool
 ) -> None:
-    publish = Committer.publish
+    publish = Committer.finish
     spoilt: list[tuple[Path, bytes]] = []
 
     def damaged(self: Committer, *arguments: Any) -> Any:
@@ -313,7 +313,7 @@ def test_what_is_damaged_before_the_same_driver_publishes(
         return publish(self, *arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Committer, "publish", damaged)
+        patched.setattr(Committer, "finish", damaged)
         with pytest.raises(CheckpointError, match="CHECKPOINT_DAMAGED") as caught:
             run("page-views", tmp_path, ordered=ordered)
     ((victim, whole),) = spoilt

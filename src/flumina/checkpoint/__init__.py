@@ -1,4 +1,4 @@
-"""Checkpoints: snapshots that outlive their driver, committed by one driver at a time.
+"""Take, commit and resume from snapshots, which outlive their driver.
 
 ::
 

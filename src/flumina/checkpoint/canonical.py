@@ -1,4 +1,4 @@
-"""Values as texts that are equal in every process exactly if the values are, as far as that can be told."""
+"""Convert values to text that is equal in every process if the values are."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ import numpy as np
 import pyarrow as pa
 
 PLAIN = (bool, int, float, str, bytes, type(None))
-"""Types of the simplest parameters, told by what Python writes for them, however long."""
+"""Types of the simplest parameters, written as their ``repr`` at any length."""
 
-_TOLD = frozenset((*PLAIN, complex, Decimal, Fraction, date, timedelta, timezone, UUID, range, bytearray))
+_BY_REPR = frozenset((*PLAIN, complex, Decimal, Fraction, date, timedelta, timezone, UUID, range, bytearray))
 _UNKNOWN = "..."
-"""What stands for a part that can't be told, so that the others still can."""
+"""Stands for a part without canonical text, so that the other parts are still compared."""
 
 _DEPTH = 50
 _LONGEST = 200
 
 
 def canonical(value: object) -> str | None:
-    """The text of a value, however deep; None if it can't be told apart from others of its kind.
+    """Return the canonical text of a value; None if it has none.
 
-    Sets are written in order, dicts by their keys; arrays by a checksum, and so are texts that get too long to be read.
-    A part that can't be told (an open file, an object that is known by its address alone) is written as dots: it is not
-    compared, the rest is.
+    Sets are written in order, dicts by their keys; arrays by a checksum, and so is the end of a long text. A part
+    without canonical text (an open file, an object known by its address only) is written as dots: it is not compared,
+    the rest is.
 
     >>> canonical({"b": (1, 2.0), "a": {"y", "x"}})
     "{'a': {'x', 'y'}, 'b': (1, 2.0)}"
@@ -51,13 +51,13 @@ def canonical(value: object) -> str | None:
 
 @dataclass(frozen=True)
 class _Writer:
-    """Writes one value; ``inside`` are the ones that it is a part of."""
+    """Writer of one value; ``inside`` are the ids of the values that contain it."""
 
     inside: tuple[int, ...] = field(default=())
 
     def text(self, value: object) -> str:
         kind = type(value)
-        if kind in _TOLD:
+        if kind in _BY_REPR:
             return repr(value)
         if id(value) in self.inside or len(self.inside) >= _DEPTH:
             return _UNKNOWN
@@ -90,12 +90,12 @@ class _Writer:
         return naive if value.tzinfo is None else f"{naive} in {self.text(value.tzinfo)}"
 
     def derived(self, value: object) -> str:
-        """Of a class that adds a name, or attributes, to values that can be told: named tuples, special dicts."""
+        """Return the text of an instance of a derived class: named tuples, subclasses of dict and the like."""
         kind = type(value)
         if isinstance(value, PurePath):
             return f"{kind.__qualname__}({str(value)!r})"
         if isinstance(value, date | timedelta | Decimal | ZoneInfo):
-            # Their own texts know more than those of their base classes: pandas has nanoseconds.
+            # Their own texts hold more than the texts of their base classes: pandas has nanoseconds.
             return _UNKNOWN if " at 0x" in repr(value) else f"{kind.__qualname__}: {value!r}"
         for base in (int, float, str, bytes, tuple, list, set, frozenset, dict):
             if isinstance(value, base):
@@ -107,15 +107,15 @@ class _Writer:
         return [f"{name}={self.text(of_name)}" for name, of_name in sorted(getattr(value, "__dict__", {}).items())]
 
     def columns(self, value: Any) -> str:  # noqa: ANN401 -- of numpy or pyarrow
-        """Numbers and columns, with their types."""
+        """Return the text of numbers and columns of numpy and pyarrow, with their types."""
         if isinstance(value, np.generic):
             item = value.item()
             return f"numpy.{value.dtype}({value if isinstance(item, np.generic) else self.text(item)})"
         if isinstance(value, np.ndarray):
-            told = f"numpy.{value.dtype}{value.shape}"
-            if value.dtype.kind in "OTV":  # whose bytes are addresses, or have gaps
-                return f"{told}: {self.text(value.tolist())}"
-            return f"{told}: sha256 {_digest(value.tobytes())}"
+            kind = f"numpy.{value.dtype}{value.shape}"
+            if value.dtype.kind in "OTV":  # their bytes are addresses, or have gaps
+                return f"{kind}: {self.text(value.tolist())}"
+            return f"{kind}: sha256 {_digest(value.tobytes())}"
         if isinstance(value, pa.DataType):
             return f"pyarrow.{value}"
         if isinstance(value, pa.Scalar):

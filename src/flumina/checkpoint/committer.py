@@ -1,4 +1,4 @@
-"""The driver's side of snapshots: what the tasks hand in becomes a snapshot as soon as it is whole."""
+"""Commit snapshots in the driver, once all tasks have sent their checkpoints."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from flumina.plan.tree import Plan
 
 @dataclass
 class Committer:
-    """Collects what the tasks of one driver's run hand in, and commits it; called by the rendezvous' thread alone."""
+    """Collects the checkpoints of tasks and commits snapshots; called by the thread of the rendezvous only."""
 
     owner: CheckpointOwner
     outputs: Outputs
     plan: Plan
     tasks: int
     start: Start
-    """Where the first gang begins."""
+    """The resume point of the first gang."""
     base: CommittedProgress
-    """What was committed before this driver began."""
+    """The progress that earlier drivers have committed."""
     _committed: CommittedProgress = field(init=False)
     snapshots: int = field(init=False, default=0)
-    """How many have been committed."""
+    """Number of snapshots committed."""
     _waiting: dict[int, dict[int, TaskCheckpoint]] = field(init=False, default_factory=dict)
     _gang_began: CommittedProgress = field(init=False)
 
@@ -40,13 +40,13 @@ class Committer:
         self._committed = self._gang_began = self.base
 
     def begin(self) -> Start:
-        """A gang goes on from the last snapshot; what was handed in for the next one is not whole any more."""
+        """Return the resume point of a new gang; drop the checkpoints of an incomplete snapshot."""
         self._waiting.clear()
         self._gang_began = self._committed
         return self.start if self._committed is self.base else self._committed.start()
 
     def hand_in(self, task: int, what: object) -> None:
-        """A task has ended a segment; the last one to do so makes the snapshot whole."""
+        """Add the checkpoint of a task that has ended an epoch; commit the snapshot with the last one."""
         assert isinstance(what, TaskCheckpoint)
         parts = self._waiting.setdefault(what.epoch, {})
         parts[task] = what
@@ -66,22 +66,22 @@ class Committer:
         self._committed = replace(done, snapshot=snapshot)
         self.snapshots += 1
 
-    def publish(self, last: Sequence[Manifest], events: int, state: bytes | None = None) -> dict[str, CommittedOutput]:
-        """The run is over: make its outputs visible, once, whatever happens in between.
+    def finish(self, last: Sequence[Manifest], events: int, state: bytes | None = None) -> dict[str, CommittedOutput]:
+        """Commit the outputs of a run that is over, exactly once.
 
-        The ``state`` after the last event is kept for who asks again.
+        The ``state`` after the last event is stored for later calls that ask for it.
         """
-        self.owner.check()  # before anything is merged: who was replaced need not begin
+        self.owner.check()  # before files are merged: a driver that was replaced need not begin
         outputs = self.outputs
         done = self._committed.plus(outputs, last, after=None, events=self._gang_began.events + events)
-        publication = prepare(outputs, done.manifests(outputs))
-        results = ResultFiles(publication.files, publication.checksums)
+        output_commit = prepare(outputs, done.manifests(outputs))
+        results = ResultFiles(output_commit.files, output_commit.checksums)
         if outputs.location is not None:
             snapshot = self._write(done, [], results, state=state)
             done = replace(done, snapshot=snapshot)
-            publication.make_visible()
+            output_commit.make_visible()
         self._write(done, [], results, state=state, finished=True)
-        return publication.results()
+        return output_commit.results()
 
     def _write(
         self,
@@ -98,7 +98,7 @@ class Committer:
 
 @dataclass(frozen=True)
 class CommittedProgress:
-    """How far a run has come for good: the last snapshot, and everything that it stands for."""
+    """Committed progress of a run: the last snapshot, with its events, files and rows."""
 
     snapshot: Snapshot | None = None
     after: int | None = None
@@ -108,7 +108,7 @@ class CommittedProgress:
 
     @staticmethod
     def of(snapshot: Snapshot | None) -> CommittedProgress:
-        """What a snapshot says."""
+        """Return the progress that a snapshot records."""
         if snapshot is None:
             return CommittedProgress()
         manifest = snapshot.manifest
@@ -119,11 +119,11 @@ class CommittedProgress:
 
     @property
     def number(self) -> int:
-        """That of the next snapshot."""
+        """The number of the next snapshot."""
         return 1 if self.snapshot is None else self.snapshot.manifest.number + 1
 
     def start(self, fingerprint: Mapping[str, Any] | None = None) -> Start:
-        """Where a gang goes on; ``fingerprint`` are those of the program that does, if it need not be the same."""
+        """Return the resume point of a gang; ``fingerprint`` is that of its program, if its code may have changed."""
         if self.snapshot is None:
             return Start(number=self.number)
         return Start(PartitionedState.of(self.snapshot, fingerprint), self.after, self.number)
@@ -131,28 +131,28 @@ class CommittedProgress:
     def plus(
         self, outputs: Outputs, manifests: Sequence[Manifest], *, after: int | None, events: int
     ) -> CommittedProgress:
-        """With what the tasks have written in one more segment."""
+        """Return the progress after one more epoch, with the files that the tasks have written in it."""
         rows = {name: self.rows.get(name, 0) + sum(m.rows.get(name, 0) for m in manifests) for name in outputs.names}
         new = [_output(outputs, name, file) for manifest in manifests for name, file in manifest.files.items()]
         return replace(self, after=after, events=events, files=(*self.files, *new), rows=rows)
 
     def manifests(self, outputs: Outputs) -> list[Manifest]:
-        """All files so far, as if one task had written each; rows that went nowhere are told by one without files."""
+        """Return one manifest for each file so far, and one without files for rows that were discarded."""
         made = []
-        told = dict.fromkeys(outputs.names, 0)
+        in_files = dict.fromkeys(outputs.names, 0)
         for number, file in enumerate(self.files):
             assert outputs.location is not None
             staged = StagedFile(f"{outputs.location.staging}/{file.path}", file.rows, file.size, file.runs, file.crc32)
             rows = {name: file.rows if name == file.output else 0 for name in outputs.names}
             made.append(Manifest(outputs.run, number, file.path, rows, {file.output: staged}, {}))
-            told[file.output] += file.rows
-        rest = {name: self.rows[name] - count for name, count in told.items()}
+            in_files[file.output] += file.rows
+        rest = {name: self.rows[name] - count for name, count in in_files.items()}
         return [*made, Manifest(outputs.run, len(made), "nowhere", rest, {}, {})]
 
 
 def _output(outputs: Outputs, name: str, file: StagedFile) -> OutputFile:
     assert outputs.location is not None
-    assert file.crc is not None, "files that a snapshot names have checksums"
+    assert file.crc is not None, "files that a snapshot refers to have checksums"
     path = file.path.removeprefix(f"{outputs.location.staging}/")
     return OutputFile(name, path, file.size, file.crc, file.rows, file.runs)
 
@@ -168,7 +168,7 @@ def commit(
     state: bytes | None = None,
     finished: bool = False,
 ) -> Snapshot:
-    """Write the next snapshot; its state was written by a task, or is given."""
+    """Commit the next snapshot, with state files that tasks have written or with ``state``."""
     return owner.commit(
         number=done.number,
         state=state,

@@ -1,16 +1,16 @@
-"""A run in segments: what lies between two snapshots, and who decides where one ends.
+"""Coordinate the epochs of a run: decide when each ends, and at which timestamp.
 
-A snapshot holds everything up to a timestamp and nothing behind it. To take one, all tasks stand still a moment; the
-highest timestamp that any worker has passed is the cut; all take back what lies behind it
-(:mod:`flumina.runtime.truncate`) and go on up to there, as if the run ended. Its final state is the snapshot, and the
-next segment begins with it. Equal timestamps never lie on two sides of a cut.
+A snapshot holds everything up to a timestamp and nothing behind it. To take one, the coordinator pauses all tasks. The
+epoch is truncated at the highest timestamp that any worker has passed: workers give back the events behind it
+(:mod:`flumina.runtime.truncate`), and the tasks continue up to it, as if the run ended there. The final state is the
+snapshot, and the next epoch begins with it. Events with equal timestamps are always in the same epoch.
 
 ::
 
-    leader      Pause  ──▶  Cut(ts)  ──▶             End  ──▶           Begin (or Finish, if nothing is left)
-    every task      Paused(ts) ──▶     … Drained ──▶    … Ended(over) ──▶
+    coordinator  Pause ──▶  Truncate(ts) ──▶    EndEpoch ──▶     BeginEpoch (or FinishRun, if all sources are exhausted)
+    every task      Paused(ts) ──▶      … Drained ──▶     … EpochEnded(over) ──▶
 
-The leader lives in the task of the root, and every task has a line to it.
+The coordinator is in the task of the plan's root, and every task has a connection to it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from flumina.checkpoint.policy import CheckpointProgress, Policy
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How much a task has done so far: events, and of those the ones that synchronize, where somebody asks for them."""
+    """Numbers of events that a task has processed so far: all, and (if the policy counts them) synchronizing ones."""
 
     events: int = 0
     syncs: int = 0
@@ -30,55 +30,55 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Do nothing more for now, and say how far you are."""
+    """Asks a task to pause, and to answer with :class:`Paused`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """The highest timestamp that a worker has passed; None if there is none."""
+    """The highest timestamp that a worker of the paused task has passed; None if there is none."""
 
     ts: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Go on, up to this timestamp and no further; None: it was for nothing."""
+    """Asks a task to continue, up to this timestamp; None: without end, as no worker has passed any."""
 
     ts: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """The parts that are read here have ended, for this segment."""
+    """Reports that the parts read by the task have ended, for this epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndEpoch:
-    """All parts have ended: the state may be asked for."""
+    """Announces that all parts have ended: tree roots may request the final states."""
 
 
 @dataclass(frozen=True, slots=True)
 class EpochEnded:
-    """Everything up to the cut is processed here; ``over`` if nothing is left behind it."""
+    """Reports that the task has processed the epoch; ``over`` if its sources have nothing behind it."""
 
     over: bool
 
 
 @dataclass(frozen=True, slots=True)
 class BeginEpoch:
-    """All tasks have ended the segment before this one."""
+    """Announces that all tasks have ended the epoch before this one."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class FinishRun:
-    """All tasks have ended the last segment."""
+    """Announces that all tasks have ended the last epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class EpochEntered:
-    """What follows on this line belongs to this segment."""
+    """Announces that the messages behind this one on the connection belong to this epoch."""
 
     epoch: int
 
@@ -89,7 +89,7 @@ Control = ToCoordinator | ToAll | EpochEntered
 
 
 class CheckpointCoordinator:
-    """Decides when a segment ends; what it returns is for all tasks, its own included."""
+    """State machine that ends epochs; it returns messages for all tasks, its own included."""
 
     def __init__(self, tasks: int, policy: Policy, now: float) -> None:
         self.tasks, self.policy = tasks, policy
@@ -103,23 +103,23 @@ class CheckpointCoordinator:
         self.ended: dict[int, bool] = {}
 
     def hear(self, task: int, message: ToCoordinator, now: float) -> ToAll | None:
-        """What a task has to say."""
+        """Handle a message from a task; return the message for all tasks, if any."""
         match message:
             case Tally():
                 self.tallies[task] = message
                 return self.look(now)
             case Paused(ts):
                 self.paused[task] = ts
-                return self._everyone_paused(now) if len(self.paused) == self.tasks else None
+                return self._all_paused(now) if len(self.paused) == self.tasks else None
             case Drained():
                 self.drained.add(task)
                 return EndEpoch() if len(self.drained) == self.tasks else None
             case EpochEnded(over):
                 self.ended[task] = over
-                return self._everyone_ended(now) if len(self.ended) == self.tasks else None
+                return self._all_ended(now) if len(self.ended) == self.tasks else None
 
     def look(self, now: float) -> ToAll | None:
-        """Whether it is time for a snapshot."""
+        """Return :class:`Pause` if the policy says that a snapshot is due."""
         if self.pausing or self.truncation or len(self.drained) == self.tasks:
             return None
         done = self.total
@@ -136,18 +136,18 @@ class CheckpointCoordinator:
 
     @property
     def total(self) -> Tally:
-        """What all tasks have done."""
+        """The tally of all tasks together."""
         events = sum(tally.events for tally in self.tallies.values())
         return Tally(events, sum(tally.syncs for tally in self.tallies.values()))
 
-    def _everyone_paused(self, now: float) -> Truncate:
+    def _all_paused(self, now: float) -> Truncate:
         highest = max((ts for ts in self.paused.values() if ts is not None), default=None)
         self.paused, self.pausing, self.truncation = {}, False, highest is not None
         if highest is None:
             self.began = now
         return Truncate(highest)
 
-    def _everyone_ended(self, now: float) -> BeginEpoch | FinishRun:
+    def _all_ended(self, now: float) -> BeginEpoch | FinishRun:
         over = all(self.ended.values())
         self.ended, self.drained, self.truncation = {}, set(), False
         self.began, self.before = now, replace(self.total)

@@ -1,4 +1,4 @@
-"""How two programs differ, in words, and whether one may go on where the other stopped."""
+"""Compare program fingerprints, and refuse to resume from an incompatible program."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 from flumina.errors import CheckpointError
 
 _WITH_FLAG = ("name", "parameters", "code", "observers")
-"""What may differ if the user says so: the state means the same, as far as can be told."""
+"""Parts of a fingerprint that may differ with ``allow_code_change``: the type of the state is the same."""
 
 _INPUT = (
-    "what lies before the snapshot is not read again, so that new or changed rows there would be missing: go on with "
+    "rows before the snapshot are not processed again, so that new or changed rows there would be missing: go on with "
     "the input as it was, or begin anew in another folder"
 )
 
@@ -26,12 +26,12 @@ _THINGS = {
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """What changed between two programs' facts, one line for each thing; empty if nothing did."""
+    """List the differences between two program fingerprints, one line for each; empty if they are equal."""
     return [line for group in (*_groups(old, new), *_WITH_FLAG) for line in _lines(group, old, new)]
 
 
 def check_program(old: Mapping[str, Any], new: Mapping[str, Any], *, allow_code_change: bool, where: str) -> None:
-    """Refuse another program than the one that made a snapshot; with ``allow_code_change``, its code may be another."""
+    """Raise unless a program has the fingerprint of the snapshot's; with ``allow_code_change``, its code may differ."""
     refused = [line for group in _groups(old, new) for line in _lines(group, old, new)]
     allowed = [line for group in _WITH_FLAG for line in _lines(group, old, new)]
     if not refused and (allow_code_change or not allowed):
@@ -47,7 +47,7 @@ def check_program(old: Mapping[str, Any], new: Mapping[str, Any], *, allow_code_
 
 
 def _groups(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Names of facts that have to be equal."""
+    """Return the names of the parts of a fingerprint that have to be equal."""
     return [group for group in dict.fromkeys([*old, *new]) if group not in _WITH_FLAG]
 
 
@@ -72,7 +72,7 @@ def _lines(group: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterat
 
 
 def _things(kind: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    """Named things that came, went or changed."""
+    """Yield a line for each named thing that was added, removed or changed."""
     for name in dict.fromkeys([*old, *new]):
         if name not in new:
             yield f"{kind} {name!r} is gone"
@@ -85,7 +85,7 @@ def _things(kind: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterat
 
 
 def _known(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Both without what the older one does not say of a thing that it has: nobody had looked."""
+    """Return both fingerprints, the new one without members that the old one does not have for the same name."""
     known = {
         name: {f: v for f, v in fingerprint.items() if f in old.get(name, fingerprint)}
         for name, fingerprint in new.items()

@@ -1,4 +1,4 @@
-"""What a snapshot remembers of its program, so that it is not continued by another one: plain facts, as JSON."""
+"""Compute program fingerprints, so that another program does not resume from a snapshot."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ Fingerprint = dict[str, Any]
 
 
 def program_fingerprint(program: AnyProgram, streams: Sequence[Stream] = ()) -> Fingerprint:
-    """Name, tags, dependence, state, outputs, streams, parameters and code of a program.
+    """Return name, tags, dependence, state, outputs, streams, parameters and code of a program, as JSON.
 
-    Code is a checksum of what the methods of the class say, without comments and docstrings; None where their source
-    can't be found. Functions outside the class that they call are not looked at; but who reads and sets a field, which
-    may follow from those, is told. Values that methods have from a function around the class are parameters.
+    Code is a checksum of the methods of the class, without comments and docstrings; None where their source can't be
+    found. Functions outside the class that the methods call are not part of it; but the tags that read or set a field,
+    which may depend on such functions, are. Values that methods have from a function around the class are parameters.
     """
     definition = define(program)
     one = definition if definition.lifted is None else definition.lifted.one
@@ -59,7 +59,7 @@ def program_fingerprint(program: AnyProgram, streams: Sequence[Stream] = ()) -> 
 
 
 def input_fingerprint(streams: Iterable[Stream]) -> Fingerprint:
-    """How much there is in each stream, as far as that is known without reading it; empty where it is not."""
+    """Return the size of each stream, as far as it is known without reading it; empty where it is not."""
     return {stream.name: _input(stream.data) for stream in streams}
 
 
@@ -72,7 +72,7 @@ def _input(data: Any) -> Fingerprint:  # noqa: ANN401 -- whatever stands in Stre
                 for info in system.get_file_info([file.path for file in files])
             ]
         except OSError:
-            return {}  # told by who reads it
+            return {}  # the source reader raises it
         return {"files": len(infos), "bytes": sum(info.size for info in infos)}
     if isinstance(data, GeneratorSource):
         made = canonical(data.function) if is_dataclass(data.function) else None  # else another in every process
@@ -84,7 +84,7 @@ def _input(data: Any) -> Fingerprint:  # noqa: ANN401 -- whatever stands in Stre
 
 
 def _rows(part: Any) -> int | None:  # noqa: ANN401 -- whatever stands in Stream(data=...)
-    """How many rows a part has that lies in memory: a table, rows, columns or a DataFrame of pandas."""
+    """Return the number of rows of a part in memory: a table, rows, columns or a DataFrame of pandas."""
     if isinstance(part, pa.Table | pa.RecordBatch):
         return int(part.num_rows)
     if isinstance(part, Mapping):
@@ -93,7 +93,7 @@ def _rows(part: Any) -> int | None:  # noqa: ANN401 -- whatever stands in Stream
 
 
 def code_hash(function: Callable[..., Any]) -> str | None:
-    """Equal for functions that say the same, whatever their comments, docstrings and layout."""
+    """Hash the code of a function without comments, docstrings and layout; None if its source can't be found."""
     try:
         tree = copy.deepcopy(FunctionSource.of(function).module)
     except SourceMissingError:
@@ -139,7 +139,7 @@ def _atom(tag: str, key: object) -> str:
 
 
 def _state(definition: Definition) -> Fingerprint:
-    """State types with the tags that they take, and the fields of declared state."""
+    """Return the state types with the tags that they take, and the fields of declared state."""
     fingerprint: Fingerprint = {
         "types": {kind.name: [name for name, _ in kind.predicate] for kind in definition.kinds.values()}
     }
@@ -150,7 +150,7 @@ def _state(definition: Definition) -> Fingerprint:
 
 
 def _observers(definition: Definition) -> Fingerprint:
-    """For each declared field the tags that read or set it: forks give its value to those."""
+    """Return for each declared field the tags that read or set it: forks give the field to their workers."""
     declared = getattr(definition.init, "__self__", None)
     found = declared.observers if isinstance(declared, DeclaredState) else {}
     return {
@@ -183,7 +183,7 @@ def _stream(stream: Stream, rank: int) -> Fingerprint:
 
 
 def _parameters(owner: object, functions: Mapping[str, Callable[..., Any]]) -> Fingerprint:
-    """Values in the program's object and class, and in its methods, which they may use, as far as they can be told."""
+    """Return the values in the program's object, class and methods that have a canonical text."""
     fingerprint: Fingerprint = {}
     found: dict[str, Any] = {
         f"{name} in {label}": value for label, function in functions.items() for name, value in _bound(function)
@@ -199,7 +199,7 @@ def _parameters(owner: object, functions: Mapping[str, Callable[..., Any]]) -> F
 
 
 def _bound(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
-    """Values that a function has from where it was made: those of names around it, and of parameters left out."""
+    """Yield the values that a function is bound to: of names around it, and of default arguments."""
     plain = written(function)
     if plain is None:
         return
@@ -210,7 +210,7 @@ def _bound(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _functions(definition: Definition, owner: object) -> dict[str, Callable[..., Any]]:
-    """What the user wrote: all methods of the class, or the functions of a definition that is of no class."""
+    """Return the user's code: all methods of the class, or the functions of a definition without a class."""
     if isinstance(owner, Program):
         members = members_of(type(owner), Program).items()
         plain = ((name, _written(member)) for name, member in members)
@@ -224,7 +224,7 @@ def _functions(definition: Definition, owner: object) -> dict[str, Callable[...,
 
 
 def _written(member: Any) -> object:  # noqa: ANN401 -- whatever stands in a class
-    """The function that somebody wrote, below what was made of it: properties, caches, static methods and the like."""
+    """Return the user's function inside a wrapper: a property, cache, static method or the like."""
     for kind, inside in (
         (staticmethod | classmethod, "__func__"),
         (property, "fget"),
@@ -238,5 +238,5 @@ def _written(member: Any) -> object:  # noqa: ANN401 -- whatever stands in a cla
 
 
 def _is_ours(thing: Callable[..., Any]) -> bool:
-    """Whether a function or class is a part of the library rather than of a program."""
+    """Tell whether a function or class belongs to the library rather than to a program."""
     return thing.__module__.startswith("flumina.") and not thing.__module__.startswith("flumina.apps.")

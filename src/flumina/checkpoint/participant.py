@@ -1,4 +1,4 @@
-"""A task's side of a run in segments: it holds its parts where the leader says, and hands in what each segment gave."""
+"""Participate in checkpoints: pause, truncate and end epochs of one task for the coordinator."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ from flumina.runtime.truncate import truncated
 from flumina.runtime.worker import Address
 
 Delivery = tuple[Address, Address, Any]
-"""A message: its receiver, its sender, and what it says."""
+"""A message with its receiver and its sender: receiver, sender, message."""
 
 TALLY_EVERY = 0.05
-"""Seconds after which the leader hears how much has been done, if it is more than before."""
+"""Seconds after which a task reports a changed tally to the coordinator."""
 
 
 @dataclass(frozen=True)
 class TaskCheckpoint:
-    """What a task hands in at the end of a segment: its outputs, how far that is, and where its trees' states are."""
+    """A task's part of a snapshot: the outputs of its epoch, the timestamp of the end, and its state file."""
 
     epoch: int
     after: int
@@ -51,54 +51,55 @@ class TaskCheckpoint:
 
 
 class TaskControl(Protocol):
-    """What a checkpoint participant needs of the task that it is a part of."""
+    """Operations of a task that its checkpoint participant calls."""
 
     def tally(self) -> Tally:
-        """Count what the workers here have done, in all segments."""
+        """Count the events that the workers of this task have processed, in all epochs."""
 
     def sources_ended(self) -> bool:
-        """Tell whether the parts read here have sent everything of this segment."""
+        """Tell whether the parts read here have sent all events of this epoch."""
 
     def sources_exhausted(self, ts: int | None) -> bool:
-        """Tell whether the parts read here have nothing behind a timestamp: neither unread nor sent."""
+        """Tell whether the parts read here have no events behind a timestamp, neither unread nor sent."""
 
     def pause(self) -> int | None:
-        """Hold the parts read here back, and return the highest timestamp that a worker has passed."""
+        """Pause the source readers, and return the highest timestamp that a worker has passed."""
 
     def truncate(self, ts: int | None) -> list[Delivery]:
-        """Go on up to a timestamp (None: as before); return the messages from behind it that workers had."""
+        """Continue up to a timestamp (None: without end); return the messages behind it that workers had."""
 
     def drain(self) -> None:
-        """Have the trees whose roots are here hand over their final states: all parts have ended."""
+        """Request the final states of the trees whose roots are here: all parts have ended."""
 
     def close_outputs(self) -> Manifest:
-        """Write the outputs of this segment to their end, and say what there is."""
+        """Finish the output files of this epoch, and return their manifest."""
 
     def packed(self) -> Mapping[str, bytes]:
         """Return the final states of the trees whose roots are here, as bytes."""
 
     def restart(self, epoch: int) -> None:
-        """Begin a segment, with new workers, from the final states of the segment before."""
+        """Begin an epoch, with new workers, from the final states of the epoch before."""
 
     def requeue(self, messages: Iterable[Delivery]) -> None:
-        """Take messages in, as if they had just arrived."""
+        """Add messages to the task's queue, as if they had just been received."""
 
     def decode(self, frame: Any) -> Iterable[Delivery]:  # noqa: ANN401 -- what channels carry
         """Return the messages of a frame."""
 
     def control(self, peer: int, message: Control) -> None:
-        """Say something to another task itself, behind all that its workers have been sent."""
+        """Send a control message to another task, behind all messages to its workers."""
 
     def hand_in(self, saved: TaskCheckpoint) -> None:
-        """Send the driver what this task has saved of a segment."""
+        """Send the driver this task's part of a snapshot."""
 
 
 class CheckpointParticipant:
-    """Keeps one task in step with the others.
+    """Checkpoint participant of one task: pauses sources, truncates the epoch, and sends states and outputs.
 
-    ``number``  of this task, ``tasks`` how many there are, ``peers`` those that this one has a line to
-    ``home``    the task of the plan's root, in which the leader lives
-    ``first``   the number of the first snapshot to come
+    ``number``  the number of this task, of ``tasks`` tasks
+    ``peers``   the numbers of the tasks that this one is connected to
+    ``home``    the number of the task of the plan's root, which has the coordinator
+    ``first``   the number of the next snapshot
     """
 
     def __init__(
@@ -119,65 +120,65 @@ class CheckpointParticipant:
             self.coordinator = CheckpointCoordinator(tasks, snapshots.policy, time.monotonic())
         self.epoch = 0
         self.of_peer = dict.fromkeys(peers, 0)
-        """The segment to which belongs what comes next from a peer."""
+        """The epoch of the next frame from each peer."""
         self.early: list[Any] = []
-        """What peers have sent that have entered the next segment already."""
+        """Frames of peers that have already entered the next epoch."""
         self.frozen = False
-        """Whether workers are told nothing for the moment."""
+        """Whether the task is paused: no messages are delivered to workers."""
         self.truncation: int | None = None
-        """The timestamp at which this segment ends, once that is known."""
+        """The timestamp at which this epoch ends, once it is known."""
         self.last_truncation: int | None = None
         self.taken_back: list[Delivery] = []
-        """What has come from behind the cut, for the workers of the next segment."""
+        """Messages from behind the truncation, for the workers of the next epoch."""
         self.drained = False
-        self.final_state_policy = False
-        """Whether the parts of all tasks have ended: until then this segment may still be cut off."""
+        self.all_drained = False
+        """Whether the parts of all tasks have ended: until then this epoch may still be truncated."""
         self.closed: Manifest | None = None
-        """The outputs of this segment, once everything here is done."""
-        self.word: BeginEpoch | FinishRun | None = None
+        """The outputs of this epoch, once this task has processed it."""
+        self.announced: BeginEpoch | FinishRun | None = None
         self.pause_due = False
-        """Whether the next segment, which this task has yet to enter, is to be cut off already: others are ahead."""
+        """Whether to pause as soon as this task enters the next epoch: other tasks have entered it."""
         self.tally = Tally()
-        self.told_at = 0.0
+        self.reported_at = 0.0
 
     def look(self, now: float) -> None:
-        """Tell the leader how much has been done; if it lives here, have it look whether it is time."""
+        """Report progress to the coordinator; if it is in this task, have it check whether a snapshot is due."""
         tally = self.task.tally()
         if tally != self.tally:
             new = tally.events - self.tally.events
-            if new >= self.snapshots.policy.pace or now >= self.told_at + TALLY_EVERY:
-                self.tally, self.told_at = tally, now
-                self._tell_coordinator(tally)
+            if new >= self.snapshots.policy.pace or now >= self.reported_at + TALLY_EVERY:
+                self.tally, self.reported_at = tally, now
+                self._report(tally)
         if not self.drained and self.task.sources_ended():
             self.drained = True
-            self._tell_coordinator(Drained())
+            self._report(Drained())
         if self.coordinator is not None:
             self._broadcast(self.coordinator.look(now))
 
     def hear(self, peer: int, message: Control) -> None:
-        """Word from another task, or from this one's own leader."""
+        """Handle a control message from another task, or from this task itself."""
         match message:
             case Tally() | Paused() | Drained() | EpochEnded():
-                assert self.coordinator is not None, "only the leader is told"
+                assert self.coordinator is not None, "tasks report to the coordinator's task only"
                 self._broadcast(self.coordinator.hear(peer, message, time.monotonic()))
-            case Pause() if isinstance(self.word, BeginEpoch):
+            case Pause() if isinstance(self.announced, BeginEpoch):
                 self.pause_due = True
             case Pause():
                 self.frozen = True
-                self._tell_coordinator(Paused(self.task.pause()))
+                self._report(Paused(self.task.pause()))
             case Truncate(ts):
                 self.frozen, self.truncation = False, ts
                 self.taken_back += self.task.truncate(ts)
             case EndEpoch():
-                self.final_state_policy = True
+                self.all_drained = True
                 self.task.drain()
             case EpochEntered(epoch):
                 self.of_peer[peer] = epoch
             case BeginEpoch() | FinishRun():
-                self.word = message
+                self.announced = message
 
     def seen(self, to: str, message: Message) -> Message:
-        """A message as a worker of this segment may see it."""
+        """Return the part of a message that belongs to this epoch; keep the rest for the next one."""
         if self.truncation is None:
             return message
         message, rest = truncated(message, self.truncation)
@@ -186,51 +187,51 @@ class CheckpointParticipant:
         return message
 
     def sort(self, peer: int, frame: Any) -> Iterator[Delivery]:  # noqa: ANN401 -- what channels carry
-        """What of a frame concerns this segment; one of the next segment is kept for then."""
+        """Yield the messages of a frame that belong to this epoch; keep a frame of the next epoch."""
         if self.of_peer[peer] > self.epoch:
             self.early.append(frame)
             return
         for to, sender, message in self.task.decode(frame):
             if self.of_peer[peer] == self.epoch or isinstance(message, Credit):
                 yield to, sender, message
-            elif isinstance(message, Data):  # of the segment before: it was on its way when that was cut off
+            elif isinstance(message, Data):  # of the epoch before: it was in flight when that was truncated
                 assert self.last_truncation is not None
                 _, rest = truncated(message, self.last_truncation)
                 if rest is not None:
                     yield to, sender, rest
 
     def over(self) -> bool:
-        """Called when nothing is left to do in this segment: whether the run is over; if not, it may go on here."""
-        if self.frozen or not self.final_state_policy:
+        """Tell whether the run is over; called when the task is idle. Ends the epoch, and may enter the next one."""
+        if self.frozen or not self.all_drained:
             return False
         if self.closed is None:
             self.closed = self.task.close_outputs()
             self.tally = self.task.tally()
-            self._tell_coordinator(self.tally)  # what was done before the cut does not count towards the next one
-            self._tell_coordinator(EpochEnded(self.task.sources_exhausted(self.truncation)))
-        if isinstance(self.word, BeginEpoch):
-            self._enter(self.word.epoch)
-        return isinstance(self.word, FinishRun)
+            self._report(self.tally)  # events of this epoch do not count towards the next snapshot
+            self._report(EpochEnded(self.task.sources_exhausted(self.truncation)))
+        if isinstance(self.announced, BeginEpoch):
+            self._enter(self.announced.epoch)
+        return isinstance(self.announced, FinishRun)
 
     @property
     def manifest(self) -> Manifest:
-        """The outputs of the last segment."""
+        """The outputs of the last epoch."""
         assert self.closed is not None
         return self.closed
 
     def _enter(self, epoch: int) -> None:
-        """Hand in the segment before, and begin this one."""
+        """Send this task's part of the snapshot, and begin the next epoch."""
         task = self.task
         assert self.closed is not None
-        assert self.truncation is not None, "a segment that is not the last one was cut"
+        assert self.truncation is not None, "every epoch but the last is truncated"
         states, packed = None, task.packed()
         if packed:
             snapshot_id = SnapshotId(self.snapshots.term, self.first + self.epoch)
             partition = InMemoryPartition.of(packed)
             states = self.snapshots.store.write_state(snapshot_id, partition.data, partition.tree_sizes)
         task.hand_in(TaskCheckpoint(self.epoch, self.truncation, self.closed, task.tally().events, states))
-        self.epoch, self.word, self.closed = epoch, None, None
-        self.drained = self.final_state_policy = False
+        self.epoch, self.announced, self.closed = epoch, None, None
+        self.drained = self.all_drained = False
         self.last_truncation, self.truncation = self.truncation, None
         for peer in self.of_peer:
             task.control(peer, EpochEntered(epoch))
@@ -243,7 +244,7 @@ class CheckpointParticipant:
             self.pause_due = False
             self.hear(self.home, Pause())
 
-    def _tell_coordinator(self, message: ToCoordinator) -> None:
+    def _report(self, message: ToCoordinator) -> None:
         if self.home == self.number:
             self.hear(self.home, message)
         else:

@@ -1,4 +1,4 @@
-"""When snapshots are taken, and where they go."""
+"""Configure when snapshots are taken, and where they are stored."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ DEFAULT_SECONDS = 30.0
 
 
 class CheckpointProgress(NamedTuple):
-    """What has happened since the last snapshot (or since the start), for a function that decides.
+    """Progress since the last snapshot (or since the start), for the function ``when`` of a checkpoint.
 
-    ``events``     that were processed
-    ``syncs``      of those, the ones that synchronize: for which the states of workers are joined, if several have them
-    ``seconds``    that have passed
-    ``snapshots``  that were taken in this run so far
+    ``events``     processed events
+    ``syncs``      processed events that synchronize: the states of workers are joined for them, if several have them
+    ``seconds``    time that has passed
+    ``snapshots``  snapshots taken in this run so far
 
-    Which events synchronize is a matter of ``depends`` and not of the plan: of two tags that depend on each other it is
+    Whether events synchronize follows from ``depends``, under every plan: of two tags that depend on each other it is
     the one whose own events depend on each other, as barriers do and values don't (if that is true of both or of
-    neither, it is both). Own events of which only those with equal keys depend on each other count for less than such
-    that all do. Of a program for one key, the events of all keys are counted, and no tag that depends on itself alone.
+    neither, it is both). A tag whose events depend on each other at equal keys only ranks below a tag whose events all
+    do. Of a program for one key, the events of all keys are counted, and no tag that depends on itself alone.
     """
 
     events: int
@@ -35,7 +35,7 @@ class CheckpointProgress(NamedTuple):
 
 @dataclass(frozen=True)
 class Policy:
-    """When it is time for a snapshot: as soon as one of these says so."""
+    """Conditions for a snapshot: it is due as soon as one of them holds."""
 
     seconds: float | None = None
     events: int | None = None
@@ -43,7 +43,7 @@ class Policy:
     when: Callable[[CheckpointProgress], bool] | None = None
 
     def due(self, since: CheckpointProgress) -> bool:
-        """Whether it is time."""
+        """Tell whether a snapshot is due; an exception in ``when`` is raised as an error of the user's code."""
         if self.seconds is not None and since.seconds >= self.seconds:
             return True
         if self.events is not None and since.events >= self.events:
@@ -59,12 +59,12 @@ class Policy:
 
     @property
     def counts_syncs(self) -> bool:
-        """Whether anybody wants to know how many events synchronize."""
+        """Tell whether the policy depends on the number of synchronizing events."""
         return self.syncs is not None or self.when is not None
 
     @property
     def pace(self) -> int:
-        """After how many events those who decide want to hear of it."""
+        """The number of events after which a task reports its tally to the coordinator."""
         counts = [count for count in (self.events, self.syncs) if count is not None]
         if self.counts_syncs:
             return 1
@@ -73,17 +73,17 @@ class Policy:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a run keeps snapshots, and when it takes them: for ``checkpoint=``.
+    """Where a run stores snapshots, and when it takes them: for ``checkpoint=``.
 
     ``path``        a folder that all tasks and the driver can reach
-    ``seconds``     so long after the last one; 30 unless something else is given
-    ``events``      after so many events
-    ``syncs``       after so many events that synchronize, under every plan, as :class:`CheckpointProgress` says
-    ``when``        whenever this function of :class:`CheckpointProgress` says so
-    ``keep``        how many are kept
-    ``filesystem``  one of pyarrow's or fsspec's, in which the folder lies; else the path or URI tells
-    ``allow_older``        go on from an older snapshot if the newest, or an output that belongs to it, is damaged
-    ``allow_code_change``  go on although the code of the program has changed
+    ``seconds``     take a snapshot after so many seconds; 30 if no other condition is given
+    ``events``      take a snapshot after so many events
+    ``syncs``       take a snapshot after so many events that synchronize, as :class:`CheckpointProgress` counts them
+    ``when``        take a snapshot when this function of :class:`CheckpointProgress` returns true
+    ``keep``        number of snapshots to keep
+    ``filesystem``  file system of pyarrow or fsspec that holds the folder; by default that of the path or URI
+    ``allow_older``        resume from an older snapshot if the newest, or an output that belongs to it, is damaged
+    ``allow_code_change``  resume although the code of the program has changed
     """
 
     path: str | os.PathLike[str]
@@ -97,7 +97,7 @@ class Checkpoint:
     allow_code_change: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what can't be meant."""
+        """Validate the parameters."""
         if not isinstance(self.path, str | os.PathLike) or not os.fspath(self.path):
             raise UsageError("CHECKPOINT", f"a checkpoint needs the path of a folder, got {self.path!r}")
         if self.seconds is not None and not (_is_number(self.seconds, float) and self.seconds > 0):
@@ -111,12 +111,12 @@ class Checkpoint:
 
     @staticmethod
     def of(given: Checkpoint | str | os.PathLike[str]) -> Checkpoint:
-        """What a user gave: a path has the usual policy."""
+        """Return a checkpoint for ``checkpoint=``: a path gets the default policy."""
         return given if isinstance(given, Checkpoint) else Checkpoint(given)
 
     @property
     def policy(self) -> Policy:
-        """When snapshots are taken."""
+        """The conditions for snapshots."""
         given = (self.seconds, self.events, self.syncs, self.when)
         seconds = DEFAULT_SECONDS if all(one is None for one in given) else self.seconds
         return Policy(seconds, self.events, self.syncs, self.when)

@@ -1,4 +1,4 @@
-"""A run that keeps snapshots: what there is of it already, and how it goes on."""
+"""Find the resume point of a run, and take over as its driver."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from flumina.storage.output_directory import MARKER, OutputDirectory
 
 @dataclass(frozen=True)
 class ResumePoint:
-    """This driver's claim on a checkpoint, and the snapshot from which it goes on."""
+    """A checkpoint that this driver owns, and the snapshot from which the run resumes."""
 
     given: Checkpoint
     store: Checkpoints
@@ -37,16 +37,17 @@ class ResumePoint:
         given: Checkpoint,
         program: AnyProgram,
         streams: Sequence[Stream],
-        snapshot_id: Callable[[str], OutputDirectory | None],
+        location: Callable[[str], OutputDirectory | None],
     ) -> ResumePoint:
-        """Find out where a run stands, and become the driver that carries it on.
+        """Find the latest snapshot of a checkpoint, and take over as its owner.
 
-        ``snapshot_id`` tells where the outputs of a run go: an older snapshot is chosen for what lies there, too.
+        ``location`` returns the output directory of a run by its id: with ``allow_older``, a snapshot is chosen whose
+        outputs there are undamaged.
         """
         store = Checkpoints(given.path, filesystem=given.filesystem, keep=given.keep)
         latest = store.latest(
             allow_older=given.allow_older,
-            check=lambda snapshot: check_outputs(store, snapshot, snapshot_id(snapshot.manifest.run)),
+            check=lambda snapshot: check_outputs(store, snapshot, location(snapshot.manifest.run)),
         )
         fingerprint = {**program_fingerprint(program, streams), "input": input_fingerprint(streams)}
         run = store.begun() if latest is None else latest.manifest.run
@@ -62,22 +63,22 @@ class ResumePoint:
 
     @property
     def over(self) -> bool:
-        """Whether all events have been processed."""
+        """Tell whether all events have been processed."""
         return self.latest is not None and _is_over(self.latest)
 
     @property
     def final(self) -> bytes | None:
-        """The state of a run that is over, if it was asked for then."""
+        """The final state of a run that is over, if it was stored."""
         return self.latest.state() if self.latest is not None and self.over and self.latest.manifest.states else None
 
     def resume(self, location: OutputDirectory | None) -> tuple[Start, Snapshots] | None:
-        """Return where the run goes on and how it takes snapshots; None if it is over.
+        """Return the resume point of the run and how it takes snapshots; None if the run is over.
 
-        Outputs up to there are checked, and what a driver before this one has moved is staged again.
+        Checks the outputs up to the resume point, and stages files again that an earlier driver has moved.
         """
         if self.latest is not None:
             self._check_folder(self.latest, location)
-            if not self.given.allow_older:  # else it was chosen for that
+            if not self.given.allow_older:  # else of() has checked them
                 check_outputs(self.store, self.latest, location)
         if self.over:
             return None
@@ -88,41 +89,41 @@ class ResumePoint:
         return progress.start(self.owner.fingerprint), snapshots
 
     def committer(self, outputs: Outputs, plan: Plan, tasks: int, start: Start) -> Committer:
-        """Return what commits the parts that tasks hand in."""
+        """Return the committer of this run's snapshots."""
         return Committer(self.owner, outputs, plan, tasks, start, CommittedProgress.of(self.latest))
 
     def results(self, outputs: Outputs) -> dict[str, CommittedOutput]:
-        """The results of a run that is over: made visible now, if the driver died before it had done so."""
+        """Return the results of a run that is over; complete their commit if the driver died before it."""
         assert self.latest is not None
         manifest, done = self.latest.manifest, CommittedProgress.of(self.latest)
         assert manifest.results is not None, "the run is over"
-        publication = OutputCommit(outputs, done.rows, manifest.results.files)
+        output_commit = OutputCommit(outputs, done.rows, manifest.results.files)
         if outputs.location is not None:
             if not outputs.location.is_committed:
-                publication.make_visible()
+                output_commit.make_visible()
             outputs.location.sync_committed()
             outputs.location.discard()
         if not manifest.finished:
             state = self.final
             commit(self.owner, done, manifest.results, outputs, manifest.plan, state=state, finished=True)
-        return publication.results()
+        return output_commit.results()
 
     def _check_folder(self, latest: Snapshot, location: OutputDirectory | None) -> None:
-        """The outputs so far lie where those to come will."""
+        """Raise if the outputs so far are in another directory than the outputs to come."""
         before, now = latest.manifest.folder, None if location is None else location.staging
         if before != now:
             raise CheckpointError(
                 "CHECKPOINT_OUT",
-                f"the outputs of this run so far lie in {before}, not in {now}",
+                f"expected the output directory of this run, {before}, got {now}",
                 file=self.store.folder.path,
                 hint="pass the same out= as before, or begin anew with another checkpoint",
             )
 
 
 def check_outputs(store: Checkpoints, snapshot: Snapshot, location: OutputDirectory | None) -> None:
-    """What a snapshot says was written is still there, byte for byte, or has been published.
+    """Check that the output files of a snapshot are unchanged, or have been committed.
 
-    Outputs that lie in another folder than this run's are not looked at.
+    Outputs in another directory than this run's are not checked.
     """
     manifest = snapshot.manifest
     if location is None or manifest.folder != location.staging:
@@ -134,18 +135,18 @@ def check_outputs(store: Checkpoints, snapshot: Snapshot, location: OutputDirect
     elif manifest.finished:
         raise CheckpointError(
             "CHECKPOINT_MISSING_FILE",
-            f"{join(location.path, MARKER)} is not there, or of another run, though this run has published its results",
+            f"{join(location.path, MARKER)} is missing, or of another run, though this run has committed its results",
             file=join(location.path, MARKER),
-            hint="bring the results back, or begin anew with another checkpoint",
+            hint="restore the results from a copy, or begin anew with another checkpoint",
         )
     else:
         written = dict(manifest.results.checksums)
         for path in manifest.results.names:
             if path not in written:
                 raise damaged(path, "no checksum was taken when it was written")
-    names = store.names(snapshot.seen, manifest.snapshot_id)  # by this one, or a newer one that can't be gone on from
-    lie = {path: location.locate(path, names[path]) if path in names else path for path in written}
-    check_files(location.filesystem, {lie[path]: checksum for path, checksum in written.items()})
+    names = store.names(snapshot.seen, manifest.snapshot_id)  # of this one, or of a newer one that is damaged
+    current = {path: location.locate(path, names[path]) if path in names else path for path in written}
+    check_files(location.filesystem, {current[path]: checksum for path, checksum in written.items()})
 
 
 def _is_over(snapshot: Snapshot) -> bool:

@@ -1,4 +1,4 @@
-"""Say where a run begins, and how it takes snapshots on the way."""
+"""Describe the resume point of a run, and how it takes snapshots."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from flumina.checkpoint.store.checkpoints import Checkpoints
 
 @dataclass(frozen=True)
 class Start:
-    """Where a run begins: with a state (None: the initial one), behind a timestamp (None: any).
+    """The resume point of a run: its state (None: the initial one) and timestamp (None: before all events).
 
-    ``number`` is that of the first snapshot to come.
+    ``number`` is the number of the next snapshot.
     """
 
     state: PartitionedState | None = None
@@ -21,13 +21,13 @@ class Start:
     number: int = 1
 
     def began(self, started: float) -> float:
-        """When a paced run would have started, had it not been interrupted: its events are due from then on."""
+        """Return when a paced run would have started without the interruption: its events are due from then on."""
         return started if self.after is None else started - self.after / 1e6
 
 
 @dataclass(frozen=True)
 class Snapshots:
-    """When snapshots are taken, and where their states go; ``term`` counts the drivers that have tried this run."""
+    """When snapshots are taken, and where their states are written; ``term`` is that of the driver."""
 
     policy: Policy
     store: Checkpoints

@@ -1,11 +1,11 @@
-"""A state that lies in shares: one for each tree of the plan that left it, wherever the task of that tree has put it.
+"""Partition the state of a run by the trees of its plan, in memory or in files.
 
-Several shares are in one bundle, one behind the other: what a task hands to the driver, or has written to a file.
-Whoever goes on, under the same plan or another, reads the bundles that it needs::
+A state partition holds the states of some trees, one behind the other, as a task sends them to the driver or writes
+them to a file. A run that resumes, under the same plan or another, reads the partitions that it needs::
 
-    same trees        each task reads its own share
-    other trees       each task reads all shares one by one, and keeps of each what its trees may need; unless they
-                      might not agree what that is: then the driver divides the whole
+    same trees        each task reads the states of its own trees
+    other trees       each task reads the states of all trees one by one, and keeps of each the part for its own trees;
+                      if the program's forks are not certain to agree in every task, the driver divides the whole state
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from flumina.plan.tree import Plan
 from flumina.program.definition import Definition, initial_state
 
 Sizes = tuple[tuple[str, int], ...]
-"""The trees whose states are in a bundle, by the ids of their roots, and how many bytes each has."""
+"""The trees in a state partition, by the ids of their roots, with the size of each state in bytes."""
 
 
 class StateCodec(Protocol):
@@ -39,45 +39,45 @@ class StateCodec(Protocol):
 
 @dataclass(frozen=True)
 class InMemoryPartition:
-    """A bundle at hand."""
+    """A state partition in memory."""
 
     tree_sizes: Sizes
     data: bytes = field(repr=False)
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """The size in bytes."""
         return len(self.data)
 
     def read(self) -> bytes:
-        """All of it."""
+        """Return all bytes."""
         return self.data
 
     @staticmethod
     def of(packed: Mapping[str, bytes]) -> InMemoryPartition:
-        """States of trees as one bundle."""
+        """Concatenate the packed states of trees."""
         return InMemoryPartition(tuple((tree, len(data)) for tree, data in packed.items()), b"".join(packed.values()))
 
 
 @dataclass(frozen=True)
 class StoredPartition:
-    """A bundle in a checkpoint that all tasks reach."""
+    """A state partition in a file of a checkpoint that all tasks can reach."""
 
     folder: CheckpointDirectory
     file: StateFile
 
     @property
     def tree_sizes(self) -> Sizes:
-        """What is in it."""
+        """The trees in the partition, with their sizes."""
         return self.file.tree_sizes
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """The size in bytes."""
         return self.file.size
 
     def read(self) -> bytes:
-        """All of it, if that is what was written."""
+        """Read and verify all bytes; raise if they are damaged."""
         return read_state(self.folder, self.file)
 
 
@@ -86,9 +86,9 @@ StatePartition = InMemoryPartition | StoredPartition
 
 @dataclass(frozen=True)
 class PartitionedState:
-    """The state that a run has left, in bundles, and the forest of its plan.
+    """The state of a run in partitions, and the forest of its plan.
 
-    ``foreign`` are those that another code has left: it may have divided the state otherwise.
+    ``foreign`` is the state of a program with other code, which may have divided the state in another way.
     """
 
     forest: Forest
@@ -97,20 +97,20 @@ class PartitionedState:
 
     @staticmethod
     def of(snapshot: Snapshot, fingerprint: Mapping[str, Any] | None = None) -> PartitionedState:
-        """The state of a snapshot; ``fingerprint`` are those of the program that goes on with it, if not the same."""
+        """Return the state of a snapshot; ``fingerprint`` is that of the resuming program, if it may differ."""
         partitions = [StoredPartition(snapshot.folder, file) for file in snapshot.manifest.states if file.tree_sizes]
         foreign = fingerprint is not None and bool(differences(snapshot.manifest.fingerprint, fingerprint))
         return PartitionedState(snapshot.forest(), tuple(partitions), foreign)
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """The size in bytes."""
         return sum(partition.size for partition in self.partitions)
 
     def under(
         self, forest: Forest, trees: Collection[str], definition: Definition, codec: StateCodec
     ) -> dict[str, Any]:
-        """The states with which some trees of a plan go on."""
+        """Return the states with which some trees of a plan begin."""
         if self.is_divided_by(forest):
             new = {old.id: tree.id for old, tree in zip(self.forest.trees, forest.trees, strict=True)}
             mine = [old for old, tree in new.items() if tree in trees]
@@ -118,11 +118,11 @@ class PartitionedState:
         return forest.distribute(definition, self.forest, self._all(codec), trees)
 
     def is_divided_by(self, forest: Forest) -> bool:
-        """Whether the trees of a plan just go on with these shares."""
+        """Tell whether the trees of a plan can begin with these states as they are."""
         return self.forest == forest and not self.foreign
 
     def whole(self, definition: Definition, codec: StateCodec) -> Any:  # noqa: ANN401 -- whatever the program's state is
-        """All of it."""
+        """Return the joined state of all trees."""
         return self.forest.unite(definition, dict(self._all(codec)))
 
     def _all(self, codec: StateCodec) -> Iterator[tuple[str, Any]]:
@@ -139,10 +139,10 @@ class PartitionedState:
                 at += size
 
     def keep(self, store: Checkpoints, snapshot_id: SnapshotId) -> tuple[list[StateFile], PartitionedState]:
-        """The files for a snapshot with this state, and the state as it lies then.
+        """Store this state for a snapshot; return its files, and the state with partitions in these files.
 
-        What is at hand stays so, and is written to one file. What a task has written for this snapshot is there; what
-        lies in the files of another one is copied.
+        Partitions in memory stay in memory, and are written to one file. Files that a task has written for this
+        snapshot are used as they are; files of another snapshot are copied.
         """
         held = [partition for partition in self.partitions if isinstance(partition, InMemoryPartition)]
         kept = [partition for partition in self.partitions if isinstance(partition, StoredPartition)]
@@ -156,7 +156,7 @@ class PartitionedState:
         ]
         files = [partition.file for partition in copies]
         if held:
-            tree_sizes = tuple(share for partition in held for share in partition.tree_sizes)
+            tree_sizes = tuple(tree for partition in held for tree in partition.tree_sizes)
             files.append(store.write_state(snapshot_id, b"".join(partition.data for partition in held), tree_sizes))
         return files, replace(self, partitions=(*held, *copies))
 
@@ -164,10 +164,10 @@ class PartitionedState:
 def settled(
     state: PartitionedState | None, plan: Plan, definition: Definition, codec: StateCodec
 ) -> PartitionedState | None:
-    """The state with which a run begins, divided so that all tasks agree who has what.
+    """Return the state with which a run begins, divided so that all tasks agree on the division.
 
-    Each task divides it for itself where that gives the same in every process. A fork of the user's own need not, as it
-    may go by the order of a set. Then it is divided here, once.
+    Tasks divide the state themselves where the result is the same in every process. A fork of the user's own need not
+    give the same result, as it may depend on the order of a set. Then the driver divides the state here, once.
     """
     forest = Forest.of(plan.root)
     if forest.is_certain(definition) or (state is not None and state.is_divided_by(forest)):
@@ -179,17 +179,14 @@ def settled(
 
 @dataclass(frozen=True)
 class FinalStatePolicy:
-    """What becomes of the states at the end: a task hands those of its trees to the driver.
-
-    If they have more than ``most`` bytes, it writes them to a checkpoint, and hands over where they are.
-    """
+    """How tasks pass final states to the driver: in memory, or in a file of a checkpoint above ``most`` bytes."""
 
     store: Checkpoints | None = None
     snapshot_id: SnapshotId | None = None
     most: int = 0
 
     def keep(self, packed: Mapping[str, bytes]) -> StatePartition:
-        """The states of a task's trees."""
+        """Return the states of a task's trees as a partition, in memory or in a file."""
         partition = InMemoryPartition.of(packed)
         if self.store is None or self.snapshot_id is None or partition.size <= self.most:
             return partition

@@ -224,7 +224,7 @@ def run_job(
         if state:
             definition = define(job.program)  # of the state that is packed: another one has other parts
             final = Codec(definition, job.names).pack(_final(job, reports, definition))
-        return committer.publish(manifests, events, final), reports, committer.snapshots
+        return committer.finish(manifests, events, final), reports, committer.snapshots
     except BaseException:
         if committer is None:
             job.outputs.discard()

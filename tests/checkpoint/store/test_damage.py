@@ -112,7 +112,7 @@ def test_files_that_were_exchanged_are_found(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="not the manifest that was committed"):
         store.latest()
     second.write_bytes(next(tmp_path.glob("owner-*")).read_bytes())
-    with pytest.raises(CheckpointError, match="whole, but no manifest"):
+    with pytest.raises(CheckpointError, match="is not the manifest of a checkpoint"):
         store.latest()
 
 
