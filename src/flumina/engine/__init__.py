@@ -1,1 +1,1 @@
-"""What runs a plan in real processes, whoever starts them: task loop, transport, rendezvous, sources and outputs."""
+"""Run a plan in processes of any backend: driver, tasks, transport, sources and outputs."""

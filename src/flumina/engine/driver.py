@@ -1,4 +1,4 @@
-"""The driver's side of a run, whatever the engine: from a program and its streams to a job, and on to a result."""
+"""Prepare, run and commit a job in the driver, for every backend."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from flumina.storage.output_directory import OutputDirectory
 
 
 def resume(options: RunOptions, program: AnyProgram, streams: Sequence[Stream]) -> ResumePoint | None:
-    """Find out what there is already of a run that keeps snapshots; None for a run that keeps none."""
+    """Take over the checkpoint of a run, and return its resume point; None for a run without checkpoint."""
     if options.checkpoint is None:
         return None
     checkpoint = Checkpoint.of(options.checkpoint)
@@ -54,21 +54,21 @@ def resume(options: RunOptions, program: AnyProgram, streams: Sequence[Stream]) 
     if outputs is not None and outputs.contains(filesystem, join(inside, "any file")):
         raise UsageError(
             "CHECKPOINT_OUT",
-            f"the checkpoint {inside} lies in the folder for outputs, which holds nothing else",
-            hint="choose a folder beside it",
+            f"expected a checkpoint outside of the output directory, got {inside}",
+            hint="choose a folder beside the output directory",
         )
     definition = define(program)
     if checkpoint.syncs is not None and definition.synchronizing.is_empty():
         raise UsageError(
             "NO_SYNCS",
             f"syncs={checkpoint.syncs} is never reached: no tag of {definition.name} depends on another",
-            hint="say after how many events= or seconds= a snapshot is taken",
+            hint="pass events= or seconds= instead of syncs=",
         )
     resume_point = ResumePoint.of(checkpoint, program, streams, partial(output_location, options, durable=True))
     if options.return_state and resume_point.over and resume_point.final is None:
         raise CheckpointError(
             "CHECKPOINT_STATE",
-            "this run is over, and did not keep its state: nobody asked for it then",
+            "this run is over, and its final state was not stored: it ran without return_state=True",
             file=resume_point.store.folder.path,
             hint="leave out return_state=True for the outputs, or begin anew with another checkpoint and "
             "return_state=True",
@@ -77,7 +77,7 @@ def resume(options: RunOptions, program: AnyProgram, streams: Sequence[Stream]) 
 
 
 def output_location(options: RunOptions, run: str, *, durable: bool) -> OutputDirectory | None:
-    """Return where the outputs of a run go; None if they do not go to files."""
+    """Return the output directory of a run; None if outputs are not written to files."""
     if options.out is None or options.out is DISCARD:
         return None
     place = os.fspath(options.out)
@@ -91,10 +91,10 @@ def choose_plan(
     slots: int,
     sample: Callable[[float], StateSize | None] | None = None,
 ) -> Plan:
-    """The plan that was given, or a new one for so many slots.
+    """Return the plan of the options, or a new one for so many slots.
 
-    Where states of the new one are joined, ``sample`` tells how large they become, given how many different keys there
-    are, and the plan is made again with that; None if that is not known.
+    ``sample`` returns the size of states for a number of different keys; None if it is not known. It is called if the
+    new plan joins states, and the plan is made again with the result.
     """
     if options.plan is None:
         made = partial(
@@ -107,7 +107,7 @@ def choose_plan(
         )
         plan = made()
         joined = any(worker.children and worker.itags for worker in plan.workers)
-        if sample is None or not joined or options.optimizer == "greedy":  # greedy does not look at costs
+        if sample is None or not joined or options.optimizer == "greedy":  # greedy does not use costs
             return plan
         states = sample(bind(definition, sources).distinct)
         return plan if states is None else made(states=states)
@@ -129,9 +129,9 @@ def make_job(
     paced: bool = False,
     resume_point: ResumePoint | None = None,
 ) -> Job:
-    """All that the tasks need; the place for the outputs is checked now rather than at the end.
+    """Make the job for the tasks of a run, and prepare its output directory.
 
-    ``resume_point`` is what there is already of a run that keeps snapshots.
+    ``resume_point`` is given for a run with a checkpoint: its snapshot replaces ``start``.
     """
     definition = define(program)
     check_streams(definition, streams)
@@ -163,7 +163,7 @@ def make_job(
         else TagSet(),
     )
     settings = replace(options.engine_options, protocol=protocol)
-    placement = place_workers(plan, Router(plan, definition), given, tasks, led=resume_point is not None)
+    placement = place_workers(plan, Router(plan, definition), given, tasks, coordinated=resume_point is not None)
     job = Job(
         program,
         plan,
@@ -183,16 +183,16 @@ def make_job(
         start, snapshots = resumed
         job = replace(job, start=start, snapshots=snapshots)
     state = settled(job.start.state, plan, definition, Codec(definition, names))
-    outputs.prepare()  # last, so that nothing is left of a run that does not begin
+    outputs.prepare()  # last, so that a run that does not begin leaves no files
     return replace(job, start=replace(job.start, state=state))
 
 
 def check_is_no_input(location: OutputDirectory, stream: str, filesystem: fs.FileSystem, path: str) -> None:
-    """Refuse to put results where a file is that the run reads."""
+    """Raise if an input file is in the output directory."""
     if location.contains(filesystem, path):
         raise UsageError(
             "OUT_IS_INPUT",
-            f"out= is {location.path}, where stream {stream!r} reads {path}",
+            f"out={location.path} contains an input file of stream {stream!r}: {path}",
             hint="choose another folder for the results",
         )
 
@@ -204,10 +204,10 @@ def run_job(
     *,
     state: bool = False,
 ) -> tuple[dict[str, CommittedOutput], Mapping[int, TaskReport], int]:
-    """Have the tasks do their work and make the outputs visible, all at once; also gives how many snapshots there were.
+    """Run the tasks and commit the outputs; return them with the reports and the number of snapshots.
 
-    What a run that fails has written is deleted, unless it can go on from its last snapshot. Whether its ``state`` is
-    wanted, one that keeps snapshots remembers.
+    If the run fails, its staged files are deleted, unless it can be resumed from its last snapshot. With ``state``, a
+    run with a checkpoint stores its final state.
     """
     if resume_point is not None and resume_point.over:
         return resume_point.results(job.outputs), {}, 0
@@ -222,7 +222,7 @@ def run_job(
         events = sum(stats.events for report in reports.values() for stats in report.stats.workers.values())
         final = None
         if state:
-            definition = define(job.program)  # of the state that is packed: another one has other parts
+            definition = define(job.program)  # the same for state and codec: another one has other parts
             final = Codec(definition, job.names).pack(_final(job, reports, definition))
         return committer.finish(manifests, events, final), reports, committer.snapshots
     except BaseException:
@@ -233,8 +233,8 @@ def run_job(
 
 def final_state(
     job: Job, resume_point: ResumePoint | None, reports: Mapping[int, TaskReport], options: RunOptions
-) -> Any:  # noqa: ANN401 -- whatever it is
-    """The state after the last event, if it was asked for: the tasks have it, or a run that was over kept it."""
+) -> Any:  # noqa: ANN401 -- whatever the program's state is
+    """Return the state after the last event, from the tasks or the checkpoint; None without ``return_state``."""
     if not options.return_state:
         return None
     if reports or resume_point is None:
@@ -242,8 +242,8 @@ def final_state(
     return None if resume_point.final is None else Codec(define(job.program), job.names).unpack(resume_point.final)
 
 
-def tree_sizes(job: Job, reports: Mapping[int, TaskReport]) -> PartitionedState:
-    """The state that a run has left."""
+def partitioned_state(job: Job, reports: Mapping[int, TaskReport]) -> PartitionedState:
+    """Return the final state of a run, in the partitions that its tasks have reported."""
     partitions = (report.final for _, report in sorted(reports.items()))
     return PartitionedState(
         Forest.of(job.plan.root), tuple(partition for partition in partitions if partition is not None)
@@ -251,4 +251,4 @@ def tree_sizes(job: Job, reports: Mapping[int, TaskReport]) -> PartitionedState:
 
 
 def _final(job: Job, reports: Mapping[int, TaskReport], definition: Definition) -> Any:  # noqa: ANN401 -- whatever the program's state is
-    return tree_sizes(job, reports).whole(definition, Codec(definition, job.names))
+    return partitioned_state(job, reports).whole(definition, Codec(definition, job.names))

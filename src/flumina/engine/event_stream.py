@@ -1,9 +1,9 @@
-"""What arrives on one part of a stream, as a task sees it: batch after batch, each with its frontier.
+"""Read and decode one part of a stream: batches of events, each with a frontier.
 
-The source is read and decoded in this iterator, and a paced one sleeps in it, so it is meant for a thread of its own::
+The iterator reads and decodes the source, and sleeps if it is paced, so it is meant for a thread of its own::
 
     after a batch                                          frontier = the point of its last event
-    after everything that was due before t, paced streams  frontier = heartbeat(t - 1)
+    after all events that were due before t (paced)        frontier = heartbeat(t - 1)
     after the last batch                                   frontier = END
 """
 
@@ -39,28 +39,28 @@ class EventBatch(NamedTuple):
 
 
 class Heartbeat(NamedTuple):
-    """State how far a source has come: no row before ``ts`` is still to come, nor one at ``ts`` if that is ``over``."""
+    """Progress of a source: no row before ``ts`` is still to come, nor one at ``ts`` if that is ``over``."""
 
     ts: int
     over: bool = True
 
     def frontier(self, rank: int) -> Point:
-        """Return the highest frontier that this allows a stream with such a rank."""
+        """Return the highest frontier that follows for a stream with this rank."""
         return behind(self.ts) if self.over else Point(self.ts, rank, _FIRST)
 
 
 @runtime_checkable
 class ReportsFrontiers(Protocol):
-    """A source with one part, in order, that tells how far it has come also where it has no rows.
+    """A source with one part, in order, that also reports its progress while it has no rows.
 
-    If its rows lay in several places before, ``gathered`` names the column with the number of each row's place: rows
-    of one place have kept their order, those of two have none where times are equal.
+    If its rows were gathered from several places, ``gathered`` names the column with the number of each row's place:
+    rows of one place are in order, rows of two places with equal timestamps have no order.
     """
 
     gathered: str | None
 
     def pieces(self) -> Iterator[pa.RecordBatch | Heartbeat]:
-        """Rows, and word of how far they have come."""
+        """Yield rows, and heartbeats with the progress of the source."""
 
 
 def event_stream(
@@ -76,20 +76,19 @@ def event_stream(
     after: int | None = None,
     on_bad_rows: OnBadRows | None = None,
 ) -> Iterator[EventBatch]:
-    """Everything that one part of a stream has to say; the last arrival has the frontier END.
+    """Yield the events of one part of a stream; the last batch has the frontier END.
 
-    ``started`` tells when the run started, as ``time.time()`` counts, and may wait until it has; without it, the run
+    ``started`` returns when the run started, as ``time.time()`` counts, and may wait until it has; without it, the run
     starts with the first event. It is called once, and only for a paced source, after its first rows have been made.
-    Once ``stop`` is set, nothing more arrives. With ``depends``, gathered rows are searched for dependent ones that
-    tie. With ``after``, events up to and including this timestamp are left out: they have been processed before. With
-    ``on_bad_rows``, rows that can't be read go there, all of them whatever has been processed, instead of being an
-    error.
+    Once ``stop`` is set, the iterator ends. With ``depends``, gathered rows are checked for ties between dependent
+    events. With ``after``, events up to and including this timestamp are left out: they have been processed before.
+    With ``on_bad_rows``, all rows that can't be read, also before ``after``, are passed to it instead of raised.
     """
-    for arrival in _all(stream, rank, number, names, started, stop, chunk_rows, depends, on_bad_rows):
-        if after is None or not arrival.batch or arrival.batch.ts[0] > after:
-            yield arrival
-        elif (first := int(np.searchsorted(arrival.batch.ts, after, "right"))) < len(arrival.batch):
-            yield EventBatch(arrival.batch.slice(first, len(arrival.batch)), arrival.frontier)
+    for found in _all(stream, rank, number, names, started, stop, chunk_rows, depends, on_bad_rows):
+        if after is None or not found.batch or found.batch.ts[0] > after:
+            yield found
+        elif (first := int(np.searchsorted(found.batch.ts, after, "right"))) < len(found.batch):
+            yield EventBatch(found.batch.slice(first, len(found.batch)), found.frontier)
 
 
 def _all(
@@ -114,7 +113,7 @@ def _all(
         if generated is None and (schema := source.schema(number)) is not None:
             decoder.check_schema(schema)
     if isinstance(source, ReportsFrontiers):
-        yield from _told(source, decoder, rank, stop, depends, chunk_rows)
+        yield from _reported(source, decoder, rank, stop, depends, chunk_rows)
         return
     batches = decoder.batches(source.chunks(number, decoder.columns, chunk_rows), chunk_rows)
     if generated is not None and generated.rate is not None:
@@ -128,7 +127,7 @@ def _all(
         yield EventBatch(None, END)
 
 
-def _told(
+def _reported(
     source: ReportsFrontiers,
     decoder: Decoder | EventReader,
     rank: int,
@@ -136,7 +135,7 @@ def _told(
     depends: Dependence | None,
     most: int,
 ) -> Iterator[EventBatch]:
-    """Rows and word of a source that tells how far it has come."""
+    """Yield the batches and frontiers of a source that reports its progress."""
     finder = None
     if source.gathered is not None and depends is not None:
         finder = TieFinder(TieRule.of(depends, decoder.stream.tags, sequenced=False))
@@ -153,7 +152,7 @@ def _told(
                 continue
             first = decoder.rows
             if len(batch := decoder.decode(piece)):
-                if finder is not None:  # without sequence numbers, so that those are the numbers of the rows
+                if finder is not None:  # the stream has no sequence numbers: seq is the number of the row
                     places = piece.column(source.gathered).to_numpy().astype(np.int64)
                     finder.look([batch], [places[batch.seq - first]])
                     finder.forget(int(batch.ts[-1]))
@@ -177,15 +176,15 @@ def _paced(
     stop: threading.Event,
     most: int,
 ) -> Iterator[EventBatch]:
-    """Events when they are due, a period's worth at once, and how far it is when there are none."""
+    """Yield events when they are due, once in a period, and a heartbeat where there are none."""
     waiting = next(batches, None)
-    start = time.monotonic() - (time.time() - started())  # from here on, setting the clock changes nothing
+    start = time.monotonic() - (time.time() - started())  # monotonic: later changes of the clock have no effect
     while waiting is not None:
         elapsed = time.monotonic() - start
         now = int(elapsed * 1e6)
         due: list[Batch] = []
         while waiting is not None and sum(map(len, due)) < most:
-            count = int(np.searchsorted(waiting.ts, now))  # due before now: what comes is at now or later
+            count = int(np.searchsorted(waiting.ts, now))  # due before now: later rows are at now or after it
             if count:
                 due.append(waiting.slice(0, count))
             if count < len(waiting):

@@ -1,4 +1,4 @@
-"""Call an injected object at every step of a batch: tests use it to end the driver at each of them."""
+"""Call an injected object at every step of a batch, for tests of crashes."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ BATCH_STEPS = (
     "before-commit",
     "after-commit",
 )
-"""In the order in which a batch reaches them."""
+"""The steps of a batch, in order."""
 
 
 class Hooks:
-    """Does nothing; tests derive from it, and pass an object in :class:`~flumina.engine.job.Settings`."""
+    """Hooks that do nothing; tests pass a derived object in :class:`~flumina.engine.options.EngineOptions`."""
 
     def reached(self, step: str, batch: int) -> None:
-        """Called when a batch reaches a step of :data:`BATCH_STEPS`, in the driver."""
+        """Handle that a batch has reached a step of :data:`BATCH_STEPS`; called in the driver."""
 
 
 NO_HOOKS = Hooks()
-"""What runs and queries have unless they are given something else."""
+"""The default of runs and queries."""

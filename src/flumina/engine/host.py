@@ -1,7 +1,7 @@
-"""What a process does that is given a task: find the others, run the task's loop, and tell how it went.
+"""Host a task in a process: connect to its peers, run its loop, report to the driver.
 
-The driver is told first. Everything else that ends a task (readers that stop, files that are deleted, connections that
-are closed) comes after that, and waits for user code no longer than a bound.
+The task reports first. The cleanup (stopping readers, deleting files, closing connections) comes after that, and waits
+for user code for a limited time.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from flumina.program.base import define
 from flumina.program.definition import Definition
 
 Data = Mapping[str, object]
-"""For each stream of which a task reads parts: where to read them."""
+"""The data of each stream of which a task reads parts."""
 
 
 LOST = 5.0
-"""Seconds for the driver, if it answers, to say what has become of a peer that is gone."""
+"""Seconds that a task waits for the driver's message after it has lost a peer."""
 
 LEAVE = 1.0
-"""Seconds for the threads that read parts to end, once the driver has been told how the task went."""
+"""Seconds that a task waits for its source readers to end, after it has reported to the driver."""
 
 
 @dataclass(frozen=True)
 class TaskAssignment:
-    """Where a task reports, and what it takes to be let in; it reaches the task on a way that nobody else can read."""
+    """The packed job, the address of the rendezvous and its secret; sent to the task over a private channel."""
 
     job: bytes
     rendezvous: Address
@@ -64,22 +64,21 @@ class TaskAssignment:
 
 @runtime_checkable
 class Closing(Protocol):
-    """A source whose readers can be woken: from then on it has no more rows."""
+    """A source whose waiting readers can be woken and ended."""
 
     def close(self) -> None:
         """End all reading, from any thread; never waits."""
 
 
 def host(assignment: TaskAssignment, number: int, attempt: str, packed: bytes, frame_rows: Data | None = None) -> bool:
-    """Run one task; False if the run is over without it.
+    """Run one task; return False if the run is over without it.
 
-    ``packed`` are the :data:`Data` that the driver has packed for this task, ``frame_rows`` those that it has
-    otherwise.
+    ``packed`` are the :data:`Data` that the driver has packed for this task, ``frame_rows`` the data from other places.
 
-    What is wrong with the program or its input goes to the driver, and the task ends quietly: trying again would not
-    help. What is wrong with the machines is raised, so that whoever started the task can start it again.
+    Errors of the program or its input are sent to the driver, and the task ends without raising: a retry would not
+    help. Errors of machines and networks are raised, so that the backend can start the task again.
 
-    A process in which this has left threads behind (:func:`left_behind`) must not be given another task.
+    A process in which this has left threads behind (:func:`left_behind`) must not run another task.
     """
     try:
         with ExitStack() as leaving:
@@ -111,24 +110,24 @@ def _host(
             report = _run(assignment, number, client, peers, packed, frame_rows, leaving)
         client.done(report)
     except (PeerLostError, HandshakeError):
-        client.wait_for_message(LOST)  # a peer that has failed has told the driver, who tells why
+        client.wait_for_message(LOST)  # a peer that failed has reported its error, which the driver passes on
         raise
     except (CalledOffError, GangError):
         raise
-    except Exception as error:  # noqa: BLE001 -- the driver tells the user
+    except Exception as error:  # noqa: BLE001 -- the driver raises it
         client.fail(error)
         return False
     return True
 
 
 def left_behind() -> list[str]:
-    """Return the names of threads of earlier tasks that sit in user code, which nothing can wake."""
+    """Return the names of threads of earlier tasks that are blocked in user code."""
     return [thread.name for thread in threading.enumerate() if isinstance(thread, ReaderThread)]
 
 
 @contextmanager
 def _few_collections() -> Iterator[None]:
-    """Have Python look for cycles less often: events and rows by the hundred thousand have none, and live briefly."""
+    """Collect garbage less often: events and rows by the hundred thousand have no cycles, and live briefly."""
     before = gc.get_threshold()
     gc.set_threshold(200_000, 10, 50)
     try:
@@ -146,7 +145,7 @@ class _Peers:
         self.closed = False
 
     def arrived(self, hello: object, channel: Channel) -> None:
-        """Another task has been let in; it says in which generation of the gang it is, and which task."""
+        """Add the connection of another task; ``hello`` is the generation of its gang and its number."""
         assert isinstance(hello, tuple)
         with self.changed:
             if self.closed:
@@ -156,16 +155,16 @@ class _Peers:
             self.changed.notify_all()
 
     def close(self) -> None:
-        """Close what is left."""
+        """Close all connections, and refuse new ones."""
         with self.changed:
             self.closed = True
             for channel in self.channels.values():
                 channel.close()
 
     def expect(self, generation: int, task: int, client: DriverClient) -> Channel:
-        """The connection of one task, once it has come; if it does not come for good, the driver says so.
+        """Wait for the connection of one task, and return it; raise what the driver reports if the task is lost.
 
-        A task may take long to come: it loads the user's modules first.
+        A task may take long to connect: it loads the user's modules first.
         """
         with self.changed:
             while (generation, task) not in self.channels:
@@ -183,7 +182,7 @@ def _run(
     frame_rows: Data,
     leaving: ExitStack,
 ) -> TaskReport:
-    """Run the task; what has to be done after the driver was told how it went is left in ``leaving``."""
+    """Run the task and return its report; the cleanup for after the report is added to ``leaving``."""
     job: Job = pickling.loads(assignment.job)
     definition = define(job.program)
     data: Data = {**pickling.loads(packed), **frame_rows}
@@ -210,21 +209,21 @@ def _run(
     try:
         stats = task.run(list(_readers(job, definition, number, data, task)))
         manifest = task.close_outputs() if task.participant is None else task.participant.manifest
-        if task.box is not None:
-            manifest = task.box.added_to(manifest)
+        if task.dead_letter_writer is not None:
+            manifest = task.dead_letter_writer.added_to(manifest)
     except (MemoryError, OutOfMemoryError) as error:
         named = error if isinstance(error, OutOfMemoryError) else OutOfMemoryError(_innermost(error))
-        told = named.of_task(number, peak_memory(), task.meter.largest_state)
+        detailed = named.of_task(number, peak_memory(), task.meter.largest_state)
         for note in getattr(error, "__notes__", ()):
-            told.add_note(note)
-        raise told from (error.__cause__ if isinstance(error, OutOfMemoryError) else error)
+            detailed.add_note(note)
+        raise detailed from (error.__cause__ if isinstance(error, OutOfMemoryError) else error)
     failing.pop_all()
     final = job.final_state_policy.keep(task.packed()) if job.final_state_policy is not None and task.final else None
     return TaskReport(manifest, stats, final)
 
 
 def _innermost(error: BaseException) -> str:
-    """Return where an error was raised, in a word."""
+    """Return the function, file and line that raised an error."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return f"{frame.name}, at {location(frame.filename, frame.lineno or 0)}"
 
@@ -247,7 +246,7 @@ def _readers(job: Job, definition: Definition, number: int, data: Data, task: Ta
                 chunk_rows=job.settings.chunk_rows,
                 depends=definition.depends,
                 after=task.start.after,
-                on_bad_rows=None if task.box is None else task.box.put,
+                on_bad_rows=None if task.dead_letter_writer is None else task.dead_letter_writer.put,
             )
             close = source.close if isinstance(source, Closing) else None
             yield SourceReader(part, read, router, job.settings.window, task.wake, close)

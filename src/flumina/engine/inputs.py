@@ -1,4 +1,4 @@
-"""What the driver knows of the streams before anything is read, and what of them each task is given."""
+"""Describe the streams of a run in the driver, and select the data of each task."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from flumina.input.stream_info import describe, one_ts_type
 
 
 def timestamp_type(streams: Sequence[Stream]) -> pa.DataType:
-    """The kind of timestamps that all streams with any rows have in common."""
+    """Return the type of timestamps that all streams with rows have in common."""
     return one_ts_type((stream, describe(stream).ts_type) for stream in streams) or pa.int64()
 
 
 def is_paced(streams: Sequence[Stream]) -> bool:
-    """Whether events come when they are due, so that it can be told how late outputs are."""
+    """Tell whether all streams are paced, so that the latency of outputs can be measured."""
     return all(isinstance(s.data, GeneratorSource) and s.data.rate is not None for s in streams)
 
 
 def data_of(job: Job, streams: Sequence[Stream], task: int) -> dict[str, object]:
-    """What one task needs to read its parts: tables in memory are sent to those who read them only."""
+    """Return the data of the parts that a task reads; a table in memory is sent only to the task that reads it."""
     found: dict[str, object] = {}
     for stream in streams:
         mine = {part for (name, part), home in job.placement.parts.items() if name == stream.name and home == task}
@@ -32,8 +32,8 @@ def data_of(job: Job, streams: Sequence[Stream], task: int) -> dict[str, object]
             source = stream.source()
             if isinstance(source, InMemoryTables):
                 empty = source.tables[min(mine)].slice(0, 0)
-                resume_point = [table if part in mine else empty for part, table in enumerate(source.tables)]
-                found[stream.name] = replace(source, tables=resume_point)
+                tables = [table if part in mine else empty for part, table in enumerate(source.tables)]
+                found[stream.name] = replace(source, tables=tables)
             else:
                 found[stream.name] = stream.data
     return found

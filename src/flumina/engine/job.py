@@ -1,4 +1,4 @@
-"""What a run consists of, as the driver hands it to every task."""
+"""Describe a run for its tasks, and the reports that tasks return."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class StreamDescription:
 
     @staticmethod
     def of(stream: Stream) -> StreamDescription:
-        """The card of a stream, without its data."""
+        """Return the description of a stream, without its data."""
         names = stream.tag.name if isinstance(stream.tag, Tag) else {v: tag.name for v, tag in stream.tag.items()}
         return StreamDescription(replace(stream, data=None), names)
 
     def bind(self, definition: Definition, data: object) -> Stream:
-        """The stream again, for a program as this process knows it."""
+        """Return the stream with data, and with the tags of this process's program."""
         tags = definition.tags
         bound = tags[self.tags] if isinstance(self.tags, str) else {v: tags[name] for v, name in self.tags.items()}
         return replace(self.stream, tag=bound, data=data)
@@ -52,36 +52,36 @@ class Job:
     placement: Placement
     settings: EngineOptions
     paced: bool = False
-    """Whether events are due at their timestamps (microseconds after the start), so that latency can be told."""
+    """Whether events are due at their timestamps (microseconds after the start), so that latency can be measured."""
     start: Start = field(default_factory=Start)
     snapshots: Snapshots | None = None
     final_state_policy: FinalStatePolicy | None = None
-    """What becomes of the states at the end, if anybody wants them."""
+    """How final states are passed to the driver; None if they are not used."""
     liveness: Liveness = field(default_factory=Liveness)
 
     @property
     def term(self) -> int:
-        """Which driver's run this is."""
+        """The term of the driver."""
         return 0 if self.snapshots is None else self.snapshots.term
 
     @property
     def names(self) -> Sequence[str]:
-        """The streams by rank."""
+        """The names of streams by rank."""
         return [description.stream.name for description in self.stream_descriptions]
 
 
 @dataclass(frozen=True)
 class TaskStats:
-    """What one task did.
+    """Statistics of one task.
 
-    ``seconds``         from the first event read to the last output
-    ``idle_seconds``    of these, in which there was nothing to do but wait
+    ``seconds``         time from the first event read to the last output
+    ``idle_seconds``    time of these in which the task waited
     ``cpu_seconds``     processor time of the task, ``loop_seconds`` that of its loop alone: the rest is reading ahead
                         and writing
-    ``peak_memory``     of the process in bytes, since it was started; it may have run other tasks before
-    ``sent_bytes``      to other tasks, states and events
-    ``latency``         of outputs, from when their events were due; for paced runs
-    ``dead_letters``    rows that could not be read, and were put aside
+    ``peak_memory``     memory of the process in bytes, since it was started; it may have run other tasks before
+    ``sent_bytes``      bytes sent to other tasks: states and events
+    ``latency``         latency of outputs, from when their events were due; for paced runs
+    ``dead_letters``    rows that could not be read, and were written as dead letters
     """
 
     workers: Mapping[str, WorkerStats]
@@ -100,9 +100,9 @@ class TaskStats:
 
 @dataclass(frozen=True)
 class TaskReport:
-    """What a task leaves behind: its outputs, its statistics and, if they are wanted, the states of its trees.
+    """The report of a task: manifest of outputs, statistics and, if requested, the final states of its trees.
 
-    States are packed by the codec: the class of one may have been typed into a script.
+    States are packed by the codec: their classes may be defined in a script.
     """
 
     manifest: Manifest

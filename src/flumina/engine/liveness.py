@@ -1,10 +1,10 @@
-"""Signs of life of tasks, and what their absence means to the driver.
+"""Monitor the signs of life of tasks: warn of a silent task, then end it.
 
-Each task has a thread beside its loop that tells the driver at an interval that the process is alive, whatever the loop
-does: an ``update`` may take hours. A call in C that holds Python's lock silences that thread, too, so silence is a
+Each task has a thread beside its loop that reports to the driver at an interval that the process is alive, even while
+an ``update`` takes hours. A call in C that holds Python's global lock silences that thread, too. So silence causes a
 warning first, and ends a task only after a timeout that the user has set or accepted.
 
-No clock and no socket in here: times are passed in, in seconds.
+This module uses no clock and no socket: times are passed in, in seconds.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ INTERVAL = 5.0
 WARN_AFTER = 30.0
 """Seconds of silence after which the driver warns."""
 SPARK_TIMEOUT = 600.0
-"""Seconds of silence after which a task is ended on Spark, unless told otherwise."""
+"""Default of ``task_timeout=`` on Spark: seconds of silence after which a task is ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Liveness:
-    """Set how often tasks give signs of life, and how long the driver does without; a timeout of None has no end."""
+    """Interval between signs of life, and seconds of silence before a warning and before the timeout (None: never)."""
 
     interval: float = INTERVAL
     warn_after: float = WARN_AFTER
@@ -46,14 +46,14 @@ def check_timeout(given: object) -> float | None:
 
 
 class Silence(Enum):
-    """Tell the driver what to do about a silent task."""
+    """The driver's reaction to a silent task."""
 
     WARN = auto()
     TIMEOUT = auto()
 
 
 class LivenessMonitor:
-    """Judge the silence of one task."""
+    """Monitor of one task's signs of life."""
 
     def __init__(self, liveness: Liveness, now: float) -> None:
         self.liveness = liveness
@@ -61,13 +61,13 @@ class LivenessMonitor:
         self.warned = False
 
     def hear(self, now: float) -> float | None:
-        """Take a sign of life; return the seconds of silence before it, if there was a warning."""
+        """Record a sign of life; return the seconds of silence before it, if there was a warning."""
         silence = now - self.heard if self.warned else None
         self.heard, self.warned = now, False
         return silence
 
     def look(self, now: float) -> Silence | None:
-        """Return what is due at a time up to which everything the task sent has been heard; a warning is due once."""
+        """Return the reaction that is due at ``now``, all signs of life until then heard; a warning is due once."""
         silence = now - self.heard
         timeout = self.liveness.timeout
         if timeout is not None and silence >= timeout:
@@ -79,7 +79,7 @@ class LivenessMonitor:
 
     @property
     def due(self) -> float | None:
-        """Return when to look again if nothing is heard; None if no silence matters any more."""
+        """The next time at which a reaction may be due; None if there is none."""
         times = [] if self.warned else [self.heard + self.liveness.warn_after]
         if self.liveness.timeout is not None:
             times.append(self.heard + self.liveness.timeout)

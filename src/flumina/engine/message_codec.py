@@ -1,8 +1,9 @@
-"""Messages between workers as bytes: plain tuples, states by pickle, columns as they lie in memory.
+"""Encode messages between workers as bytes, without copies of large buffers.
 
-Large buffers (numpy, Arrow) travel beside the pickle, so that neither end copies them. What every task has anyway (the
-program's tags, fields and classes) is named by number: a state that refers to them is as small as what is new in it.
-Numbers follow from names, not from the order of lines in the class: states are kept for who may have moved some.
+Messages become plain tuples, states are pickled, columns are sent as they are in memory. Large buffers (numpy, Arrow)
+are sent beside the pickle, so that neither end copies them. Objects that every task has (the program's tags, fields and
+classes) are sent as numbers, so that states which refer to them stay small. Numbers follow from names, not from the
+order of lines in the class: a stored state may be read after lines have moved.
 """
 
 from __future__ import annotations
@@ -43,14 +44,14 @@ from flumina.state.record import Record
 
 Buffer = bytes | bytearray | memoryview
 EncodedMessage = tuple[Address, Address, Message]
-"""To whom, from whom, what."""
+"""Receiver, sender, message."""
 
 APART = 8192
-"""Buffers of this many bytes and more travel beside the pickle."""
+"""Buffers of this many bytes and more are sent beside the pickle."""
 
 
 class Codec:
-    """Turns letters into buffers and back, for one program; both ends have made theirs from the same program."""
+    """Encoder and decoder of messages and states of one program; both ends use the same program."""
 
     def __init__(self, definition: Definition, streams: Sequence[str]) -> None:
         self.tags = definition.tags
@@ -59,8 +60,8 @@ class Codec:
         self.shared = [what for _, what in named]
         self.numbers = {id(what): number for number, what in reversed([*enumerate(self.shared)])}
 
-    def encode(self, letters: Iterable[EncodedMessage], sizes: dict[str, int] | None = None) -> list[Buffer]:
-        """Letters as pickles in a row and the buffers beside them; ``sizes`` learns how large a sender's states are."""
+    def encode(self, messages: Iterable[EncodedMessage], sizes: dict[str, int] | None = None) -> list[Buffer]:
+        """Encode messages as pickles and buffers beside them; add the size of states by sender to ``sizes``."""
         apart: list[Buffer] = []
 
         def keep_inside(buffer: pickle.PickleBuffer) -> bool:
@@ -72,7 +73,7 @@ class Codec:
 
         file = io.BytesIO()
         pickler = _Pickler(file, self.numbers, keep_inside)
-        for to, sender, message in letters:
+        for to, sender, message in messages:
             began, before = file.tell(), len(apart)
             pickler.dump((to, sender, *_plain(message)))
             if sizes is not None and isinstance(message, Response | ForkState | KeyStates):
@@ -82,7 +83,7 @@ class Codec:
         return [file.getbuffer(), *apart]
 
     def decode(self, buffers: Sequence[Buffer]) -> Iterator[EncodedMessage]:
-        """The letters again."""
+        """Decode the messages of a frame."""
         first, *apart = buffers
         file = io.BytesIO(first)
         unpickler = _Unpickler(file, self.shared, apart)
@@ -91,13 +92,13 @@ class Codec:
             yield to, sender, self._message(kind, fields)
 
     def pack(self, state: Any) -> bytes:  # noqa: ANN401 -- whatever the program's state is
-        """A state by itself, for a process that has the same program."""
+        """Encode a single state, for a process that has the same program."""
         file = io.BytesIO()
         _Pickler(file, self.numbers, lambda _: True).dump(state)
         return file.getvalue()
 
     def unpack(self, packed: Buffer) -> Any:  # noqa: ANN401
-        """The state again."""
+        """Decode a state that :meth:`pack` encoded."""
         return _Unpickler(io.BytesIO(packed), self.shared, ()).load()
 
     def _message(self, kind: str, fields: list[Any]) -> Message:
@@ -146,7 +147,7 @@ Name = tuple[str, ...]
 
 
 def _shared(definition: Definition) -> Iterator[tuple[Name, object]]:
-    """What states may refer to and every task has, by names of which no two are equal."""
+    """Yield the objects that every task has and states may refer to, by unique names."""
     for label, one in (("all", definition), ("one", definition.lifted and definition.lifted.one)):
         if one:
             yield from (((label, "tag", name), tag) for name, tag in one.tags.items())
@@ -168,7 +169,7 @@ def _fields(name: Name, field: Field) -> Iterator[tuple[Name, Field]]:
 
 
 def _plain(message: Message) -> tuple[Any, ...]:
-    """A message as a tuple of what pickles fast."""
+    """Convert a message to a tuple that pickles fast."""
     match message:
         case Data():
             batch = None
@@ -240,7 +241,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc] # it ships no types
 
 
 def _known(number: int) -> object:
-    raise AssertionError(f"number {number} is looked up by the one who reads")
+    raise AssertionError(f"number {number} is looked up by the unpickler")
 
 
 class _Unpickler(pickle.Unpickler):

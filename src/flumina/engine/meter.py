@@ -1,4 +1,4 @@
-"""Measure what a task does: time, memory, traffic, and the latency of its outputs."""
+"""Measure time, memory, traffic and output latency of a task."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class TaskMeter:
 
     def __init__(self) -> None:
         self.idle = 0.0
-        """Seconds in which there was nothing to do but wait."""
+        """Seconds in which the task waited."""
         self.largest_state: int | None = None
-        """Bytes of the states that a worker here has sent at once, at most; None if none has."""
+        """Largest number of bytes of states that a worker of the task has sent at once; None if none has."""
         self._began = self._cpu = self._loop = self._seconds = 0.0
         self._bytes = self._messages = 0
         self._latency: Counter[int] = Counter()
@@ -31,17 +31,17 @@ class TaskMeter:
         self._began, self._cpu, self._loop = time.perf_counter(), time.process_time(), time.thread_time()
 
     def stop(self) -> None:
-        """Note that the last output has been made."""
+        """Record the time of the last output."""
         self._seconds = time.perf_counter() - self._began
 
     def sent(self, messages: int, size: int, state_sizes: Collection[int]) -> None:
-        """Count messages that leave together; ``state_sizes`` are those of the states in them, by sender."""
+        """Count messages that are sent together; ``state_sizes`` are the sizes of the states in them, by sender."""
         self._messages += messages
         self._bytes += size
         self.largest_state = max([*state_sizes, self.largest_state or 0]) if state_sizes else self.largest_state
 
     def time_outputs(self, items: Iterable[Row | Chunk], started: float) -> None:
-        """Record how long after its event was due each output came, in a paced run that began at a time."""
+        """Record the latency of outputs, from when their events were due, in a paced run begun at ``started``."""
         now = time.time() - started
         for item in items:
             if isinstance(item, Row):
@@ -51,7 +51,7 @@ class TaskMeter:
                     self._latency[bucket_of(now - ts / 1e6)] += 1
 
     def stats(self, workers: Mapping[str, WorkerStats], *, read: int, rows: int, dead_letters: int) -> TaskStats:
-        """Return the measurements, with what the task has counted itself."""
+        """Return the measurements, with the counts of the task."""
         return TaskStats(
             workers=workers,
             read=read,
@@ -69,7 +69,7 @@ class TaskMeter:
 
 
 def peak_memory() -> int:
-    """Return the most memory that this process has had, on Linux without that of the process which started it."""
+    """Return the peak memory of this process; on Linux without that of the process that started it."""
     try:
         status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
         return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM"))

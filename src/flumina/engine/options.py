@@ -37,7 +37,7 @@ class Discard(Enum):
 
 
 DISCARD = Discard.DISCARD
-"""For ``out=``: outputs are made, validated and counted, but not kept."""
+"""For ``out=``: outputs are validated and counted, but not stored."""
 
 
 @dataclass(frozen=True)
@@ -124,12 +124,12 @@ class CommonOptions:
 
     @classmethod
     def names(cls) -> list[str]:
-        """The names of all options, in the order in which they are declared."""
+        """Return the names of all options, in the order of declaration."""
         return [one.name for one in fields(cls)]
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any]) -> Self:
-        """Make options from keyword arguments; raise a :class:`UsageError` that names what is wrong."""
+        """Make options from keyword arguments; raise :class:`UsageError` for an unknown or invalid one."""
         for name in arguments:
             if name not in cls.names():
                 near = difflib.get_close_matches(name, cls.names(), 1)
@@ -151,7 +151,7 @@ class CommonOptions:
 
     @property
     def liveness(self) -> Liveness:
-        """How often tasks give signs of life, and how long the driver does without."""
+        """The interval between signs of life, and the limits of silence."""
         interval, timeout = self.engine_options.liveness_interval, self.task_timeout
         often = interval if timeout is None else min(interval, timeout / 3)
         return Liveness(often, self.engine_options.warn_after, timeout)
@@ -198,7 +198,7 @@ class RunOptions(CommonOptions):
         if self.out is None:
             raise UsageError(
                 "CHECKPOINT_OUT",
-                "checkpoint= needs out=: outputs up to a snapshot have to lie somewhere until the run goes on",
+                "checkpoint= needs out=: outputs up to a snapshot have to be stored until the run is resumed",
                 hint="pass out=PATH, a folder that all tasks and the driver can reach",
             )
 

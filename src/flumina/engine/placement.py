@@ -1,4 +1,4 @@
-"""Which task hosts which workers, and reads which parts."""
+"""Place workers and parts of a plan on tasks."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from flumina.runtime.worker import Address
 
 @dataclass(frozen=True)
 class Placement:
-    """Tasks by number: the home of every worker, and of every part."""
+    """The task of every worker and of every part, by number."""
 
     tasks: int
     workers: Mapping[str, int]
     parts: Mapping[PartId, int]
     links: frozenset[tuple[int, int]]
-    """Pairs of tasks that talk to each other, the smaller number first."""
+    """Pairs of tasks that are connected, the smaller number first."""
 
     def home(self, address: Address) -> int:
-        """The task of a worker, or of the source of a part."""
+        """Return the task of a worker, or of the source of a part."""
         return self.workers[address] if isinstance(address, str) else self.parts[address]
 
     def peers(self, task: int) -> list[int]:
-        """The tasks that one talks to."""
+        """Return the tasks that a task is connected to."""
         return sorted({a + b - task for a, b in self.links if task in (a, b)})
 
 
@@ -38,12 +38,12 @@ def place_workers(
     given: Mapping[PartId, int] | None = None,
     tasks: int = 0,
     *,
-    led: bool = False,
+    coordinated: bool = False,
 ) -> Placement:
-    """A task for every place of the plan; a part is read where one of its receivers lives, unless that is ``given``.
+    """Make a task for every place of the plan; a part is read by the task of a receiver, unless it is ``given``.
 
-    ``tasks`` is how many there are at least: some may have nothing but parts to read. With ``led``, all have a line to
-    the task of the root.
+    ``tasks`` is the least number of tasks: some may only read parts. With ``coordinated``, all tasks are connected to
+    the task of the root, which has the checkpoint coordinator.
     """
     at = _places(plan)
     places = {place: number for number, place in enumerate(dict.fromkeys(at[worker.id] for worker in plan.workers))}
@@ -67,14 +67,14 @@ def place_workers(
         (home, workers[plan.workers[number].id]) for part, home in homes.items() for number in router.receivers(*part)
     }
     count = max([tasks, *(place + 1 for place in places.values())])
-    if led:
+    if coordinated:
         links |= {(workers[plan.root.id], task) for task in range(count)}
     between = frozenset((min(pair), max(pair)) for pair in links if pair[0] != pair[1])
     return Placement(count, workers, homes, between)
 
 
 def _places(plan: Plan) -> dict[str, str]:
-    """Where every worker runs; one that has no place runs alone if it is a leaf, else beside its first child."""
+    """Return the place of every worker; without one, a leaf runs alone and an inner worker beside its first child."""
     found: dict[str, str] = {}
     for worker in reversed(plan.workers):  # children first
         beside = found[worker.children[0].id] if worker.children else f"of {worker.id}"

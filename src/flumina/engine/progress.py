@@ -1,4 +1,4 @@
-"""How far a run is, for a person: one line that changes on a terminal, log lines elsewhere."""
+"""Show the progress of a run: one line on a terminal, log lines elsewhere."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from flumina.model.order import Point
 log = logging.getLogger("flumina")
 
 LOG_EVERY = 10.0
-"""Seconds between two log lines, where there is no terminal."""
+"""Seconds between two log lines, without a terminal."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskProgress:
-    """How far a task is."""
+    """Progress of one task."""
 
     events: int
     joins: int
     read: int
     frontier: Point | None
-    """The lowest frontier of the parts that it reads."""
+    """The lowest frontier of the parts that the task reads."""
     stall: str | None
 
 
 class ProgressLine:
-    """Gathers what the tasks report, and shows it at most once a second."""
+    """Progress line of a run, from the reports of its tasks; refreshed at most once a second."""
 
     def __init__(self, name: str, *, shown: bool | None = None, stream: TextIO | None = None) -> None:
         self.name = name
@@ -42,11 +42,11 @@ class ProgressLine:
         self.last_events = 0
         self.width = 0
         self.phase: str | None = None
-        """What the run waits for before its tasks have begun."""
+        """The reason why the run waits before its tasks have begun."""
         self._lock = threading.Lock()
 
     def update(self, task: int, progress: object) -> None:
-        """A task has reported."""
+        """Add the report of a task, and refresh the line if it is due."""
         assert isinstance(progress, TaskProgress)
         with self._lock:
             self.tasks[task] = progress
@@ -56,14 +56,14 @@ class ProgressLine:
                 self._show(now)
 
     def wait(self, phase: str) -> None:
-        """Show what the run waits for before its tasks have begun; where there is no terminal, each phase once."""
+        """Show why the run waits before its tasks have begun; without a terminal, log each phase once."""
         with self._lock:
             new, self.phase = phase != self.phase, phase
             if self.shown and new:
                 self._show(time.monotonic())
 
     def notice(self, text: str) -> None:
-        """Tell of something that changes how the run goes on; it stays when the line goes on."""
+        """Show a message that stays above the line; without a terminal, log it as a warning."""
         with self._lock:
             if self.terminal and self.shown:
                 self.stream.write(f"\r{f'{self.name}: {text}':<{self.width}}\n")
@@ -88,7 +88,7 @@ class ProgressLine:
         return sum(progress.events for progress in self.tasks.values())
 
     def text(self, now: float) -> str:
-        """The line: events, events a second since the last one, joins, and who holds up the others."""
+        """Return the line: events, events a second since the last line, joins, and the slowest task."""
         if self.phase is not None:
             return f"{self.name}: {self.phase}"
         rate = (self.events - self.last_events) / max(now - self.last, 1e-9)
@@ -103,7 +103,7 @@ class ProgressLine:
         return ", ".join(parts)
 
     def close(self) -> None:
-        """Leave the line."""
+        """Clear the line."""
         if self.width:
             self.stream.write("\r" + " " * self.width + "\r")
             self.stream.flush()

@@ -1,4 +1,4 @@
-"""What a run gives: its outputs, what it did, and rows that could not be read."""
+"""Hold the result of a run: outputs, statistics and dead letters."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from flumina.runtime.stats import WorkerStats
 
 @dataclass(frozen=True)
 class RunStats:
-    """What a run did: numbers of the whole, of every worker and of every task.
+    """Statistics of a run: of the whole, of every worker and of every task.
 
-    ``events``           that were processed
-    ``seconds``          from the first event read to the last output
-    ``joins``            times the states of two children were joined
-    ``bytes_between``    sent between tasks: states, requests, and events that were read elsewhere
-    ``shuffled_bytes``   moved by Spark before the run; None if Spark does not remember it any more
-    ``latency``          of outputs, from when their events were due; recorded for paced runs
-    ``snapshots``        that were taken on the way
-    ``dead_letters``     rows that could not be read, and were put aside
+    ``events``           processed events
+    ``seconds``          time from the first event read to the last output
+    ``joins``            number of joins of the states of two children
+    ``bytes_between``    bytes sent between tasks: states, requests, and events that another task has read
+    ``shuffled_bytes``   bytes moved by Spark before the run; None if Spark no longer knows it
+    ``latency``          latency of outputs, from when their events were due; recorded for paced runs
+    ``snapshots``        snapshots taken during the run
+    ``dead_letters``     rows that could not be read, and were written as dead letters
     """
 
     workers: Mapping[str, WorkerStats]
@@ -42,49 +42,49 @@ class RunStats:
 
     @staticmethod
     def of(reports: Mapping[int, TaskReport], shuffled_bytes: int | None = 0, snapshots: int = 0) -> RunStats:
-        """The numbers of all tasks together."""
+        """Combine the reports of all tasks."""
         tasks = {number: report.stats for number, report in sorted(reports.items())}
         workers = {name: stats for task in tasks.values() for name, stats in task.workers.items()}
         return RunStats(workers, tasks, shuffled_bytes, snapshots)
 
     @property
     def total(self) -> WorkerStats:
-        """All workers together."""
+        """The sum over all workers."""
         return reduce(add, self.workers.values(), WorkerStats())
 
     @property
     def events(self) -> int:
-        """How many events were processed."""
+        """The number of processed events."""
         return self.total.events
 
     @property
     def dead_letters(self) -> int:
-        """How many rows could not be read, and were put aside."""
+        """The number of dead letters."""
         return sum(task.dead_letters for task in self.tasks.values())
 
     @property
     def joins(self) -> int:
-        """How often the states of two children were joined."""
+        """The number of joins of the states of two children."""
         return self.total.joins
 
     @property
     def seconds(self) -> float:
-        """How long the slowest task took."""
+        """The time of the slowest task."""
         return max((task.seconds for task in self.tasks.values()), default=0.0)
 
     @property
     def state_bytes(self) -> int:
-        """How large all states were that went from one task to another."""
+        """The bytes of all states that were sent between tasks."""
         return self.total.state_bytes
 
     @property
     def bytes_between(self) -> int:
-        """What the tasks sent to each other."""
+        """The bytes of all messages that were sent between tasks."""
         return sum(task.sent_bytes for task in self.tasks.values())
 
     @property
     def latency(self) -> Histogram:
-        """How late outputs were, in a paced run."""
+        """The latency of outputs, in a paced run."""
         return reduce(add, (task.latency for task in self.tasks.values()), Histogram())
 
     def __str__(self) -> str:
@@ -101,14 +101,14 @@ class RunStats:
 
 
 class OutputTables(Mapping[str, pa.Table]):
-    """The outputs of a run as Arrow tables, read when they are asked for."""
+    """The outputs of a run as Arrow tables, each read on access."""
 
     def __init__(self, committed: Mapping[str, CommittedOutput]) -> None:
         self._committed = committed
 
     def __getitem__(self, name: str) -> pa.Table:
         if name not in self._committed:
-            raise UsageError("NO_OUTPUT", f"no output is called {name!r}; there are {list(self)}")
+            raise UsageError("NO_OUTPUT", f"expected one of the outputs {list(self)}, got {name!r}")
         return self._committed[name].table()
 
     def __iter__(self) -> Iterator[str]:
@@ -130,13 +130,13 @@ else:
 
 @dataclass(frozen=True)
 class RunResult(Generic[Table]):
-    """Hold what a run has given: it was executed once, and can be looked at any number of times.
+    """The result of a run: it was executed once, and can be read any number of times.
 
     A ``RunResult[Table]`` holds Arrow tables (``flumina.local.run``), a ``RunResult[DataFrame]`` DataFrames of Spark.
 
     ``outputs`` holds one table for each declared output: the declared columns, then ``event_ts`` and ``event_stream``
-    of the event that caused the row. ``state`` is the state after the last event, if it was asked for. ``committed``
-    says of each output how many rows it has and where they lie, ``committed_dead_letters`` the same of
+    of the event that caused the row. ``state`` is the state after the last event, with ``return_state=True``.
+    ``committed`` has the number of rows and the files of each output, ``committed_dead_letters`` those of
     :attr:`dead_letters`.
     """
 
@@ -156,14 +156,14 @@ class RunResult(Generic[Table]):
         state: Any,  # noqa: ANN401 -- whatever the program's state is
         readable: Callable[[Mapping[str, CommittedOutput]], Mapping[str, Table]],
     ) -> RunResult[Table]:
-        """What was published, as the engine makes it ``readable``."""
+        """Make a result from committed outputs; ``readable`` opens them for the user."""
         dead_letters = committed.get(DEAD_LETTERS, CommittedOutput(0, SCHEMA, held=SCHEMA.empty_table()))
         outputs = {name: one for name, one in committed.items() if name != DEAD_LETTERS}
         return RunResult(readable(outputs), plan, stats, state, outputs, dead_letters, readable)
 
     @property
     def dead_letters(self) -> Table:
-        """The rows that could not be read; none unless the run was told to put them aside."""
+        """The rows that could not be read; empty unless ``bad_rows="dead-letter"``."""
         return self._readable({DEAD_LETTERS: self.committed_dead_letters})[DEAD_LETTERS]
 
     @property

@@ -1,4 +1,4 @@
-"""Sampling of state sizes in a process of its own: what ``update`` does there can't harm the driver."""
+"""Sample state sizes in a separate process, so that ``update`` can't harm the driver."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from flumina.program.base import AnyProgram
 
 @dataclass(frozen=True)
 class Sampling:
-    """Order to sample the states of a program, and the file for the result."""
+    """A request to sample the states of a program, and the file for the result."""
 
     packed: bytes
     out: str
@@ -30,22 +30,22 @@ class Sampling:
         return Sampling(pickling.dumps((program, first, distinct, bad_rows)), str(out))
 
     def execute(self) -> None:
-        """Write the size as JSON; write nothing where the program fails, which the run itself will tell."""
+        """Sample, and write the size as JSON; write nothing where the program fails, since the run will raise."""
         with suppress(Exception):
             program, streams, distinct, bad_rows = pickling.loads(self.packed)
             found = sample_states(program, streams, distinct=distinct, bad_rows=bad_rows)
             Path(self.out).write_text(json.dumps(asdict(found)), encoding="utf-8")
 
     def result(self) -> StateSize | None:
-        """Read the size that was written, None if there is none."""
+        """Return the size that was written; None if there is none."""
         try:
             return StateSize(**json.loads(Path(self.out).read_text(encoding="utf-8")))
-        except (OSError, ValueError):  # the process has ended before, or in the middle of it
+        except (OSError, ValueError):  # the process ended before it had written the file
             return None
 
 
 def _head(stream: Stream) -> Stream | None:
-    """The stream with the first rows of its parts, None if it has none."""
+    """Return the stream with the first rows of its parts; None if it has none."""
     source = stream.source()
     found = []
     for number in range(source.parts):

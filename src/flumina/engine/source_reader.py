@@ -1,7 +1,7 @@
-"""A part on its way to its workers: read and routed ahead by a thread of its own, sent when there is room.
+"""Read a part ahead in a thread, route its events, and send them when workers have room.
 
-A worker is sent nothing new of a part while more than a window of that part's events waits in its buffer. Windows are
-never shared, and the part that lags behind most always has room: what lies at or before the lowest frontier has been
+A worker gets no new events of a part while more than a window of that part's events waits in its buffer. Windows are
+never shared, and the part that lags behind most always has room: all events at or before the lowest frontier have been
 processed.
 """
 
@@ -24,19 +24,19 @@ from flumina.runtime.run import EMPTY, Run
 from flumina.runtime.truncate import reaches
 
 AHEAD = 4
-"""How many pieces are read before the first of them is asked for."""
+"""Number of batches that are read ahead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A piece of a part: the events of each worker that has some, and the frontier behind them."""
+    """A routed batch of a part: the events by worker, and the frontier behind them."""
 
     runs: dict[str, Run]
     frontier: Point
     events: int
 
-    def cut(self, ts: int) -> tuple[Delivery, Delivery | None]:
-        """What lies up to a timestamp (with the end behind it, if no more is to come up to there), and what behind."""
+    def truncate(self, ts: int) -> tuple[Delivery, Delivery | None]:
+        """Divide at a timestamp: return the events up to it (with the end, if it is reached), and the rest."""
         if not reaches(self.frontier, ts):
             return self, None
         before: dict[str, Run] = {}
@@ -54,23 +54,23 @@ class Delivery:
 
 
 class Read(Protocol):
-    """How a part is read."""
+    """Function that reads a part."""
 
     def __call__(self, *, stop: threading.Event) -> Iterator[EventBatch]:
-        """All that arrives, until ``stop`` is set."""
+        """Yield the batches of the part, until ``stop`` is set."""
 
 
 class ReaderThread(threading.Thread):
-    """Read one part ahead; a daemon, as it may sit in a user's generator that nothing can wake."""
+    """Thread that reads one part ahead; a daemon, as a user's generator may block it for ever."""
 
 
 class SourceReader:
-    """One part, read in this task; ``close`` wakes a reader that waits for its source, where that can be done."""
+    """Reader of one part in this task; ``close`` wakes it where it waits for its source, if the source supports it."""
 
     def __init__(
         self,
         part: PartId,
-        arrivals: Read,
+        read: Read,
         router: Router,
         window: int,
         wake: Callable[[], None],
@@ -81,65 +81,65 @@ class SourceReader:
         self.receivers = [self.names[number] for number in router.receivers(*part)]
         self.outstanding = dict.fromkeys(self.receivers, 0)
         self.frontier = START
-        """How far the receivers have been told to be."""
+        """The frontier that was sent to the receivers."""
         self.exhausted = False
-        """Whether nothing more is to be read."""
+        """Whether the part has been read to its end."""
         self.sent = 0
         self.promised = START
-        """How far that is, ends of segments aside."""
+        """The last frontier that was sent, without the ends of epochs."""
         self.highest: int | None = None
-        """The timestamp of the last event that was sent."""
+        """The highest timestamp of an event that was sent."""
         self.paused = False
         self.limit: int | None = None
-        """Up to which timestamp it may go in this segment."""
+        """The timestamp at which this epoch is truncated, if it is known."""
         self._queue: queue.Queue[Delivery | BaseException] = queue.Queue(AHEAD)
         self._next: Delivery | None = None
         self._stop = threading.Event()
         self._close = close
-        self._thread = ReaderThread(target=self._read, args=(arrivals,), name=f"feed {part[0]}[{part[1]}]", daemon=True)
+        self._thread = ReaderThread(target=self._read, args=(read,), name=f"reader {part[0]}[{part[1]}]", daemon=True)
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Have the thread read no further, wherever it waits; this never waits itself."""
+        """Ask the thread to end, and wake it where it waits; never waits itself."""
         self._stop.set()
         if self._close is not None:
             self._close()
-        with suppress(queue.Empty):  # room for the piece that the thread may be about to hand over
+        with suppress(queue.Empty):  # room for the batch that the thread may be about to put
             while True:
                 self._queue.get_nowait()
 
     def join(self, seconds: float) -> bool:
-        """Wait for the thread to end, so long at most; whether it has. One in a user's code may take for ever."""
+        """Wait for the thread to end, for a limited time, since user's code may block it; return whether it has."""
         if self._thread.ident is not None:
             self._thread.join(max(0.0, seconds))
         return not self._thread.is_alive()
 
     @property
     def ended(self) -> bool:
-        """Whether everything of this segment has been sent, the end included."""
+        """Tell whether all events of this epoch have been sent, and its end."""
         return self.frontier == END
 
     @property
     def over(self) -> bool:
-        """Whether nothing is left for another segment."""
+        """Tell whether no events are left for another epoch."""
         return self.ended and self.exhausted and self._next is None
 
     def reopen(self) -> None:
-        """Begin another segment, behind the limit of the one before."""
+        """Begin another epoch, behind the limit of the one before."""
         if self.exhausted and self._next is None:
             self._next = Delivery({}, END, 0)
         self.frontier, self.limit, self.paused = START, None, False
 
     @property
     def rests(self) -> bool:
-        """Whether its thread has nothing to do at the moment."""
+        """Tell whether the thread is idle."""
         return self._queue.full() or not self._thread.is_alive()
 
     def ready(self) -> bool:
-        """Whether a piece has been read and all its receivers have room."""
+        """Tell whether a batch has been read and all its receivers have room."""
         if self.paused or self.ended:
             return False
         if self.at_limit:
@@ -156,14 +156,14 @@ class SourceReader:
         return all(self.outstanding[name] < self.window for name in self._next.runs)
 
     def take(self) -> list[tuple[str, Data]]:
-        """The next piece, for each receiver what is for it; the frontier goes to all."""
+        """Return the next batch as messages, one for each receiver; the frontier goes to all."""
         if self.at_limit:
             delivery = Delivery({}, END, 0)
         else:
-            assert self._next is not None, "asked for when it is ready"
+            assert self._next is not None, "take() is called when ready() is true"
             delivery, self._next = self._next, None
             if self.limit is not None:
-                delivery, self._next = delivery.cut(self.limit)
+                delivery, self._next = delivery.truncate(self.limit)
         self.frontier = delivery.frontier
         self.promised = self.promised if self.frontier == END else self.frontier
         self.sent += delivery.events
@@ -174,34 +174,34 @@ class SourceReader:
 
     @property
     def at_limit(self) -> bool:
-        """Whether nothing up to the limit of this segment is left."""
+        """Tell whether all events up to the limit of this epoch have been sent."""
         return self.limit is not None and reaches(self.promised, self.limit)
 
     def credit(self, worker: str, events: int) -> None:
-        """A worker has taken events out of its buffer."""
+        """Record that a worker has taken events out of its buffer."""
         self.outstanding[worker] -= events
         assert self.outstanding[worker] >= 0, f"{worker} took more of {self.part} than it was sent"
 
     # -- the thread -------------------------------------------------------------------------------------------
 
-    def _read(self, arrivals: Read) -> None:
+    def _read(self, read: Read) -> None:
         try:
-            for arrival in arrivals(stop=self._stop):
-                if not self._put(self._routed(arrival)):
+            for found in read(stop=self._stop):
+                if not self._put(self._routed(found)):
                     return
         except BaseException as error:  # noqa: BLE001 -- raised again where the task can report it
             self._put(error)
 
-    def _routed(self, arrival: EventBatch) -> Delivery:
-        batch = arrival.batch
+    def _routed(self, found: EventBatch) -> Delivery:
+        batch = found.batch
         if batch is None or not len(batch):
-            return Delivery({}, arrival.frontier, 0)
+            return Delivery({}, found.frontier, 0)
         places = self.router.split(*self.part, batch)
         runs = {
             self.names[number]: Run(batch=batch if rows is None else batch.take(rows))
             for number, rows in places.items()
         }
-        return Delivery(runs, arrival.frontier, len(batch))
+        return Delivery(runs, found.frontier, len(batch))
 
     def _put(self, found: Delivery | BaseException) -> bool:
         while not self._stop.is_set():

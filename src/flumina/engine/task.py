@@ -1,8 +1,7 @@
-"""One task: hosts some of a plan's workers and reads some of its parts, until the run is over.
+"""Run one task: host some of a plan's workers, and read some of its parts.
 
-Everything happens in one thread that never waits for one thing alone: messages of other tasks, pieces of parts (read
-ahead by :mod:`flumina.engine.source_reader`), and word from the driver. Messages that are for one other task leave
-together.
+A single thread handles messages of other tasks, batches of parts (read ahead by :mod:`flumina.engine.source_reader`),
+and messages of the driver; it never waits for one of these alone. Messages for the same task are sent together.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ BYE = b"bye"
 """The last frame that a task sends to another."""
 
 CONTROL = b"control"
-"""The first of two buffers: what the other holds is for the task itself."""
+"""The first of the two buffers of a frame with a control message for the task itself."""
 
 REPORT_EVERY = 1.0
 _SLEEP = 0.5
@@ -64,32 +63,32 @@ class Task(TaskControl):
         self.job, self.definition, self.number, self.client = job, definition, number, client
         self.placement = job.placement
         self.attempt = f"{job.term}.{client.generation}-{number}"
-        """Unlike that of every other time that this task is tried."""
+        """Unique among the attempts of this task."""
         self.codec = Codec(definition, job.names)
         self.channels = dict(channels)
         self.workers: dict[str, Worker] = {}
         self.past: dict[str, WorkerStats] = {}
-        """What the workers did in earlier segments."""
+        """Statistics of the workers in earlier epochs."""
         self.past_syncs = 0
-        """How many events synchronized in earlier segments, where they are counted."""
+        """Number of synchronizing events in earlier epochs, where they are counted."""
         self.start = start
         self.participant = self._participant()
         self.sink = self._sink(0)
-        self.box = DeadLetterWriter(job.outputs, number, self.attempt) if job.outputs.aside else None
+        self.dead_letter_writer = DeadLetterWriter(job.outputs, number, self.attempt) if job.outputs.aside else None
         self.mine = frozenset(name for name, home in self.placement.workers.items() if home == number)
         self._build(self._first())
         self.readers: dict[PartId, SourceReader] = {}
         self.inbox: deque[EncodedMessage] = deque()
         self.outgoing: dict[int, list[EncodedMessage]] = {peer: [] for peer in channels}
         self.unsent: set[int] = set()
-        """Peers whose sockets did not take everything yet."""
+        """Peers whose sockets have not taken all bytes yet."""
         self.gone: set[int] = set()
-        """Peers that have said goodbye."""
+        """Peers that have sent :data:`BYE`."""
         self.selector = selectors.DefaultSelector()
         self.bell, self.ringer = socket.socketpair()
         self.asleep = False
         self.rows = 0
-        """Rows of outputs in earlier segments."""
+        """Rows of outputs in earlier epochs."""
         self.meter = TaskMeter()
         self.next_report = 0.0
 
@@ -107,7 +106,7 @@ class Task(TaskControl):
         )
 
     def _first(self) -> dict[str, Any]:
-        """The states with which the trees begin whose roots are here."""
+        """Return the initial states of the trees whose roots are here."""
         forest = Forest.of(self.job.plan.root)
         trees = [tree.id for tree in forest.trees if tree.id in self.mine]
         if self.start.state is not None:
@@ -125,14 +124,14 @@ class Task(TaskControl):
     # -- from the outside -------------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Have the loop look again; called by the threads that read parts."""
+        """Wake the loop; called by the threads that read parts."""
         if self.asleep:
             self.asleep = False
-            with suppress(OSError):  # closed: the run is over, and this reader was slow to end
+            with suppress(OSError):  # closed: the run is over, and this reader ended late
                 self.ringer.send(b"!")
 
     def run(self, readers: Iterable[SourceReader]) -> TaskStats:
-        """Work until every worker here has been stopped and every part has been read."""
+        """Run the loop until every worker here has stopped and every part has been read; return statistics."""
         self.readers = {reader.part: reader for reader in readers}
         self.bell.settimeout(0)
         self.selector.register(self.bell, selectors.EVENT_READ, self.drain_bell)
@@ -147,32 +146,35 @@ class Task(TaskControl):
             while not self.over():
                 self.turn()
             self.meter.stop()
-            self.part_in_peace()
+            self.disconnect()
         finally:
-            for reader in self.readers.values():  # all are told before any is waited for: one may hold up another
+            for reader in self.readers.values():  # all are stopped before any is joined: one may block another
                 reader.stop()
             self.selector.close()
             self.bell.close()
             self.ringer.close()
-        read, dead = sum(reader.sent for reader in self.readers.values()), 0 if self.box is None else self.box.rows
+        read, dead = (
+            sum(reader.sent for reader in self.readers.values()),
+            0 if self.dead_letter_writer is None else self.dead_letter_writer.rows,
+        )
         return self.meter.stats(self.totals(), read=read, rows=self.rows + self.sink.rows, dead_letters=dead)
 
     def leave(self, seconds: float) -> None:
-        """Wait for the readers to end, so long at most in all; those in a user's code are left behind."""
+        """Wait for the readers to end, for a limited time in all; readers blocked in user code are left behind."""
         deadline = time.monotonic() + seconds
         for reader in self.readers.values():
             reader.join(deadline - time.monotonic())
 
     def abandon(self) -> None:
-        """Delete what was staged."""
+        """Delete the staged files."""
         self.sink.abandon()
-        if self.box is not None:
-            self.box.abandon()
+        if self.dead_letter_writer is not None:
+            self.dead_letter_writer.abandon()
 
     def open(self) -> None:
-        """Have the trees begin whose roots are here."""
+        """Start the trees whose roots are here."""
         self.perform(TREE_ROOT, self.tree_root.begin())
-        self.send_off()
+        self.send_posted()
 
     # -- for the checkpoint participant: see TaskControl ---------------------------------------------------
 
@@ -231,22 +233,22 @@ class Task(TaskControl):
     # -- the loop ---------------------------------------------------------------------------------------------
 
     def turn(self) -> None:
-        """Everything that can be done now; then wait for more."""
+        """Deliver all messages, then send a batch or wait."""
         while self.inbox and not (self.participant is not None and self.participant.frozen):
             self.deliver(*self.inbox.popleft())
-            self.send_off()  # first: a leaf here may fold for long while a peer waits for its state
+            self.send_posted()  # first: a leaf here may fold for long while a peer waits for its state
         if self.any_ready():
-            if not self.look(0):  # messages first: somebody may wait for the answer
+            if not self.look(0):  # messages first: a parent may wait for the response
                 self.pump()
         elif not self.over() and not (self.inbox and self.participant is not None and not self.participant.frozen):
             self.rest()
 
     def over(self) -> bool:
-        """Whether the run is over as far as this task can tell; where it has segments, the next one may begin."""
+        """Tell whether the run is over for this task; with checkpoints, this may begin the next epoch."""
         return self.finished() and (self.participant is None or self.participant.over())
 
     def finished(self) -> bool:
-        """Whether there is nothing left to do here, in this segment."""
+        """Tell whether this task has processed the current epoch."""
         return (
             not self.inbox
             and all(worker.stopped for worker in self.workers.values())
@@ -255,9 +257,9 @@ class Task(TaskControl):
         )
 
     def rest(self) -> None:
-        """Look for messages for a moment, then sleep; the time counts as waiting for what the workers lack."""
+        """Poll for messages for a moment, then sleep; count the time as waiting of the stalled workers."""
         began = time.perf_counter()
-        # Where there is something to read, the processor is worth more to the threads that do.
+        # While readers are busy, polling would take processor time from them.
         spin = self.job.settings.spin if all(reader.rests for reader in self.readers.values()) else 0.0
         spin_until = began + spin
         found = False
@@ -279,18 +281,18 @@ class Task(TaskControl):
             self.participant.look(time.monotonic())
 
     def any_ready(self) -> bool:
-        """Whether a part has something to send."""
+        """Tell whether a source reader has a batch to send."""
         return any(reader.ready() for reader in self.readers.values())
 
     def pump(self) -> bool:
-        """Send the next piece of the part that lags behind most."""
+        """Send the next batch of the part that lags behind most; return False if no part has one."""
         ready = [reader for reader in self.readers.values() if reader.ready()]
         if not ready:
             return False
         reader = min(ready, key=lambda reader: reader.frontier)
         for receiver, data in reader.take():
             self.post(receiver, reader.part, data)
-        self.send_off()
+        self.send_posted()
         now = time.perf_counter()
         if now >= self.next_report:
             self.report(now)
@@ -299,7 +301,7 @@ class Task(TaskControl):
         return True
 
     def look(self, timeout: float) -> bool:
-        """Take in what sockets have; whether there was anything."""
+        """Handle the sockets that are ready; return whether a message or a wake-up was received."""
         found = False
         for key, events in self.selector.select(timeout):
             if callable(key.data):
@@ -313,7 +315,7 @@ class Task(TaskControl):
         return found
 
     def receive(self, peer: int) -> bool:
-        """Take in what another task has sent."""
+        """Receive the frames of another task; return whether there were any."""
         try:
             frames = self.channels[peer].take()
         except PeerLostError:
@@ -333,14 +335,14 @@ class Task(TaskControl):
         return bool(frames)
 
     def drain_bell(self) -> None:
-        """The bell has been heard."""
+        """Read the bytes that woke the loop."""
         with suppress(BlockingIOError):
             self.bell.recv(64)
 
     # -- messages ---------------------------------------------------------------------------------------------
 
     def post(self, to: Address, sender: Address, message: Any) -> None:  # noqa: ANN401 -- any message
-        """Put a message on its way."""
+        """Queue a message for a worker, tree root or source, here or in another task."""
         home = self.number if to == TREE_ROOT else self.placement.home(to)
         if home == self.number:
             self.inbox.append((to, sender, message))
@@ -348,7 +350,7 @@ class Task(TaskControl):
             self.outgoing[home].append((to, sender, message))
 
     def deliver(self, to: Address, sender: Address, message: Any) -> None:  # noqa: ANN401
-        """Give a message to whom it is for."""
+        """Deliver a message to its receiver in this task."""
         if isinstance(message, Credit):
             assert isinstance(sender, str)
             self.readers[message.part].credit(sender, message.events)
@@ -365,30 +367,30 @@ class Task(TaskControl):
                 raise
             self.perform(to, effects)
 
-    def perform(self, who: Address, effects: Effects) -> None:
-        """Do what a worker wants done."""
+    def perform(self, sender: Address, effects: Effects) -> None:
+        """Write the outputs and send the messages of a worker."""
         if effects.outputs:
             if self.job.paced:
                 self.meter.time_outputs(effects.outputs, self.start.began(self.client.peer_table.started))
             self.sink.write(effects.outputs)
         for to, message in effects.sends:
-            self.post(to, who, message)
+            self.post(to, sender, message)
 
-    def send_off(self) -> None:
-        """Hand to the sockets what has been posted."""
-        for peer, letters in self.outgoing.items():
-            if letters:
+    def send_posted(self) -> None:
+        """Encode the queued messages for other tasks, and send them."""
+        for peer, messages in self.outgoing.items():
+            if messages:
                 sizes: dict[str, int] = {}
-                buffers = self.codec.encode(letters, sizes)
+                buffers = self.codec.encode(messages, sizes)
                 for sender, size in sizes.items():
                     if sender in self.workers:
                         self.workers[sender].counting.state_bytes += size
-                self.meter.sent(len(letters), sum(map(len, buffers)), sizes.values())
+                self.meter.sent(len(messages), sum(map(len, buffers)), sizes.values())
                 self.outgoing[peer] = []
                 self.put(peer, buffers)
 
     def control(self, peer: int, message: Control) -> None:
-        self.send_off()
+        self.send_posted()
         self.put(peer, [CONTROL, pickle.dumps(message)])
 
     def put(self, peer: int, buffers: list[Any]) -> None:
@@ -400,24 +402,24 @@ class Task(TaskControl):
             self.selector.modify(channel, selectors.EVENT_READ | selectors.EVENT_WRITE, peer)
 
     def flush(self, peer: int) -> None:
-        """The socket takes more."""
+        """Send more bytes to a peer whose socket is writable."""
         if self.channels[peer].flush():
             self.unsent.discard(peer)
             self.selector.modify(self.channels[peer], selectors.EVENT_READ, peer)
 
-    def part_in_peace(self) -> None:
-        """Say goodbye, and stay until the others have: nothing that is on its way gets lost."""
-        self.send_off()
+    def disconnect(self) -> None:
+        """Send :data:`BYE` to all peers and wait for theirs, so that no message in flight is lost."""
+        self.send_posted()
         for peer in self.channels:
             self.put(peer, [BYE])
         while self.unsent or len(self.gone) < len(self.channels):
             self.look(_SLEEP)
             self.inbox.clear()
 
-    # -- for those who watch ----------------------------------------------------------------------------------
+    # -- reports ----------------------------------------------------------------------------------------------
 
     def report(self, now: float) -> None:
-        """Tell the driver how far this task is, at most once a second."""
+        """Report the progress of this task to the driver, at most once a second."""
         if now < self.next_report:
             return
         self.next_report = now + REPORT_EVERY
@@ -435,14 +437,14 @@ class Task(TaskControl):
 
     @property
     def final(self) -> dict[str, Any]:
-        """The states at the end, where they are asked for, of the trees whose roots are here."""
+        """The final states of the trees whose roots are here, where they are requested."""
         return self.tree_root.final
 
     def packed(self) -> dict[str, bytes]:
         return {tree: self.codec.pack(state) for tree, state in self.final.items()}
 
     def totals(self) -> dict[str, WorkerStats]:
-        """What the workers here have done so far, in all segments; those of the forest have nothing to do."""
+        """Return the statistics of the workers here, over all epochs; workers above the trees have zeros."""
         now = {name: worker.stats for name, worker in self.workers.items()}
         nothing = WorkerStats()
         return {name: self.past.get(name, nothing) + now.get(name, nothing) for name in sorted(self.mine)}

@@ -1,4 +1,4 @@
-"""Runs plans in processes of this machine: no Spark, no Java, the same tasks."""
+"""Run plans in processes of this machine: no Spark, no Java, the same tasks."""
 
 from flumina.local.run import run
 

@@ -1,4 +1,4 @@
-"""Processes that wait for tasks: starting Python takes longer than many a run."""
+"""Keep a pool of processes for tasks, since starting Python takes long."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from pathlib import Path
 from flumina.local import process
 
 _IDLE = 8
-"""How many processes are kept when nothing runs."""
+"""Number of idle processes that are kept."""
 
 _GRACE = 2.0
-"""Seconds that a process has to come back from a run that is over."""
+"""Seconds for a process to become idle after a run."""
 
 
 class PoolProcess:
-    """One process."""
+    """One process of the pool."""
 
     def __init__(self) -> None:
         ready, of_child = os.pipe()
@@ -41,10 +41,10 @@ class PoolProcess:
         self.ready = ready
         self.code = _code()
         self.owed = 1
-        """How often it has yet to say that it waits for a task: once when it has started, and after each one."""
+        """Number of ready signals still to come: one after the start, and one after each task."""
 
     def give(self, arguments: bytes) -> None:
-        """Have it run a task; if it has died meanwhile, the rendezvous will miss it."""
+        """Send a task to the process; if it has died, the driver notices at the rendezvous."""
         assert self.process.stdin is not None
         self.owed += 1
         order = pickle.dumps((sys.path, str(Path.cwd()), arguments))
@@ -52,7 +52,7 @@ class PoolProcess:
             process.write(self.process.stdin, order)  # type: ignore[arg-type]
 
     def waits_within(self, seconds: float) -> bool:
-        """Whether it has started up, or come back from what it was given before."""
+        """Wait for a limited time until the process is idle; return whether it is."""
         deadline = time.monotonic() + seconds
         while self.owed:
             readable, _, _ = select.select([self.ready], [], [], max(0.0, deadline - time.monotonic()))
@@ -62,7 +62,7 @@ class PoolProcess:
         return True
 
     def end(self) -> None:
-        """End it now, and leave nothing of it behind."""
+        """Kill the process, and release its pipes."""
         self.process.kill()
         assert self.process.stdin is not None
         with contextlib.suppress(OSError):
@@ -72,7 +72,7 @@ class PoolProcess:
 
 
 def _code() -> tuple[tuple[str, float], ...]:
-    """The user's modules as they are now: a process that has imported older ones must not be used."""
+    """Return the user's modules with their times: a process that has imported older ones must not be used."""
     found = []
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
@@ -83,7 +83,7 @@ def _code() -> tuple[tuple[str, float], ...]:
 
 
 class Pool:
-    """Processes by number, borrowed for one run at a time."""
+    """Pool of processes, each borrowed for one run at a time."""
 
     def __init__(self) -> None:
         self.idle: list[PoolProcess] = []
@@ -91,7 +91,7 @@ class Pool:
 
     @contextmanager
     def borrow(self, count: int) -> Iterator[list[PoolProcess]]:
-        """So many processes; those that do not come back in time after the run are ended."""
+        """Borrow ``count`` processes; a process that is not idle in time after the run is killed."""
         with self.lock:
             code = _code()
             known = dict(code)
@@ -115,7 +115,7 @@ class Pool:
                 worker.end()
 
     def close(self) -> None:
-        """End all processes that wait."""
+        """Kill all idle processes."""
         with self.lock:
             while self.idle:
                 self.idle.pop().end()

@@ -1,4 +1,4 @@
-"""What a process of the pool does: one task after another, as they come in on its standard input, until that ends."""
+"""Serve tasks in a process of the pool, read from standard input until it ends."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ HEADER = struct.Struct("!Q")
 READY = b"."
 
 ORPHANED = 5.0
-"""Seconds that a task has to clear up and end once the parent is gone; its loop or a reader may sit in user code."""
+"""Seconds for a task to clean up and end after the parent has ended; user code may block its loop or a reader."""
 
 
 def write(pipe: BinaryIO, order: bytes) -> None:
-    """Send an order to a process."""
+    """Write an order to the pipe of a process."""
     pipe.write(HEADER.pack(len(order)))
     pipe.write(order)
     pipe.flush()
 
 
 def read(pipe: BinaryIO) -> Any:  # noqa: ANN401
-    """The next order, None if there will be none."""
+    """Read the next order; return None at the end of the pipe."""
     header = pipe.read(HEADER.size)
     if len(header) < HEADER.size:
         return None
     size = HEADER.unpack(header)[0]
     order = pipe.read(size)
     if len(order) < size:
-        return None  # the parent was killed in the middle of it
+        return None  # the parent was killed while it wrote
     return pickle.loads(order)  # noqa: S301 -- from the process that started this one
 
 
 def main(ready: int) -> None:
-    """Serve until the parent closes the pipe, which it does by ending, whatever way it ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted too, and calls the run off
+    """Serve orders until the pipe is closed, which happens at the latest when the parent ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted too, and cancels the run
     orders: queue.SimpleQueue[Any] = queue.SimpleQueue()
     pipe = os.fdopen(os.dup(sys.stdin.fileno()), "rb")
     threading.Thread(target=_take_orders, args=(pipe, orders), name="orders", daemon=True).start()
@@ -54,7 +54,7 @@ def main(ready: int) -> None:
         path, folder, arguments = order
         sys.path[:] = path
         os.chdir(folder)
-        with contextlib.suppress(FluminaError):  # the driver knows
+        with contextlib.suppress(FluminaError):  # the driver raises it
             given = pickle.loads(arguments)  # noqa: S301
             if isinstance(given, Sampling):
                 given.execute()
@@ -63,11 +63,11 @@ def main(ready: int) -> None:
         _flush()
         waiting = not left_behind() and _say_ready(ready)
     _flush()
-    os._exit(0)  # threads in user code would have a say in any other end
+    os._exit(0)  # a normal exit would wait for threads in user code
 
 
 def _take_orders(pipe: BinaryIO, orders: queue.SimpleQueue[Any]) -> None:
-    """Pass on orders until the parent is gone, and then end this process, whatever its task does."""
+    """Pass on orders until the parent has ended; then end this process, even in the middle of a task."""
     order = True
     while order is not None:
         order = read(pipe)
@@ -77,7 +77,7 @@ def _take_orders(pipe: BinaryIO, orders: queue.SimpleQueue[Any]) -> None:
 
 
 def _say_ready(ready: int) -> bool:
-    """Tell the parent that this process waits for a task; whether there is a parent."""
+    """Signal the parent that this process is idle; return False if the parent has ended."""
     try:
         os.write(ready, READY)
     except BrokenPipeError:
@@ -86,6 +86,6 @@ def _say_ready(ready: int) -> bool:
 
 
 def _flush() -> None:
-    with contextlib.suppress(OSError, ValueError):  # whoever read them may be gone
+    with contextlib.suppress(OSError, ValueError):  # the reader of these streams may have ended
         sys.stdout.flush()
         sys.stderr.flush()

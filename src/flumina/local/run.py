@@ -1,4 +1,4 @@
-"""``flumina.local.run``: a program on this machine's cores."""
+"""Run a program in processes of this machine."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from flumina.program.base import AnyProgram, define
 LOOPBACK = "127.0.0.1"
 
 _LOOK_EVERY = 0.2
-"""Seconds after which it is looked whether all processes are alive."""
+"""Seconds between two checks that all processes are alive."""
 
 
 @takes(RunOptions)
 def run(program: AnyProgram, streams: Sequence[Stream], **options: Unpack[RunArguments]) -> RunResult[pa.Table]:
-    """Run a program in processes of this machine, as many as its plan has places, and give its outputs as Arrow tables.
+    """Run a program in processes of this machine, one for each place of its plan, with Arrow tables as outputs.
 
     ``program``  a class, an instance of one, or a definition
     ``streams``  its input, in the order of their ranks
@@ -65,14 +65,14 @@ def run(program: AnyProgram, streams: Sequence[Stream], **options: Unpack[RunArg
 
 
 def cores() -> int:
-    """How many processes can work at the same time."""
+    """Return the number of processes that can run at the same time."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _execute(
     job: Job, streams: Sequence[Stream], line: ProgressLine, committer: Committer | None, *, tls: bool
 ) -> dict[int, TaskReport]:
-    """Have processes of the pool do the tasks."""
+    """Run the tasks in processes of the pool, and return their reports."""
     secret = Secret.make(tls=tls)
     tasks = job.placement.tasks
     patience = job.settings.patience
@@ -102,7 +102,7 @@ def _execute(
 
 
 def _watched(rendezvous: Rendezvous, processes: Sequence[PoolProcess]) -> dict[int, object]:
-    """What the tasks report; a process that ends before it has come to the rendezvous is not waited for."""
+    """Wait for the reports of the tasks; cancel the run if a process ends before it has reached the rendezvous."""
     while True:
         try:
             return rendezvous.wait(_LOOK_EVERY)

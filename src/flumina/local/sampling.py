@@ -1,4 +1,4 @@
-"""Sizes of states, sampled in a process of the pool, which the run then uses."""
+"""Sample state sizes in a process of the pool, which the run reuses."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from flumina.plan.state_sizes import StateSize
 from flumina.program.base import AnyProgram
 
 STARTS_WITHIN = 60.0
-"""Seconds for the process to start up; the run would wait for it, too."""
+"""Seconds for the process to start up; the run would wait for it as well."""
 
 ENDS_WITHIN = 2.0
-"""Seconds for the sample: an ``update`` that takes longer is not waited for."""
+"""Seconds for the sample; it is given up if ``update`` takes longer."""
 
 FEW = 1_000
-"""With fewer events than this no sample is taken: no plan is slow with them."""
+"""Least number of events for a sample: with fewer, every plan is fast."""
 
 
 def sampled(program: AnyProgram, streams: Sequence[Stream], bad_rows: BadRows, distinct: float) -> StateSize | None:
-    """Sample how large states become; None if the events are few, or ``update`` fails or does not end."""
+    """Sample the size of states; return None if the events are few, or ``update`` fails or takes too long."""
     if _rows(streams) < FEW:
         return None
     with tempfile.TemporaryDirectory(prefix="flumina-") as folder, POOL.borrow(1) as (worker,):
@@ -40,7 +40,7 @@ def sampled(program: AnyProgram, streams: Sequence[Stream], bad_rows: BadRows, d
 
 
 def _rows(streams: Sequence[Stream]) -> float:
-    """How many rows there are, as far as sources know; a generator counts as many."""
+    """Return the number of rows as far as sources know it; an unknown number counts as :data:`FEW`."""
     total = 0.0
     for stream in streams:
         source = stream.source()

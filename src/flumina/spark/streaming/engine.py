@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from flumina.checkpoint.committer import Committer
 from flumina.checkpoint.start import Start
 from flumina.checkpoint.state_partitions import FinalStatePolicy, PartitionedState
-from flumina.engine.driver import make_job, run_job, tree_sizes
+from flumina.engine.driver import make_job, partitioned_state, run_job
 from flumina.engine.hooks import NO_HOOKS
 from flumina.engine.job import TaskReport
 from flumina.engine.options import RunOptions
@@ -71,4 +71,4 @@ class SparkEngine:
             return execute(cluster, Staged(job, streams, None, None), line, committer, tls=tls, measured=False)[0]
 
         results, reports, _ = run_job(job, None, execute_batch)
-        return BatchRun(tree_sizes(job, reports), results, RunStats.of(reports))
+        return BatchRun(partitioned_state(job, reports), results, RunStats.of(reports))
