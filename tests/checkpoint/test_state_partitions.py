@@ -225,7 +225,7 @@ def test_sizes_that_do_not_make_up_the_file(store: Checkpoints, owner: Checkpoin
     owner.commit(number=1, state_files=[store.write_state(owner.snapshot_id(1), data, wrong)], plan=to_json(PLAN))
     latest = store.latest()
     assert latest is not None
-    with pytest.raises(CheckpointError, match=r"CHECKPOINT_DAMAGED.*do not make it up"):
+    with pytest.raises(CheckpointError, match=r"CHECKPOINT_DAMAGED.*do not add up to its size"):
         PartitionedState.of(latest).whole(PAGES, CODEC)
     assert [finding.damaged for finding in store.verify()] == [True]
 

@@ -210,7 +210,7 @@ def test_verify_looks_for_the_files_of_the_sink(tmp_path: Path, capsys: pytest.C
         file.write_bytes(whole[:-1])
         assert verify()[0] == 0, "nobody has asked"
         code, out = verify("--sink")
-        assert (code, f"DAMAGED {file}: has {len(whole) - 1:,} bytes, {len(whole):,} were published" in out) == (
+        assert (code, f"DAMAGED {file}: has {len(whole) - 1:,} bytes, {len(whole):,} were committed" in out) == (
             1,
             True,
         )

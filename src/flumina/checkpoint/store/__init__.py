@@ -1,1 +1,1 @@
-"""The files of a checkpoint: layout, owner, manifests, lineage, reading and verification."""
+"""Store checkpoints in files: layout, owner, manifests, lineage, reading and verification."""

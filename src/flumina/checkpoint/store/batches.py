@@ -1,4 +1,4 @@
-"""Batches in the sink of a streaming query: what made them, and whether their files are all there.
+"""Describe and verify the batches in the sink of a streaming query.
 
 The folder of a batch, ``batch=N``, has a checksummed file that names the batch, its lineage, the program that made the
 rows, its files with their sizes, and the batch with rows before it. The last one is named by the newest snapshot. So a
@@ -31,7 +31,7 @@ _BATCH = re.compile(r"batch=(\d+)", re.ASCII)
 
 @dataclass(frozen=True)
 class BatchMarker:
-    """What the folder of a batch tells; ``previous`` is the batch with rows before it, ``files`` have their sizes."""
+    """The marker of a batch; ``previous`` is the batch with rows before it, ``files`` are given with their sizes."""
 
     batch: int
     lineage: str
@@ -45,14 +45,14 @@ class BatchMarker:
 
     @staticmethod
     def of(data: bytes, path: str) -> BatchMarker:
-        """What was written; ``path`` is for error messages."""
+        """Decode a marker; ``path`` is for error messages."""
         return from_json(BatchMarker, decode(data, "batch", path), path)
 
 
 def verify_sink(reader: SnapshotReader, path: str | None) -> list[Finding]:
-    """Compare the files of a query's sink with what was published: names and sizes, and that no batch is gone.
+    """Compare names and sizes of files in a query's sink with the markers, and find missing batches.
 
-    Without ``path`` the folders are those that the newest snapshot remembers, of outputs and of dead letters.
+    Without ``path`` the folders of outputs and of dead letters are read from the newest snapshot.
     """
     newest = reader.latest()
     progress = None if newest is None else newest.manifest.batch_progress
@@ -81,16 +81,16 @@ def _folder(reader: SnapshotReader, path: str) -> CheckpointDirectory:
 
 def _verify(folder: CheckpointDirectory, output: str, last: int) -> Iterator[Finding]:
     """Compare the batches of one output, the last of which is known."""
-    snapshot_id = folder.below(output) if output else folder
+    batches = folder.below(output) if output else folder
     try:
-        names = snapshot_id.names()
+        names = batches.names()
     except FluminaError as error:
-        yield Finding(snapshot_id.path, error.message)
+        yield Finding(batches.path, error.message)
         return
     there = sorted(int(match[1]) for match in map(_BATCH.fullmatch, names) if match)
-    wanted = {last: "the newest snapshot"}
+    expected = {last: "the newest snapshot"}
     for batch in there:
-        found = snapshot_id.below(f"batch={batch}")
+        found = batches.below(f"batch={batch}")
         try:
             marker = BatchMarker.of(found.fetch(MARKER), found.at(MARKER))
         except CheckpointError as error:
@@ -99,11 +99,11 @@ def _verify(folder: CheckpointDirectory, output: str, last: int) -> Iterator[Fin
         if marker.batch != batch:
             yield Finding(found.path, f"holds batch {marker.batch}")
         if marker.previous is not None:
-            wanted[marker.previous] = f"batch={batch}"
+            expected[marker.previous] = f"batch={batch}"
         yield from _files(found, marker)
-    for batch in sorted(set(wanted) - set(there)):
-        told = f"is not there, though {wanted[batch]} tells of it: its rows are lost, perhaps those before it, too"
-        yield Finding(snapshot_id.at(f"batch={batch}"), told)
+    for batch in sorted(set(expected) - set(there)):
+        missing = f"is not there, though {expected[batch]} refers to it: its rows are lost, perhaps also rows before it"
+        yield Finding(batches.at(f"batch={batch}"), missing)
 
 
 def _files(folder: CheckpointDirectory, marker: BatchMarker) -> Iterator[Finding]:
@@ -115,6 +115,6 @@ def _files(folder: CheckpointDirectory, marker: BatchMarker) -> Iterator[Finding
             yield Finding(path, f"can't be read: {error}")
             continue
         if info.type != fs.FileType.File:
-            yield Finding(path, f"is not there: {size:,} bytes were published")
+            yield Finding(path, f"is not there: {size:,} bytes were committed")
         elif info.size != size:
-            yield Finding(path, f"has {info.size:,} bytes, {size:,} were published")
+            yield Finding(path, f"has {info.size:,} bytes, {size:,} were committed")

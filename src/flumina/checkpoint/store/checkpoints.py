@@ -1,4 +1,4 @@
-"""A checkpoint: a folder with the snapshots of one run, over all the drivers that carry it on."""
+"""Write and read a checkpoint: the folder with the snapshots of one run."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from flumina.storage.owner import OwnerName, OwnerToken
 from flumina.storage.record import to_json
 
 KEEP = 3
-"""How many snapshots are kept, unless told otherwise."""
+"""Default number of snapshots that are kept."""
 
 
 class Checkpoints(SnapshotReader):
-    """The snapshots at a path or URI, which need not be there yet; the last ``keep`` of them are kept.
+    """The snapshots at a path or URI, which need not exist yet; the last ``keep`` of them are kept.
 
-    It travels to the tasks, which write states through it; a relative path is that of the process that made it.
+    It is sent to the tasks, which write states with it; a relative path is resolved in the process that made it.
     """
 
     def __init__(self, path: str | os.PathLike[str], filesystem: fs.FileSystem | None = None, keep: int = KEEP) -> None:
@@ -45,11 +45,12 @@ class Checkpoints(SnapshotReader):
         run: str | None = None,
         allow_code_change: bool = False,
     ) -> CheckpointOwner:
-        """Become the driver that writes snapshots; every driver before loses that right.
+        """Become the owner of the checkpoint, with a new term that fences off every earlier driver.
 
-        ``resumes`` is what :meth:`latest` gave. If somebody else has claimed or committed since, this is an error, and
-        of two drivers that claim at once at least one gets it. ``fingerprint`` (of :func:`program_fingerprint`) have
-        to be those of the program that made the snapshot; ``allow_code_change`` allows that its code is another.
+        ``resumes`` is the snapshot that :meth:`latest` returned. Raises if another driver has taken over or committed
+        since; of two drivers that take over at once, at least one gets the error. ``fingerprint`` (of
+        :func:`program_fingerprint`) has to be that of the snapshot's program; with ``allow_code_change``, its code may
+        differ.
         """
         if resumes is not None:
             check_program(
@@ -81,19 +82,18 @@ class Checkpoints(SnapshotReader):
     def write_state(
         self, snapshot_id: SnapshotId, data: bytes, tree_sizes: Sequence[tuple[str, int]] = ()
     ) -> StateFile:
-        """Write a state for a snapshot that will be committed; any process may do this, and more than once.
+        """Write a state for a snapshot that will be committed; any process may call this, and more than once.
 
-        ``snapshot_id`` is what :meth:`Claim.snapshot_id` gave the driver, ``tree_sizes`` what is in it: see
-        :class:`StateFile`.
+        ``snapshot_id`` is from :meth:`CheckpointOwner.snapshot_id`; for ``tree_sizes`` see :class:`StateFile`.
         """
         return write_state(self.folder, snapshot_id, data, tree_sizes)
 
     def verify(self) -> list[Finding]:
-        """Read everything, and tell what is damaged or lies there without need; empty if all is well."""
+        """Read all files, and return findings of damaged or needless ones; empty if all is well."""
         return verify(self)
 
     def _check_fresh(self, listing: Listing) -> None:
-        """Whoever starts anew does so because nothing was committed."""
+        """Raise if the checkpoint has snapshots: a new run begins only where none was committed."""
         found = self.newest(listing)
         if found is not None:
             raise CheckpointError(
@@ -104,10 +104,11 @@ class Checkpoints(SnapshotReader):
             )
 
     def _check_alone(self, now: Listing, seen: Listing, own: OwnerName) -> None:
-        """Nobody else has written since ``seen``.
+        """Raise if another driver has written since ``seen``.
 
-        Two drivers write their claims and look afterwards, so that at least one of them sees the other. A driver
-        commits and looks for claims before it deletes old snapshots; so either it is seen here, or it deletes none.
+        Two drivers write their owner files and list the folder afterwards, so that at least one of them sees the other.
+        A driver commits and checks for other owners before it deletes old snapshots; so either its commit is seen here,
+        or it deletes none.
         """
         rivals = sorted(now.owners - seen.owners - {own})
         added = sorted(now.snapshot_ids - seen.snapshot_ids)
@@ -118,7 +119,7 @@ class Checkpoints(SnapshotReader):
             )
 
     def _clean(self, listing: Listing, term: int) -> None:
-        """Delete what earlier drivers did not finish."""
+        """Delete files that earlier drivers did not finish."""
         orphans = [
             name
             for snapshot_id, name in listing.states

@@ -34,12 +34,12 @@ _NAME = re.compile(
 
 
 def owner_file(name: OwnerName) -> str:
-    """Return the name of the file in which a driver says that it took over."""
+    """Return the name of a driver's owner file."""
     return f"{name}.json"
 
 
 class SnapshotId(NamedTuple):
-    """Which snapshot: the epoch of the driver that made it, and its number; later ones compare greater."""
+    """Identifier of a snapshot: the term of its driver, and its number; later ones compare greater."""
 
     term: int
     number: int
@@ -49,31 +49,31 @@ class SnapshotId(NamedTuple):
 
     @property
     def manifest(self) -> str:
-        """The file that describes the snapshot."""
+        """The name of the manifest."""
         return f"snapshot-{self}.json"
 
     @property
     def marker(self) -> str:
-        """The file that says that the manifest was written."""
+        """The name of the file that marks the manifest as written."""
         return f"snapshot-{self}.done"
 
     def new_state(self) -> str:
-        """A name for a state of this snapshot that no other attempt to write it has."""
+        """Return a new, unique name for a state file of this snapshot."""
         return f"state-{self}-{new_id()}.bin"
 
 
 @dataclass(frozen=True)
 class Listing:
-    """What lies in the folder at one moment, by names alone."""
+    """The files in the folder at one moment, by their names alone."""
 
     owners: frozenset[OwnerName] = frozenset()
     manifests: frozenset[SnapshotId] = frozenset()
     markers: frozenset[SnapshotId] = frozenset()
     states: frozenset[tuple[SnapshotId, str]] = frozenset()
     partial: frozenset[tuple[int, str]] = frozenset()
-    """Files that were being written, and the epochs of those who did."""
+    """Temporary files, and the terms of the drivers that wrote them."""
     foreign: tuple[str, ...] = ()
-    """What no checkpoint has written."""
+    """Names that do not belong to a checkpoint."""
 
     @staticmethod
     def of(names: Iterable[str]) -> Listing:
@@ -110,16 +110,16 @@ class Listing:
 
     @property
     def snapshot_ids(self) -> frozenset[SnapshotId]:
-        """Snapshots that were committed, also those whose manifest is gone."""
+        """The committed snapshots, also with a missing manifest."""
         return self.manifests | self.markers
 
     @property
     def term(self) -> int:
-        """The highest epoch that left anything that counts; 0 if there is none."""
+        """The highest term of an owner or a snapshot; 0 if there is none."""
         return max((term for term, _ in (*self.owners, *self.snapshot_ids)), default=0)
 
     def up_to(self, term: int) -> Listing:
-        """Without what later drivers wrote."""
+        """Return the listing without files of later drivers."""
         return replace(
             self,
             owners=frozenset(owner for owner in self.owners if owner.term <= term),
@@ -153,7 +153,7 @@ class CheckpointDirectory(Directory):
         return Listing.of(self.names())
 
     def fetch(self, name: str) -> bytes:
-        """Read a file that other files say was written."""
+        """Read a file that other files refer to; raise if it is missing."""
         data = self.read(name)
         if data is None:
             raise missing(self.at(name))

@@ -1,10 +1,10 @@
-"""Which snapshots count: those of the last driver, behind them the one that it went on from, and so on.
+"""Follow the lineage: the snapshots of the last owner, and the ones it resumed from.
 
-A driver that was replaced may be alive and go on writing; what it writes after its successor went on from an earlier
-snapshot is on nobody's chain::
+A driver that was replaced may be alive and continue to write; snapshots that it writes after its successor resumed from
+an earlier one are not in the lineage::
 
-    epoch 1    1 - 2 - 3 - 4          (3 and 4 were written after epoch 2 had begun)
-    epoch 2        '- 3' - 5         the chain is 5, 3', 2, 1
+    term 1    1 - 2 - 3 - 4          (3 and 4 were written after term 2 had begun)
+    term 2        '- 3' - 5          the lineage is 5, 3', 2, 1
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from flumina.checkpoint.store.layout import Listing, SnapshotId
 
 
 def lineage(listing: Listing, resumed: Callable[[int], SnapshotId | None]) -> Iterator[SnapshotId]:
-    """The snapshots that count, the newest first; ``resumed`` tells from which one an epoch went on.
+    """Return the snapshots of the lineage, the newest first; ``resumed`` returns the one that a term resumed from.
 
-    It ends where snapshots were deleted because there are newer ones. That a driver without snapshots of its own has
-    lost the one that it went on from is found by whoever reads it: it comes first.
+    The lineage ends where snapshots were deleted because there are newer ones. The first one may be missing, if the
+    last driver has no snapshots of its own: reading it then raises.
     """
     term, found = listing.term, False
     bound: int | None = None

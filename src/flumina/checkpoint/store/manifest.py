@@ -1,4 +1,4 @@
-"""Describe a snapshot: its owner, its files, and how far the run or the query has come."""
+"""Describe a snapshot: owner, files, and progress of the run or query."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class StateFile:
     tree_sizes: tuple[tuple[str, int], ...] = ()
 
     def is_of(self, snapshot_id: SnapshotId) -> bool:
-        """Whether it was written for this snapshot."""
+        """Tell whether the file was written for this snapshot."""
         return self.name.startswith(f"state-{snapshot_id}-")
 
 
@@ -62,7 +62,7 @@ class ResultFiles:
 
 @dataclass(frozen=True)
 class RunProgress:
-    """How far a whole run has come: rows of each output so far and, once all events are processed, its results."""
+    """Progress of a whole run: rows of each output so far and, once all events are processed, its results."""
 
     rows: Mapping[str, int]
     results: ResultFiles | None = None
@@ -85,7 +85,7 @@ class SeenTimestamps(NamedTuple):
 
 @dataclass(frozen=True)
 class BatchProgress:
-    """How far a streaming query has come, after a batch.
+    """Progress of a streaming query after a batch.
 
     ``done``               the timestamp up to which everything is processed
     ``seen``               what each stream has shown so far
@@ -143,7 +143,7 @@ class SnapshotManifest:
 
     @property
     def snapshot_id(self) -> SnapshotId:
-        """Which snapshot this is."""
+        """The id of the snapshot."""
         return SnapshotId(self.term, self.number)
 
     @property
@@ -153,7 +153,7 @@ class SnapshotManifest:
 
     @property
     def rows(self) -> dict[str, int]:
-        """How many rows of each output belong to it."""
+        """The number of rows of each output."""
         counted: dict[str, int] = {}
         for file in self.outputs:
             counted[file.output] = counted.get(file.output, 0) + file.rows
@@ -165,7 +165,7 @@ class SnapshotManifest:
         return None if self.run_progress is None else self.run_progress.results
 
     def to_json(self) -> dict[str, Any]:
-        """Return the manifest as what JSON has."""
+        """Return the manifest as a JSON value."""
         content: dict[str, Any] = to_json(self)
         return content
 
@@ -177,7 +177,7 @@ class SnapshotManifest:
 
 @dataclass(frozen=True)
 class OwnerRecord:
-    """What a driver writes when it takes over: its owner token, and the snapshot from which it goes on."""
+    """The owner file of a driver: its owner token, and the snapshot from which it resumes."""
 
     term: int
     id: str

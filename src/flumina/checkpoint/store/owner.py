@@ -1,4 +1,4 @@
-"""The right to commit snapshots, held by one driver at a time."""
+"""Commit snapshots as the owner of a checkpoint: one driver at a time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from flumina.storage.owner import OwnerToken
 
 
 class CheckpointOwner:
-    """One driver's turn at a checkpoint, from :meth:`Checkpoints.take_over`; it lasts until another driver claims."""
+    """Ownership of a checkpoint, from :meth:`Checkpoints.take_over` until another driver takes over."""
 
     def __init__(
         self,
@@ -44,11 +44,11 @@ class CheckpointOwner:
 
     @property
     def next_number(self) -> int:
-        """The number that the next snapshot gets if none is given: no other one in the folder has it."""
+        """The default number of the next snapshot: no other snapshot in the folder has it."""
         return max(self._last, self._highest) + 1
 
     def snapshot_id(self, number: int | None = None) -> SnapshotId:
-        """Where a state for the snapshot of this number belongs: what a task needs to write it."""
+        """Return the id of the snapshot with this number, with which tasks write its state."""
         number = self.next_number if number is None else number
         if not isinstance(number, int) or isinstance(number, bool) or number <= self._last:
             before = "a snapshot has a number from 0 on" if self._last < 0 else f"the last one was {self._last}"
@@ -73,10 +73,10 @@ class CheckpointOwner:
         finished: bool = False,
         progress: RunProgress | BatchProgress | None = None,
     ) -> Snapshot:
-        """Make a snapshot count, and delete the oldest ones that are no longer wanted.
+        """Commit a snapshot, and delete the oldest ones beyond ``keep``.
 
-        The state is given as bytes, or was written by tasks (``state_files``); it may be in several pieces. For the
-        rest see :class:`SnapshotManifest`.
+        The state is given as bytes, or in one or more files that tasks have written (``state_files``). For the other
+        arguments see :class:`SnapshotManifest`.
         """
         snapshot_id = self.snapshot_id(number)
         self.check()
@@ -101,7 +101,7 @@ class CheckpointOwner:
             fingerprint=self.fingerprint,
             plan=plan,
         )
-        encode("manifest", manifest.to_json())  # what is no JSON is refused before anything is written
+        encode("manifest", manifest.to_json())  # raises before any file is written
         if state is not None:
             written = write_state(self._folder, snapshot_id, state)
             manifest = replace(manifest, states=(*manifest.states, written))
@@ -111,7 +111,7 @@ class CheckpointOwner:
         self._folder.write(snapshot_id.marker, marker)
         self._last = snapshot_id.number
         now = self._folder.listing()
-        self._check(now)  # before anything is deleted: another driver may just have gone on from what is old to us
+        self._check(now)  # before files are deleted: another driver may just have resumed from an older snapshot
         self._prune(now, manifest)
         path = self._folder.at(snapshot_id.manifest)
         return Snapshot(SnapshotManifest.from_json(decode(data, "manifest", path), path), self._folder, now)
@@ -128,8 +128,8 @@ class CheckpointOwner:
         if not file.is_of(snapshot_id):
             raise UsageError(
                 "STATE_FILES",
-                f"{file.name} was not written for snapshot {snapshot_id.number} of epoch {snapshot_id.term}",
-                hint="give write_state the place that Claim.place gave",
+                f"{file.name} was not written for snapshot {snapshot_id.number} of term {snapshot_id.term}",
+                hint="pass write_state the id that CheckpointOwner.snapshot_id returned",
             )
         size = self._folder.size(file.name)
         if size is None:
@@ -144,10 +144,10 @@ class CheckpointOwner:
             )
 
     def _prune(self, listing: Listing, newest: SnapshotManifest) -> None:
-        """Delete snapshots that are not among the last, with the claims before them; what is damaged deletes nothing.
+        """Delete old snapshots with the owner files before them; delete nothing if the lineage is damaged.
 
-        Of the newest one, states go that tasks have written which were lost. The marker goes first and the state last:
-        whatever is left by a crash still tells the truth.
+        Also deletes state files of the newest snapshot that lost tasks have written. The marker goes first and the
+        state last, so that a crash leaves no marker of a snapshot without its files.
         """
         named = {file.name for file in newest.states}
         self._folder.delete([name for of, name in listing.states if of == newest.snapshot_id and name not in named])
@@ -175,7 +175,7 @@ class CheckpointOwner:
 
 
 def in_use(path: str, what: str) -> CheckpointError:
-    """The error for a driver that is not alone."""
+    """Return the error for a checkpoint that another driver uses."""
     return CheckpointError(
         "CHECKPOINT_IN_USE",
         f"{path} is in use: {what}",

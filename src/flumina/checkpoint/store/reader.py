@@ -1,4 +1,4 @@
-"""Finding snapshots: the one to go on from, one by its number, all of them."""
+"""Find snapshots of a checkpoint: the latest, by number, or all."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from flumina.storage.owner import OwnerName
 from flumina.storage.record import from_json
 
 _TRIES = 5
-"""How often we look again because a driver is at work, and may have deleted what we were about to read."""
+"""Number of retries while a driver may delete files that are about to be read."""
 
 
 class SnapshotReader:
-    """What can be learned from a checkpoint without writing to it."""
+    """Reader of a checkpoint; it never writes."""
 
     def __init__(self, folder: CheckpointDirectory) -> None:
         self.folder = folder
@@ -29,11 +29,10 @@ class SnapshotReader:
     def latest(
         self, *, allow_older: bool = False, check: Callable[[Snapshot], None] = lambda _: None
     ) -> Snapshot | None:
-        """The snapshot to go on from; None where nothing was ever committed.
+        """Return the snapshot to resume from; None where none was ever committed.
 
-        Damage is an error. With ``allow_older``, the newest snapshot is given that is whole: its state is read to know
-        that, and ``check`` raises if anything is wrong with what belongs to it and lies elsewhere. If none is, that is
-        an error too.
+        Raises if it is damaged. With ``allow_older``, returns the newest undamaged snapshot: its state is read, and
+        ``check`` raises if files in other folders that belong to it are damaged. Raises if all are damaged.
         """
         listing = self.folder.listing()
         for tries_left in reversed(range(_TRIES)):
@@ -47,7 +46,7 @@ class SnapshotReader:
         raise AssertionError
 
     def at(self, number: int) -> Snapshot:
-        """The snapshot with this number, among those that count."""
+        """Return the snapshot of the lineage with this number."""
         listing = self.folder.listing()
         self.check_ours(listing)
         there = []
@@ -62,7 +61,7 @@ class SnapshotReader:
         )
 
     def all(self) -> list[Snapshot]:
-        """Every snapshot in the folder, the oldest first, also those that a driver wrote after it was replaced."""
+        """Return every snapshot in the folder, the oldest first, also of drivers that had been replaced."""
         found = [snapshot for _, snapshot in self.each()]
         for snapshot in found:
             if isinstance(snapshot, CheckpointError):
@@ -70,7 +69,7 @@ class SnapshotReader:
         return [snapshot for snapshot in found if isinstance(snapshot, Snapshot)]
 
     def each(self) -> Iterator[tuple[SnapshotId, Snapshot | CheckpointError]]:
-        """Every snapshot in the folder, the oldest first, or what is wrong with it."""
+        """Return every snapshot in the folder, the oldest first, or the error of a damaged one."""
         listing = self.folder.listing()
         for snapshot_id in sorted(listing.snapshot_ids):
             try:
@@ -79,13 +78,13 @@ class SnapshotReader:
                 yield snapshot_id, error
 
     def newest(self, listing: Listing) -> Snapshot | None:
-        """The snapshot to go on from, by what lay in the folder at one moment."""
+        """Return the snapshot to resume from, by the listing of the folder at one moment."""
         self.check_ours(listing)
         snapshot_id = next(self.chain(listing), None)
         return None if snapshot_id is None else self.read(snapshot_id, listing)
 
     def _newest_good(self, listing: Listing, check: Callable[[Snapshot], None]) -> Snapshot | None:
-        """The newest snapshot on the chain that is whole, or, where the chain is broken, of all."""
+        """Return the newest undamaged snapshot of the lineage or, where the lineage is broken, of all."""
         if not listing.snapshot_ids:
             return self.newest(listing)
         try:
@@ -103,17 +102,15 @@ class SnapshotReader:
             else:
                 return snapshot
         assert first is not None
-        hint = (
-            "restore what is damaged from a copy, or begin anew, with another checkpoint and another place for outputs"
-        )
+        hint = "restore the files from a copy, or begin anew with another checkpoint and another folder for outputs"
         none_whole = CheckpointError(first.condition, first.message, file=first.file, hint=hint)
         none_whole.add_note(f"none of the {len(listing.snapshot_ids)} snapshots in {self.folder.path} is whole")
         raise none_whole from first
 
     def names(self, listing: Listing, since: SnapshotId | None = None) -> dict[str, str]:
-        """Staged files that a driver has begun to publish, and under which names: it may have died over it.
+        """Return the staged files of commits that a driver has begun, with their final names.
 
-        Only snapshots from the one at ``since`` on are asked, and those that can't be read say nothing.
+        Reads the snapshots from ``since`` on, and skips damaged ones.
         """
         names: dict[str, str] = {}
         for snapshot_id in sorted(listing.manifests):
@@ -124,7 +121,7 @@ class SnapshotReader:
         return names
 
     def read(self, snapshot_id: SnapshotId, listing: Listing) -> Snapshot:
-        """A snapshot whose manifest has its own checksum and that of its marker."""
+        """Read a snapshot, and verify its manifest against its own checksum and the one in its marker."""
         data, path = self.folder.fetch(snapshot_id.manifest), self.folder.at(snapshot_id.manifest)
         manifest = SnapshotManifest.from_json(decode(data, "manifest", path), path)
         if manifest.snapshot_id != snapshot_id:
@@ -136,20 +133,20 @@ class SnapshotReader:
         return Snapshot(manifest, self.folder, listing)
 
     def chain(self, listing: Listing) -> Iterator[SnapshotId]:
-        """The snapshots that count, the newest first."""
+        """Return the snapshots of the lineage, the newest first."""
         return lineage(listing, lambda term: self._resumed(term, listing))
 
     def _resumed(self, term: int, listing: Listing) -> SnapshotId | None:
-        """From which snapshot an epoch went on.
+        """Return the snapshot from which a term resumed.
 
-        There are two claims of one epoch where a driver died while it found out that it was not alone. It has written
-        nothing, so that it does not matter which of them is believed, as long as it is always the same.
+        A term has two owner files where a driver died while it found that another one took the same term. It has
+        written no snapshot, so either file will do, as long as it is always the same.
         """
         records = [self.read_owner(owner) for owner in sorted(listing.owners) if owner.term == term]
         return max((record.resumes for record in records if record.resumes is not None), default=None)
 
     def read_owner(self, name: OwnerName) -> OwnerRecord:
-        """What a driver wrote when it took over."""
+        """Read the owner file of a driver."""
         path = self.folder.at(owner_file(name))
         record = from_json(OwnerRecord, decode(self.folder.fetch(owner_file(name)), "owner", path), path)
         if (record.term, record.id) != name:
@@ -157,12 +154,12 @@ class SnapshotReader:
         return record
 
     def begun(self) -> str | None:
-        """The run of the last driver that claimed the folder, which may have died before its first snapshot."""
+        """Return the run of the last owner, which may have died before its first snapshot."""
         owners = sorted(self.folder.listing().owners)
         return self.read_owner(owners[-1]).run if owners else None
 
     def check_ours(self, listing: Listing) -> None:
-        """A folder is empty, or holds claims for all that it holds."""
+        """Raise unless the folder is empty or a checkpoint, with an owner file for every snapshot."""
         if not listing.owners:
             if listing.snapshot_ids or listing.states:
                 raise missing(self.folder.at("owner-*.json"))

@@ -1,4 +1,4 @@
-"""A snapshot that was found in a checkpoint."""
+"""Read a snapshot of a checkpoint, and write its state files."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from flumina.storage.checksum import damaged
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A snapshot whose manifest is whole; the state is read and checked when it is asked for.
+    """A snapshot with a valid manifest; its state is read and verified on access.
 
-    ``seen`` is what lay in the folder when this one was chosen: who claims the checkpoint later can tell whether
-    somebody else has written since.
+    ``seen`` is the listing of the folder when the snapshot was chosen: a driver that takes over compares it with the
+    current one, to find files that another driver has written since.
     """
 
     manifest: SnapshotManifest
@@ -28,16 +28,16 @@ class Snapshot:
 
     @property
     def number(self) -> int:
-        """Increases over the whole life of a checkpoint."""
+        """The number of the snapshot, which increases over the whole life of a checkpoint."""
         return self.manifest.number
 
     @property
     def after(self) -> int | None:
-        """The timestamp up to which all events are in it."""
+        """The timestamp up to which all events are processed."""
         return self.manifest.after
 
     def state(self) -> bytes:
-        """The bytes of the only state file."""
+        """Return the bytes of the only state file."""
         if len(self.manifest.states) != 1:
             raise UsageError(
                 "STATE_FILES",
@@ -47,7 +47,7 @@ class Snapshot:
         return self.states()[0]
 
     def forest(self) -> Forest:
-        """That of the plan whose trees have left the state; it is damage if there are others, or they are not all."""
+        """Return the forest of the plan that made the state; raise unless its trees are those of the state files."""
         where = self.folder.at(self.manifest.snapshot_id.manifest)
         if self.manifest.plan is None:
             raise damaged(where, "it names no plan whose trees have left the state")
@@ -58,17 +58,17 @@ class Snapshot:
         return forest
 
     def states(self) -> list[bytes]:
-        """The bytes of every state file, as they were committed."""
+        """Return the verified bytes of every state file."""
         return [read_state(self.folder, file) for file in self.manifest.states]
 
 
 def read_state(folder: CheckpointDirectory, file: StateFile) -> bytes:
-    """The bytes of a state file, if they are those that were written."""
+    """Read and verify a state file; raise if it is damaged."""
     data = folder.fetch(file.name)
     if len(data) != file.size:
         raise damaged(folder.at(file.name), f"it has {len(data):,} bytes, {file.size:,} were written")
     if file.tree_sizes and sum(size for _, size in file.tree_sizes) != file.size:
-        raise damaged(folder.at(file.name), "the shares that the manifest states do not make it up")
+        raise damaged(folder.at(file.name), "the sizes of states in the manifest do not add up to its size")
     if hashlib.sha256(data).hexdigest() != file.sha256:
         raise damaged(folder.at(file.name), "its bytes do not have the checksum that the manifest states")
     return data
@@ -77,7 +77,7 @@ def read_state(folder: CheckpointDirectory, file: StateFile) -> bytes:
 def write_state(
     folder: CheckpointDirectory, snapshot_id: SnapshotId, data: bytes, tree_sizes: Sequence[tuple[str, int]] = ()
 ) -> StateFile:
-    """A new file with a state, or with those of several trees."""
+    """Write a new file with a state, or with the states of several trees."""
     file = StateFile(snapshot_id.new_state(), len(data), hashlib.sha256(data).hexdigest(), tuple(tree_sizes))
     folder.write(file.name, data)
     return file

@@ -1,4 +1,4 @@
-"""Reading everything that a checkpoint holds, to know whether it is what was written."""
+"""Verify all files of a checkpoint against their checksums."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from flumina.storage.output_directory import READY
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing worth storage_errors about a checkpoint; not ``damaged`` where nothing is lost by it."""
+    """One finding about a file of a checkpoint; not ``damaged`` if no data is lost."""
 
     file: str
     what: str
@@ -30,10 +30,10 @@ class Finding:
 
 
 def verify(reader: SnapshotReader) -> list[Finding]:
-    """What is wrong with a checkpoint, and what lies in it without need.
+    """Return findings of damaged and of needless files in a checkpoint.
 
-    Output files are read where their folder is in reach. A driver may be at work meanwhile: what it deletes is no
-    damage.
+    Output files are read where their folder can be reached. A driver may be running: files that it deletes meanwhile
+    are not damage.
     """
     listing = reader.folder.listing()
     found = list(_look(reader, listing))
@@ -42,7 +42,7 @@ def verify(reader: SnapshotReader) -> list[Finding]:
 
 
 def verify_log(folder: CheckpointDirectory) -> list[Finding]:
-    """What is wrong with the log of a streaming query, every entry of which has a checksum."""
+    """Return findings of damaged entries in the log of a streaming query; every entry has a checksum."""
     found: list[Finding] = []
     for kind, log in {"query": folder, "cut": folder.below("cuts"), "commit": folder.below("commits")}.items():
         for name in log.names():
@@ -90,7 +90,7 @@ class _Written(NamedTuple):
     checksum: Checksum
     what: str
     name: str | None
-    """Under which it is to be seen, once somebody has begun with that."""
+    """The final name, once a driver has begun to commit the file."""
 
 
 def _look_at(
@@ -127,7 +127,7 @@ def _look_at(
 
 
 def _written(manifest: SnapshotManifest, names: Mapping[str, str]) -> Iterator[_Written]:
-    """The outputs that a snapshot vouches for, and those that were merged of them to be seen."""
+    """Return the output files of a snapshot, and the merged files of its results."""
     folder = manifest.folder or ""
     merged = {} if manifest.results is None else manifest.results.checksums
     for path, checksum in merged.items():
@@ -168,7 +168,7 @@ def _output(filesystem: fs.FileSystem, folder: str, file: _Written) -> Iterator[
         if file.name is None:
             yield Finding(path, f"is not there: {file.what} are lost")
         else:
-            yield Finding(path, "is not there: if it was published already, the next run checks it", damaged=False)
+            yield Finding(path, "is not there: if it was committed already, the next run checks it", damaged=False)
     except (OSError, pa.ArrowException) as error:
         yield Finding(path, f"can't be read: {error}")
     else:

@@ -1,1 +1,1 @@
-"""Transport: authenticated connections between tasks and the driver, and the rendezvous."""
+"""Connect tasks and the driver: authenticated channels, and the rendezvous."""

@@ -1,10 +1,10 @@
-"""Frames over one connection, plain or TLS.
+"""Send and receive frames over one connection, plain or TLS.
 
 A frame is a list of byte buffers: a small pickle, and what it refers to out of band. On the wire::
 
     count: 4 bytes | total: 8 bytes | length of each buffer: count times 8 bytes | the buffers
 
-A channel blocks, up to a deadline, until ``unblock``; from then on nothing does, and a loop asks it for what has come.
+A channel blocks, up to a deadline, until ``unblock``; from then on no call blocks, and a loop polls it for frames.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Buffer = bytes | bytearray | memoryview
 Frame = list[bytearray]
 
 LIMIT = 1 << 30
-"""Bytes in a frame, unless told otherwise."""
+"""Default of the largest number of bytes in a frame."""
 MOST_BUFFERS = 1 << 20
 INBOX = 1 << 16
-"""Bytes that are read at once; a frame that fits is cut out of them, a larger one gets buffers of its own."""
+"""Bytes that are read at once; a frame that fits is a slice of them, a larger one gets buffers of its own."""
 SMALL = 1 << 14
 """Buffers below this are copied rather than sent on their own."""
 TURN = 1 << 22
@@ -92,7 +92,7 @@ class Channel:
         return self._socket.fileno()
 
     def close(self) -> None:
-        """Let go of the socket; what is still queued is not sent."""
+        """Close the socket; frames that are still queued are not sent."""
         self._queue.clear()
         self.pending = 0
         self._socket.close()
@@ -150,7 +150,7 @@ class Channel:
     def put(self, buffers: Sequence[Buffer]) -> None:
         """Queue a frame and send what can be sent now; large buffers must not change until ``pending`` is 0.
 
-        That the peer is gone is not told here but by ``take``, after everything it sent before.
+        A lost peer is not raised here but by ``take``, after all frames that the peer has sent.
         """
         sizes = [buffer.nbytes if isinstance(buffer, memoryview) else len(buffer) for buffer in buffers]
         total = sum(sizes)
@@ -181,7 +181,7 @@ class Channel:
         self.flush()
 
     def flush(self) -> bool:
-        """Send what the socket takes now; whether nothing is left."""
+        """Send as much as the socket takes now; return whether the queue is empty."""
         queue = self._queue
         try:
             while queue:
@@ -208,7 +208,7 @@ class Channel:
         return True
 
     def take(self) -> list[Frame]:
-        """All frames that are complete now; raises PeerLostError when none is left and none can come."""
+        """Return all complete frames; raise PeerLostError when none is left and none can come."""
         frames: list[Frame] = []
         budget = TURN
         while budget > 0 or (isinstance(self._socket, ssl.SSLSocket) and self._socket.pending()):
@@ -310,7 +310,7 @@ class Channel:
         return PeerLostError("PEER_LOST", f"{self.name} went away")
 
     def _broken(self, what: str) -> FrameError:
-        """The channel is of no use any more: nobody knows where the next frame begins."""
+        """Mark the channel as broken, as the start of the next frame is unknown."""
         self.lost = True
         self.close()
         return FrameError("FRAME", f"{self.name} sent {what}; at most {self.limit} bytes are taken")

@@ -1,7 +1,7 @@
-"""A task's line to the driver: where it learns who its peers are, and reports how it goes.
+"""Connect a task to the driver: receive the peer table, report progress and results.
 
-A thread beside the task's loop keeps the line: it gives signs of life and takes in the driver's words, whatever the
-loop does. Words that are for the loop wait until it looks; a bell tells it that there are some.
+A thread beside the task's loop serves the connection: it sends signs of life and receives the driver's messages while
+the loop is busy. Messages for the loop wait until it checks for them; a socket pair wakes it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from flumina.errors import CalledOffError, FluminaError, PeerLostError, TaskFail
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A task says that it is there; ``attempt`` differs for every time that the task is tried."""
+    """Registration of a task at the rendezvous; ``attempt`` is unique among the attempts of the task."""
 
     task: int
     attempt: str
@@ -77,21 +77,21 @@ class PingReply:
 
 @dataclass(frozen=True, slots=True)
 class ProgressReport:
-    """How far a task is; only the engine knows what that means."""
+    """Progress of a task; its content is defined by the engine."""
 
     what: object
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPart:
-    """What a task hands in on the way; unlike progress, none of it may be missed."""
+    """A task's part of a snapshot; unlike progress, every one is delivered."""
 
     what: object
 
 
 @dataclass(frozen=True, slots=True)
 class TaskDone:
-    """A task has done its part."""
+    """The result of a task that has succeeded."""
 
     result: object
 
@@ -182,7 +182,7 @@ class DriverClient:
 
     @property
     def generation(self) -> int:
-        """How many gangs had come together when this one had, itself included."""
+        """The number of gangs that have been complete so far, this one included."""
         return self.peer_table.generation
 
     def fileno(self) -> int:
@@ -223,27 +223,27 @@ class DriverClient:
         self.check()
 
     def report(self, progress: object) -> None:
-        """Tell the driver how it goes; left out while the driver has not read what it was told before."""
+        """Send progress to the driver; skipped while the driver has not read the progress before."""
         with self._changed:
             if self._channel.flush():
                 self._put(dumps(ProgressReport(progress)))
 
     def save(self, what: object) -> None:
-        """Hand something in for good."""
+        """Send the driver this task's part of a snapshot."""
         buffers = dumps(CheckpointPart(what))
         with self._changed:
             self._put(buffers)
 
     def fail(self, error: BaseException) -> None:
-        """Last word: the run is over, for everyone, because of this error."""
+        """Send the error that ends the run, and disconnect."""
         self._last(TaskFailure.of(error))
 
     def done(self, result: object) -> None:
-        """Last word: this task has done its part."""
+        """Send the result of this task, and disconnect."""
         self._last(TaskDone(result))
 
     def close(self) -> None:
-        """Leave; without a last word the driver takes this task for lost."""
+        """Disconnect; without :meth:`done` or :meth:`fail` before, the driver considers this task lost."""
         with self._changed:
             if self._closed:
                 return
@@ -282,7 +282,7 @@ class DriverClient:
 
     @property
     def _over(self) -> bool:
-        """Whether the loop will be told to end."""
+        """Tell whether the task has been called off, or has lost the driver."""
         return self._error is not None or any(isinstance(word, CalledOff) for word in self._messages)
 
     def _put(self, buffers: Any) -> None:  # noqa: ANN401 -- what channels take
@@ -314,7 +314,7 @@ class DriverClient:
                     self._messages.append(message)
         except PeerLostError:
             self._error = _driver_lost()
-        except Exception as error:  # noqa: BLE001 -- told to the loop: without the driver there is nothing to do
+        except Exception as error:  # noqa: BLE001 -- raised in the loop: a task can't go on without the driver
             self._error = error
         if len(self._messages) > before or self._error is not None:
             with suppress(OSError):  # full: it rings already

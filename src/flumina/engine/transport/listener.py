@@ -1,7 +1,7 @@
-"""TCP between the tasks of a run, and from them to the driver: who may connect, and how.
+"""Accept and open authenticated TCP connections between tasks and the driver.
 
-The one who accepts challenges first, then the one who connects (``multiprocessing.connection``); only when both have
-shown that they hold the secret does the latter say hello, which is the first thing that is unpickled.
+The listener sends its challenge first, then the connecting side (``multiprocessing.connection``); only when both have
+proved that they hold the secret does the connecting side send its hello, the first message that is unpickled.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ HANDSHAKE = 5.0
 
 
 class Listener:
-    """Accepts connections, and hands on those whose peer holds the secret.
+    """Listener that passes on connections whose peer holds the secret.
 
     ``on_peer(hello, channel)`` is called in a thread of that connection, and owns the channel. A stranger gets a
     challenge and a few seconds; when too many are at it, the oldest one goes.
@@ -58,7 +58,7 @@ class Listener:
         self._thread.start()
 
     def close(self) -> None:
-        """Accept nobody any more and end every handshake; channels that were handed on stay."""
+        """Stop listening and end every handshake; channels that were passed on stay open."""
         with self._lock:
             self._closed = True
             under_way = list(self._greeted.values())
@@ -178,7 +178,7 @@ def _dial(address: Address, within: float) -> socket.socket:
     sock = socket.create_connection(address, timeout=max(within, 0.001))
     if sock.getsockname() == sock.getpeername():  # a port without a listener can be connected to itself
         sock.close()
-        raise ConnectionRefusedError("nobody listens")
+        raise ConnectionRefusedError("no process listens at this address")
     return sock
 
 

@@ -1,8 +1,8 @@
-"""A small server in the driver, where the tasks of a run find each other and report.
+"""Assemble the tasks of a run in the driver, and collect their reports.
 
-Tasks that have to run together are a *gang*. It assembles from registrations; when it is complete, all members are told
-each other's addresses: a *generation*. A generation that loses a member is over, and a new gang may assemble, since
-Spark tries a stage again as a whole. One thread owns all of that; others leave it notes.
+Tasks that have to run together are a *gang*. It assembles from registrations; when it is complete, all members get the
+peer table: a *generation*. A generation that loses a member is over, and a new gang may assemble, since Spark retries a
+stage as a whole. One thread owns this state; other threads send it requests.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ OnSilent = Callable[[Registration, str], None]
 
 
 class SnapshotCommitter(Protocol):
-    """Where goes what tasks hand in on the way, and what a gang that comes after another begins with."""
+    """Store checkpoint parts and supply the resume point of a restarted gang."""
 
     def begin(self) -> object:
-        """A gang is complete: where it begins. What was handed in before and is not whole is of no use any more."""
+        """Return the resume point of a gang that is complete; drop the parts of an incomplete snapshot."""
 
     def hand_in(self, task: int, what: object) -> None:
-        """A member of the gang that runs hands something in."""
+        """Add a part of a snapshot from a task of the running gang."""
 
 
 GRACE = 5.0
@@ -69,13 +69,13 @@ class _Peer:
 
 
 class Rendezvous:
-    """Brings ``tasks`` tasks together, and collects what they have to say.
+    """Server that assembles ``tasks`` tasks, and collects their progress and results.
 
-    With ``retry`` a lost task is not the end: whoever runs the tasks may bring a new gang, within the same time as the
-    first one had. ``on_progress(task, progress)`` is called in a thread of ours.
+    With ``retry`` a lost task does not end the run: the backend may start a new gang, within the same time as the first
+    one. ``on_progress(task, progress)`` is called in the thread of the rendezvous.
 
-    A task that gives no sign of life is told of in the log, and counts as lost after the timeout of ``liveness``, if
-    there is one; ``on_silent(registration, why)`` then ends what is left of it where that is not a process of ours.
+    A task without signs of life is logged as a warning, and counts as lost after the timeout of ``liveness``, if there
+    is one; ``on_silent(registration, why)`` then ends its process where the backend has to do that.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Rendezvous:
         self._tasks, self._within, self._on_progress, self._retry = tasks, assemble_within, on_progress, retry
         self._generation = 0
         self._gang: dict[int, _Peer] = {}
-        """By task, in the order in which they came: those who assemble, or the generation that runs."""
+        """Registered tasks by number, in order of registration: of the assembling gang, or of the running one."""
         self._running = False
         self._deadline = time.monotonic() + assemble_within
         self._leaving: set[_Peer] = set()
@@ -130,7 +130,7 @@ class Rendezvous:
         self.close()
 
     def wait(self, timeout: float | None = None) -> dict[int, object]:
-        """The results by task, once every member of one generation is done; raises what ended the run otherwise."""
+        """Wait for the results of all tasks of one generation; raise the error that ended the run otherwise."""
         if not self._over.wait(timeout):
             raise TimeoutError(f"the run is not over after {timeout} s")
         if self._error is not None:
@@ -139,17 +139,17 @@ class Rendezvous:
 
     @property
     def over(self) -> bool:
-        """Whether ``wait`` would return or raise at once."""
+        """Tell whether ``wait`` would return or raise at once."""
         return self._over.is_set()
 
     @property
     def generation(self) -> int:
-        """How many gangs have been complete so far."""
+        """The number of gangs that have been complete so far."""
         return self._generation
 
     @property
     def assembled(self) -> bool:
-        """Whether a gang is complete and runs."""
+        """Tell whether a gang is complete and runs."""
         return self._running
 
     def prolong(self) -> None:
@@ -157,11 +157,11 @@ class Rendezvous:
         self._note(self._count_anew)
 
     def cancel(self, error: BaseException) -> None:
-        """End the run from any thread: everyone is called off, and ``wait`` raises the error."""
+        """End the run from any thread: all tasks are called off, and ``wait`` raises the error."""
         self._note(lambda: self._end(error))
 
     def close(self) -> None:
-        """Call off whoever is still there, and leave no thread and no socket behind."""
+        """Call off the remaining tasks, and end the thread and all sockets."""
         self._listener.close()
         self.cancel(GangError("the rendezvous was closed before the run was over"))
         self._note(self._begin_to_close)
@@ -174,7 +174,7 @@ class Rendezvous:
 
     def _note(self, action: Callable[[], None]) -> None:
         self._notes.append(action)
-        with suppress(OSError):  # full: it rings already; closed: nobody is there any more
+        with suppress(OSError):  # full: the thread is being woken already; closed: the thread has ended
             self._rope.send(b"!")
 
     # In our own thread.
@@ -184,7 +184,7 @@ class Rendezvous:
             while not (self._closing and not self._leaving):
                 self._turn()
         except BaseException as error:
-            self._end(error)  # nobody shall wait for a thread that is no more
+            self._end(error)  # no caller may wait for a thread that has ended
             raise
         finally:
             self._clear_up()
@@ -261,7 +261,7 @@ class Rendezvous:
             self._call_off(self._gang.pop(earliest), reason)
 
     def _look_for_silence(self, now: float) -> None:
-        """Warn of tasks that have given no sign of life for long, and lose those that have not for too long."""
+        """Warn of silent tasks, and lose the ones that have reached the timeout."""
         for peer in [peer for peer in self._gang.values() if not peer.done]:
             match peer.monitor.look(now):
                 case Silence.WARN:
@@ -348,11 +348,11 @@ class Rendezvous:
         self._deadline = time.monotonic() + self._within
 
     def _end(self, error: BaseException | None) -> None:
-        """The run is over, for good; the first reason counts."""
+        """End the run, for good; only the first error counts."""
         if self._over.is_set():
             return
         if self._silent is not None and isinstance(error, ClusterError):
-            self._silent.__cause__ = error  # Spark gave up because of what we told it
+            self._silent.__cause__ = error  # Spark gave up because the silent task was ended
             error = self._silent
         self._error = error
         self._over.set()

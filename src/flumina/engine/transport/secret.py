@@ -1,4 +1,4 @@
-"""What the processes of one run have in common and nobody else has."""
+"""Hold the per-run authentication key and the optional TLS certificate."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from pathlib import Path
 from flumina.errors import UsageError
 
 _YEARS = timedelta(days=3650)
-"""How long a certificate is valid: it is worthless after its run, so the only harm would be to expire too early."""
+"""Validity of a certificate: it is useless after its run, so the only harm would be to expire too early."""
 
 
 @dataclass(frozen=True, repr=False)
 class Secret:
     """A key that proves membership of a run and, with TLS, the one certificate that all its processes present.
 
-    Whoever holds it is trusted with everything: it travels only where the program itself does.
+    A process that holds it is fully trusted: it is sent only where the program itself is sent.
     """
 
     key: bytes
@@ -32,19 +32,19 @@ class Secret:
 
     @classmethod
     def make(cls, *, tls: bool = False) -> Secret:
-        """A new secret for one run; the certificate, if any, is signed by itself and known to nobody else."""
+        """Make a new secret for one run, with a self-signed certificate for TLS."""
         return cls(secrets.token_bytes(32), *(_certificate() if tls else ()))
 
     def __repr__(self) -> str:
         return f"Secret({'tls' if self.tls else 'plain'})"
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Without the contexts, which cannot be pickled."""
+        """Leave out the contexts, which cannot be pickled."""
         return Secret, (self.key, self.certificate, self.private_key)
 
     @property
     def tls(self) -> bool:
-        """Whether connections are encrypted."""
+        """Tell whether connections are encrypted."""
         return self.certificate is not None
 
     def wrap(self, sock: socket.socket, *, server: bool) -> socket.socket:
