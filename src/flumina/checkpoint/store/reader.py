@@ -102,7 +102,7 @@ class SnapshotReader:
             else:
                 return snapshot
         assert first is not None
-        hint = "restore the files from a copy, or begin anew with another checkpoint and another folder for outputs"
+        hint = "restore the files from a copy, or begin anew with another checkpoint and another output directory"
         none_whole = CheckpointError(first.condition, first.message, file=first.file, hint=hint)
         none_whole.add_note(f"none of the {len(listing.snapshot_ids)} snapshots in {self.folder.path} is whole")
         raise none_whole from first
