@@ -180,6 +180,24 @@ def test_no_function_is_dead() -> None:
 
 
 @every
+def test_names_use_the_words_of_the_glossary(name: str) -> None:
+    """Names of modules, classes, functions and their parameters; docs/glossary.md has the words to use instead."""
+    tree = ast.parse(MODULES[name].read_text(encoding="utf-8"))
+    names = {name.rpartition(".")[2]}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            names.add(node.name)
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+            names |= {parameter.arg for parameter in (*node.args.args, *node.args.kwonlyargs)}
+    glossary = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").partition("## Retired words")[2]
+    retired = set(re.findall(r"[a-z]+", glossary.partition(":")[2])) - {"for", "a", "dead"}
+    assert len(retired) > 20
+    for one in names:
+        words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", re.sub(r"[dD]ead_?[lL]etters?", "", one)).lower().split("_")
+        assert not retired & set(words), f"{one} in {name}: see docs/glossary.md"
+
+
+@every
 def test_no_module_is_long(name: str) -> None:
     lines = MODULES[name].read_text(encoding="utf-8").count("\n")
     assert lines <= LONGEST, f"{name} has {lines} lines"

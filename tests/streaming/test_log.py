@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 import flumina as fl
+from flumina.checkpoint.store.layout import LOGS, CheckpointDirectory
+from flumina.checkpoint.store.verify import verify_log
 from flumina.storage.directory import Directory
 from flumina.streaming.batch_watermark import BatchWatermark
 from flumina.streaming.log import Log
@@ -58,6 +60,20 @@ def test_every_byte_of_an_entry_counts(folder: Directory, kind: str) -> None:
     Path(entries.at("000000000003.json")).write_bytes(whole)
     with pytest.raises(fl.CheckpointError, match=f"it is the {kind} of batch 2"):
         read(3)
+
+
+@pytest.mark.parametrize("kind", LOGS)
+def test_verification_finds_a_damaged_entry(folder: Directory, kind: str) -> None:
+    log = Log(folder)
+    log.create()
+    log.decide(BatchWatermark(2, 10, {"a": 10}, {"a": 3}, {"a": 2}, {"a": 77}))
+    log.commit(2)
+    checkpoint = CheckpointDirectory(folder.filesystem, folder.path)
+    assert verify_log(checkpoint) == []
+    path = Path({"watermark": log.watermarks, "commit": log.commits}[kind].at("000000000002.json"))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-2] + bytes([whole[-2] ^ 1]) + whole[-1:])
+    assert [finding.damaged for finding in verify_log(checkpoint)] == [True]
 
 
 def test_old_entries_go(folder: Directory) -> None:

@@ -154,12 +154,12 @@ def _show(store: Checkpoints, args: argparse.Namespace) -> int:
 
 
 def _described(manifest: SnapshotManifest) -> Iterator[str]:
-    yield f"snapshot {manifest.number} of epoch {manifest.term}"
+    yield f"snapshot {manifest.number} of term {manifest.term}"
     before = manifest.resumes
     fingerprint = {
         "created": f"{manifest.created:%Y-%m-%d %H:%M:%S} UTC by flumina {manifest.flumina}",
         "run": manifest.run,
-        "went on from": "nothing" if before is None else f"snapshot {before.number} of epoch {before.term}",
+        "went on from": "nothing" if before is None else f"snapshot {before.number} of term {before.term}",
         "up to": "" if manifest.after is None else f"timestamp {manifest.after}",
         "events": f"{manifest.events:,}",
         "finished": "yes" if manifest.finished else "no",

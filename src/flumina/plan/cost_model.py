@@ -5,11 +5,11 @@ For a second of input, with all rates as given::
     joins(w)     = min(rate of w's own events, rate of all events below w)         coalescing: rule 6 of the runtime
     turns(w)     = joins(w) + sum of joins(a) over w's ancestors a                 how often w joins its children
     merge(w)     = join + fork + keys(w) x (join_key + fork_key) + 2 x bytes that are not of keys x move_byte
-    carry(c)     = keys up and down x move_key + bytes up and down x move_byte     at either end of an edge
-    trip(w)      = max over children c of (3 x hop + 2 x carry(c) if c is elsewhere) + trip(c), + merge(w)
+    moved(c)     = keys up and down x move_key + bytes up and down x move_byte     at either end of an edge
+    trip(w)      = max over children c of (3 x hop + 2 x moved(c) if c is elsewhere) + trip(c), + merge(w)
                    0 for a leaf
     work(w)      = sum of event(tag) x rate(tag)  +  turns(w) x merge(w)
-                   + (3 x message + carry) at both ends for every turn over an edge between places
+                   + (3 x message + moved) at both ends for every turn over an edge between places
     wait(leaf)   = sum of joins(a) x trip(a) over its ancestors; none if it hands over without waiting (rule 8)
     load(place)  = sum of work over its workers + the longest wait of its leaves
                    + receive x events that come from another place + send x events that go to another
@@ -170,8 +170,8 @@ def evaluate_sites(root: Site, model: CostModel, inputs: Inputs) -> Cost:
             for child in site.children:
                 if child.place != place:
                     for kind in (ONE_KEY, WHOLE):
-                        size, carry = moving.carried(child, turns[kind], kind)
-                        ends = turns[kind] * (_MESSAGES * model.message + carry)
+                        size, moved = moving.moved_states(child, turns[kind], kind)
+                        ends = turns[kind] * (_MESSAGES * model.message + moved)
                         work += ends
                         loads[child.place] = loads.get(child.place, 0.0) + ends
                         moved += turns[kind] * size
@@ -226,7 +226,7 @@ class _Moving:
         each = self.keys.get(id(site), 0.0) * (model.join_key + model.fork_key)
         return model.join + model.fork + each + 2 * self._beyond(self.size.rest_bytes) * model.move_byte
 
-    def carried(self, child: Site, turns: float, kind: int) -> tuple[float, float]:
+    def moved_states(self, child: Site, turns: float, kind: int) -> tuple[float, float]:
         """Return the bytes that an edge moves in one turn, and the seconds for them at either end."""
         size, model = self.size, self.model
         if kind == ONE_KEY:
@@ -253,7 +253,7 @@ class _Moving:
         for child in site.children:
             trip = self.trips[id(child)][kind]
             if child.place != site.place:
-                trip += _MESSAGES * model.hop + 2 * self.carried(child, turns, kind)[1]
+                trip += _MESSAGES * model.hop + 2 * self.moved_states(child, turns, kind)[1]
             slowest = max(slowest, trip)
         return slowest + self.merge(site, kind)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, ParamSpec
 
+from flumina.checkpoint.store.layout import LOGS
 from flumina.errors import CheckpointError
 from flumina.storage.checksum import damaged
 from flumina.storage.checksummed_file import decode, encode
@@ -26,7 +27,7 @@ class Log:
 
     def __init__(self, folder: Directory) -> None:
         self.folder = folder
-        self.watermarks, self.commits = folder.below("watermarks"), folder.below("commits")
+        self.watermarks, self.commits = folder.below(LOGS["watermark"]), folder.below(LOGS["commit"])
 
     def create(self) -> None:
         """Make the folders."""

@@ -24,6 +24,9 @@ from flumina.storage.directory import Directory, new_id, target_of
 from flumina.storage.filesystem import forget_cached, is_file
 from flumina.storage.owner import OwnerName
 
+LOGS = {"watermark": "watermarks", "commit": "commits"}
+"""The logs of a streaming query: the kind of their entries, and the folder they lie in."""
+
 _NAME = re.compile(
     r"(?P<owner>owner-(\d{6,})-([0-9a-f]{16})\.json)"
     r"|(?P<manifest>snapshot-(\d{6,})-(\d{10,})\.json)"

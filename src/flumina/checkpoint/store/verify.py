@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyarrow import fs
 
-from flumina.checkpoint.store.layout import CheckpointDirectory, Listing, SnapshotId
+from flumina.checkpoint.store.layout import LOGS, CheckpointDirectory, Listing, SnapshotId
 from flumina.checkpoint.store.manifest import SnapshotManifest
 from flumina.checkpoint.store.reader import SnapshotReader
 from flumina.checkpoint.store.snapshot import Snapshot, read_state
@@ -44,7 +44,7 @@ def verify(reader: SnapshotReader) -> list[Finding]:
 def verify_log(folder: CheckpointDirectory) -> list[Finding]:
     """Return findings of damaged entries in the log of a streaming query; every entry has a checksum."""
     found: list[Finding] = []
-    for kind, log in {"query": folder, "cut": folder.below("cuts"), "commit": folder.below("commits")}.items():
+    for kind, log in {"query": folder, **{kind: folder.below(name) for kind, name in LOGS.items()}}.items():
         for name in log.names():
             if name.endswith(".json"):
                 try:
