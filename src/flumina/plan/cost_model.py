@@ -170,8 +170,8 @@ def evaluate_sites(root: Site, model: CostModel, inputs: Inputs) -> Cost:
             for child in site.children:
                 if child.place != place:
                     for kind in (ONE_KEY, WHOLE):
-                        size, moved = moving.moved_states(child, turns[kind], kind)
-                        ends = turns[kind] * (_MESSAGES * model.message + moved)
+                        size, price = moving.moved_states(child, turns[kind], kind)
+                        ends = turns[kind] * (_MESSAGES * model.message + price)
                         work += ends
                         loads[child.place] = loads.get(child.place, 0.0) + ends
                         moved += turns[kind] * size
