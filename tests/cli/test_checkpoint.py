@@ -166,7 +166,11 @@ def test_a_plan_that_can_not_be_read_hides_nothing(tmp_path: Path, capsys: Outpu
 
 def test_the_checkpoint_of_a_query_holds_its_snapshots_further_down(tmp_path: Path, capsys: Output) -> None:
     fill(Checkpoints(tmp_path / "state"))
-    entries = {"query.json": "query", "watermarks/000000000007.json": "watermark", "commits/000000000007.json": "commit"}
+    entries = {
+        "query.json": "query",
+        "watermarks/000000000007.json": "watermark",
+        "commits/000000000007.json": "commit",
+    }
     for name, kind in entries.items():
         (tmp_path / "log" / name).parent.mkdir(exist_ok=True)
         (tmp_path / "log" / name).write_bytes(encode(kind, {"batch": 7}))
