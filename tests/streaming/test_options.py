@@ -20,7 +20,7 @@ STREAMS = [fl.Stream("values", ValueBarrier.value, []), fl.Stream("barriers", Va
         ({"max_buffered_rows": True}, r"\[MAX_BUFFERED_ROWS\]"),
         ({"dead_letters": 3}, r"\[DEAD_LETTERS\]"),
         ({"drain": "no"}, r"\[DRAIN\] expected drain= as True or False"),
-        ({"drain": True}, r"\[DRAIN\] drain=True says(.|\n)*availableNow"),
+        ({"drain": True}, r"\[DRAIN\] drain=True expects(.|\n)*availableNow"),
         ({"drain": True, "trigger": {"processingTime": "1 second"}}, r"\[DRAIN\]"),
         ({"adaptive": 1}, r"\[ADAPTIVE\]"),
         ({"allow_code_change": "no"}, r"\[ALLOW_CODE_CHANGE\]"),
@@ -49,8 +49,8 @@ def test_every_stream_has_a_watermark_policy() -> None:
     ("given", "told"),
     [
         (3, "expected watermarks= as a policy"),
-        ({"nobody": fl.InOrder()}, r"no stream is called 'nobody'\n +hint: there are values, barriers"),
-        ({"values": "late"}, "'late' is no watermark policy"),
+        ({"nobody": fl.InOrder()}, r"there is no stream 'nobody'\n +hint: expected values, barriers"),
+        ({"values": "late"}, "expected a watermark policy for stream 'values', got 'late'"),
     ],
 )
 def test_what_is_no_policy_is_refused(given: Any, told: str) -> None:

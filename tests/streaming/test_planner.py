@@ -112,7 +112,7 @@ def test_a_query_that_is_started_again_with_fewer_workers_has_no_more(*, adaptiv
     found, change = second.choose(4)
     assert len(found.leaves) == 2
     assert change is not None
-    assert change.reason == "at most 2 workers may run side by side now"
+    assert change.reason == "at most 2 workers may run in parallel now"
     assert second.choose(4) == (found, None)
 
 
@@ -131,7 +131,7 @@ def test_what_a_plan_was_made_for_is_not_known_after_a_restart(monkeypatch: pyte
     say_loads(monkeypatch, 100.0, 50.0)
     _, change = second.choose(4)
     assert change is not None
-    assert change.reason == "rates are other ones since the query was started again"
+    assert change.reason == "rates have changed since the query was restarted"
 
 
 def test_fewer_slots_make_another_plan() -> None:
@@ -152,7 +152,7 @@ def test_a_plan_that_was_given_stays() -> None:
     chosen.observe(rows(0, 2000, 100, hot="home"))
     assert chosen.choose(1) == (given, None)
     wrong = make_plan(PageViews, Observed(streams()).sources({"changes": 2, "views": 3}), optimizer="greedy")
-    with pytest.raises(PlanError, match="ordered by their place"):
+    with pytest.raises(PlanError, match="expected one part of stream 'changes', which has no seq= column, got 2"):
         planner(fixed=wrong)
     with pytest.raises(PlanError):
         Planner(define(ValueBarrier), [fl.Stream("v", ValueBarrier.value, None)], 2, fixed=given)

@@ -16,7 +16,7 @@ import flumina as fl
 from flumina.input.decode import Decoder
 from flumina.input.event_table import TS, EventReader
 from flumina.input.watermarks import NOTHING, Seen
-from flumina.streaming.dead_letters import dead_letters, first_error
+from flumina.streaming.dead_letters import dead_letters_of, first_error
 from flumina.streaming.validation import PLACE, ROW, RowValidator, ValidatedRows
 
 
@@ -108,7 +108,7 @@ def test_the_sieve_agrees_with_the_decoder(rows: list[dict[str, Any]], done: int
     good = [one["ts"] for one, kind in zip(rows, kinds, strict=True) if kind == "good"]
     beats = [one["ts"] for one, kind in zip(rows, kinds, strict=True) if kind == "beat"]
     assert found.seen == Seen(max(good, default=NOTHING), max(beats, default=NOTHING))
-    dead = dead_letters("all", found, late=True, bad=True)
+    dead = dead_letters_of("all", found, late=True, bad=True)
     places = [3 * r["partition"] + r["row"] for r in dead.to_pylist()]
     assert places == [number for number, kind in enumerate(kinds) if kind in ("bad", "late")]
 
@@ -134,7 +134,7 @@ GOOD: dict[str, Any] = {"ts": 3, "n": 1, "k": "s", "shop": "a", "value": 1, "pri
 def test_reasons(wrong: dict[str, Any], reason: str, column: str) -> None:
     bad = {**GOOD, **wrong}
     found = RowValidator(STREAM, fl.InOrder(), 1).validate(table_of([GOOD, bad, {**GOOD, "k": "c", "value": None}]))
-    (letter,) = dead_letters("all", found, late=True, bad=True).to_pylist()
+    (letter,) = dead_letters_of("all", found, late=True, bad=True).to_pylist()
     assert (letter["reason"], letter["column"], letter["stream"]) == (reason, column, "all")
     assert (letter["partition"], letter["row"]) == (0, 1)
     told = json.loads(letter["data"])
@@ -144,8 +144,8 @@ def test_reasons(wrong: dict[str, Any], reason: str, column: str) -> None:
     assert (error.condition, error.stream, error.part, error.row, error.column) == (reason, "all", 0, 1, column)
     late = reason == "LATE"
     assert (first_error("all", found, late=False, bad=True) is None) == late
-    assert len(dead_letters("all", found, late=late, bad=not late)) == 1
-    assert len(dead_letters("all", found, late=not late, bad=late)) == 0
+    assert len(dead_letters_of("all", found, late=late, bad=not late)) == 1
+    assert len(dead_letters_of("all", found, late=not late, bad=late)) == 0
 
 
 def test_times_and_dates() -> None:
@@ -176,5 +176,5 @@ def test_null_inside_where_it_is_declared_not_null(declared: bool) -> None:  # n
     table = pa.table({"ts": [1, 2, 3, 4], "s": values, PLACE: [0] * 4, ROW: [0, 1, 2, 3]})
     found = RowValidator(stream, fl.InOrder(), NOTHING).validate(table)
     assert [event.s for event in events_of(found, stream)] == [{"b": 1}, None, {"b": 2}]
-    (letter,) = dead_letters("all", found, late=True, bad=True).to_pylist()
+    (letter,) = dead_letters_of("all", found, late=True, bad=True).to_pylist()
     assert (letter["reason"], letter["column"], letter["row"]) == ("NULL_VALUE", "s", 1)

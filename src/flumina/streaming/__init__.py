@@ -1,1 +1,1 @@
-"""Micro-batches, whatever engine runs them: frontiers, cuts, what is buffered, and what has to be durable."""
+"""Process micro-batches on any backend: watermarks, buffered rows, state and sinks."""

@@ -1,4 +1,4 @@
-"""What a batch leaves behind for the next one, and what a snapshot tells of it."""
+"""State of a query between two batches, and its record in a snapshot."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from flumina.streaming.batch_watermark import BatchWatermark
 
 @dataclass
 class BatchState:
-    """What is left of everything before a batch.
+    """State of a query between two batches.
 
-    ``lineage`` is equal for two queries if all batches up to here were made by the same program, held the same rows,
-    were cut alike and had as many outputs. ``shown`` has the last batch with rows of each output,
+    ``lineage`` is equal for two queries if all batches so far were processed by the same program, and had the same
+    rows, batch watermarks and numbers of outputs. ``last_batches`` has the last batch with rows of each output,
     ``last_dead_letters`` is the last one with dead letters.
     """
 
@@ -34,55 +34,56 @@ class BatchState:
     plan: str | None
     closed: bool
     lineage: str
-    shown: dict[str, int]
+    last_batches: dict[str, int]
     last_dead_letters: int | None = None
 
     @property
     def size(self) -> int:
-        """Bytes of the state."""
+        """Return the size of the program's state in bytes."""
         return 0 if self.state is None else self.state.size
 
 
 def progress_of(
-    left: BatchState,
+    batch_state: BatchState,
     outputs: Mapping[str, int],
     sink: str | None,
     dead_letters: str | None,
     buffered: Sequence[BufferedRows] = (),
 ) -> BatchProgress:
-    """Return what a snapshot says besides its state; ``outputs`` has the rows of this batch, by output.
+    """Return the progress that a snapshot records besides the program's state.
 
-    ``sink`` and ``dead_letters`` are the folders of outputs and dead letters, if there are such.
+    ``outputs`` has the number of rows of this batch, by output; ``sink`` and ``dead_letters`` are the folders of
+    outputs and dead letters, or None.
     """
     return BatchProgress(
-        done=left.done,
-        seen={name: SeenTimestamps(seen.newest, seen.heard) for name, seen in left.seen.items()},
+        done=batch_state.done,
+        seen={name: SeenTimestamps(seen.newest, seen.heard) for name, seen in batch_state.seen.items()},
         buffered=tuple(buffered),
-        totals=left.totals,
+        totals=batch_state.totals,
         outputs=dict(outputs),
-        last_batches=left.shown,
-        last_dead_letters=left.last_dead_letters,
-        lineage=left.lineage,
+        last_batches=batch_state.last_batches,
+        last_dead_letters=batch_state.last_dead_letters,
+        lineage=batch_state.lineage,
         sink=sink,
         dead_letters=dead_letters,
-        foreign_state=left.state is not None and left.state.foreign,
-        closed=left.closed,
+        foreign_state=batch_state.state is not None and batch_state.state.foreign,
+        closed=batch_state.closed,
     )
 
 
 def following(before: str, watermark: BatchWatermark, outputs: Mapping[str, int], program: Mapping[str, Any]) -> str:
-    """The lineage after one more batch that a program has made, with so many rows of each output."""
-    told = json.dumps([before, asdict(watermark), dict(outputs), dict(program)], sort_keys=True)
-    return hashlib.sha256(told.encode()).hexdigest()
+    """Return the lineage after one more batch; ``outputs`` has the number of rows of each output."""
+    content = json.dumps([before, asdict(watermark), dict(outputs), dict(program)], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def batch_progress(snapshot: Snapshot) -> BatchProgress:
-    """Return what the snapshot of a streaming query says besides its state."""
+    """Return the progress that the snapshot of a streaming query records besides its state."""
     progress = snapshot.manifest.batch_progress
     assert progress is not None, "the snapshot of a streaming query"
     return progress
 
 
 def was_written(batch: int, snapshot: Snapshot) -> bool:
-    """Whether any driver has written the snapshot behind a batch: before that nothing of the batch is seen."""
+    """Return whether any driver has written the snapshot after a batch: until then no reader sees its outputs."""
     return any(found.number > batch for found in snapshot.seen.snapshot_ids)

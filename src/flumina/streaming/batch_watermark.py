@@ -1,7 +1,7 @@
-"""Choose the batch watermark: rows up to it are processed now, and the others buffered for a later batch.
+"""Choose the batch watermark: rows up to it are processed, later rows buffered.
 
-The watermark is logged before anything is processed, with the number and a digest of the rows that it was chosen for:
-a batch that is tried again uses the same one, and rows that differ from those of the first time are noticed.
+The watermark is logged before any row is processed, with the number and a digest of the rows that it was chosen for: a
+retried batch uses the same watermark, and is refused if its rows differ from the first attempt's.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from flumina.input.watermarks import EVERYTHING, NOTHING, Seen, WatermarkPolicy,
 
 @dataclass(frozen=True)
 class BatchWatermark:
-    """What was decided for one batch, before it was processed.
+    """Watermark of one batch, and the rows that it was chosen for.
 
-    ``ts``         rows up to and including this timestamp are processed
-    ``watermarks``  how far each stream had come
-    ``rows``       how many rows of each stream came in, before anything was sorted out
-    ``good``       and how many of those were events that could be ordered
-    ``digests``    what these rows were, and their order where something depends on it
-    ``closed``     the streams are over: everything is processed
+    ``ts``          rows up to and including this timestamp are processed
+    ``watermarks``  the watermark of each stream
+    ``rows``        the number of rows of each stream in the batch, before validation
+    ``good``        the number of them that passed validation as events
+    ``digests``     a digest of the rows of each stream, and of their order where results depend on it
+    ``closed``      the streams are complete: all rows are processed
     """
 
     batch: int
@@ -36,7 +36,7 @@ class BatchWatermark:
     closed: bool = False
 
     def check_same_rows(self, again: BatchWatermark) -> None:
-        """A batch that is tried again has to hold the rows it held before."""
+        """Raise CheckpointError if a retried batch has other rows than before."""
         for stream in self.rows:
             for what, before, now in (("rows", self.rows, again.rows), ("events", self.good, again.good)):
                 if before[stream] != now.get(stream):
@@ -51,18 +51,18 @@ class BatchWatermark:
         return CheckpointError(
             "NOT_REPLAYED",
             f"batch {self.batch} had {before} the first time, and has {now}",
-            hint="the source does not give the same rows again: were files changed or deleted, or was a part of the "
-            "checkpoint replaced by an older one? Restore them, or begin with a new checkpoint and a new sink",
+            hint="the source does not return the same rows again: were files changed or deleted, or was a part of the "
+            "checkpoint replaced by an older one? Restore them, or start with a new checkpoint and a new sink",
         )
 
 
 @dataclass(frozen=True)
 class Holding:
-    """Which streams hold up which: those at the watermark, while others have come further and wait."""
+    """Streams with the lowest watermark, for which buffered rows of other streams wait."""
 
     streams: tuple[str, ...] = ()
     silent: tuple[str, ...] = field(default=())
-    """Of these, those that have not said anything yet."""
+    """The streams among them without a watermark so far."""
 
 
 def choose(
@@ -77,7 +77,7 @@ def choose(
     digests: Mapping[str, int],
     closed: bool = False,
 ) -> BatchWatermark:
-    """Choose the watermark of a batch: the lowest of its streams, never behind what was processed ``before``."""
+    """Choose the watermark of a batch: the lowest of its streams', at least the one ``before``."""
     newest = max(max(s.newest, s.heard) for s in seen.values())
     watermarks = {name: watermark_of(policies[name], seen[name], newest, ts_type) for name in policies}
     lowest = EVERYTHING if closed else min(watermarks.values())
@@ -85,7 +85,7 @@ def choose(
 
 
 def holding(watermark: BatchWatermark, buffered: int) -> Holding:
-    """Who is waited for, if rows are buffered."""
+    """Return the streams for which buffered rows wait; none if no rows are buffered."""
     if not buffered:
         return Holding()
     lowest = min(watermark.watermarks.values())

@@ -1,4 +1,4 @@
-"""Who runs a batch, and what that leaves."""
+"""Protocol of the engine that runs a batch, and the result of a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from flumina.plan.tree import Plan
 
 @dataclass(frozen=True)
 class BatchRun:
-    """What a run of the plan has left: the state, staged outputs, and statistics."""
+    """Result of a batch: its final state, staged outputs, and statistics."""
 
     state: PartitionedState
     results: Mapping[str, CommittedOutput]
@@ -23,7 +23,7 @@ class BatchRun:
 
     @property
     def rows(self) -> dict[str, int]:
-        """How many rows each output has."""
+        """Return the number of rows of each output."""
         return {name: result.rows for name, result in self.results.items()}
 
 
@@ -31,7 +31,7 @@ class BatchEngine(Protocol):
     """Runs a plan on the events of one batch."""
 
     def slots(self) -> int:
-        """How many tasks can run at the same time."""
+        """Return the number of tasks that can run at the same time."""
 
     def run(
         self,
@@ -42,4 +42,7 @@ class BatchEngine(Protocol):
         final_state_policy: FinalStatePolicy,
         out: str,
     ) -> BatchRun:
-        """Run the plan from a state, with its outputs in a new folder; ``final_state_policy`` says where states go."""
+        """Run the plan from a state, and stage its outputs in the new folder ``out``.
+
+        ``final_state_policy`` says where tasks write their final states.
+        """

@@ -23,7 +23,7 @@ _QUERY = "query.json"
 
 
 class Log:
-    """The logs in the folder of a checkpoint."""
+    """Log in the folder of a checkpoint: one file per entry, each written once."""
 
     def __init__(self, folder: Directory) -> None:
         self.folder = folder
@@ -35,12 +35,15 @@ class Log:
             folder.create()
 
     def remove_temporary_files(self) -> None:
-        """Delete what crashes have left half written, once no other driver may write."""
+        """Delete files that a crash has left half written; called once no other driver may write."""
         for folder in (self.folder, self.watermarks, self.commits):
             folder.remove_temporary_files()
 
     def register_query(self, query: str) -> None:
-        """Batch ids count from where Spark's own part of the checkpoint began, so that the two belong together."""
+        """Record the id of Spark's query, from whose beginning batch ids count.
+
+        Raises CheckpointError if the log was begun by another query.
+        """
         self.folder.write_once(_QUERY, encode("query", {"query": query}))
         found = decode(self.folder.read(_QUERY) or b"", "query", self.folder.at(_QUERY)).get("query")
         if found != query:
@@ -52,33 +55,36 @@ class Log:
             )
 
     def watermark(self, batch: int) -> BatchWatermark | None:
-        """The watermark that was chosen for a batch, if one was."""
+        """Return the logged watermark of a batch; None if there is none."""
         content = _entry(self.watermarks, "watermark", batch)
         return None if content is None else from_json(BatchWatermark, content, self.watermarks.at(_name(batch)))
 
     def decide(self, watermark: BatchWatermark) -> BatchWatermark:
-        """Log a watermark; if there is one already, that one counts."""
+        """Log a watermark and return the one that applies: the one logged first.
+
+        Raises CheckpointError if that one was chosen for other rows.
+        """
         if self.watermarks.write_once(_name(watermark.batch), encode("watermark", to_json(watermark))):
             return watermark
         logged = self.watermark(watermark.batch)
-        assert logged is not None, "somebody has written it"
+        assert logged is not None, "write_once found the file"
         logged.check_same_rows(watermark)
         return logged
 
     def forget(self, batch: int) -> None:
-        """Take back the watermark of a batch of which nobody can have seen anything."""
+        """Delete the watermark of a batch whose outputs no reader can have seen."""
         self.watermarks.remove(_name(batch))
 
     def committed(self, batch: int) -> bool:
-        """Whether a batch is done, its outputs included."""
+        """Return whether a batch is committed, including its outputs."""
         return _entry(self.commits, "commit", batch) is not None
 
     def commit(self, batch: int) -> None:
-        """A batch is done."""
+        """Record that a batch is committed."""
         self.commits.write_once(_name(batch), encode("commit", {"batch": batch}))
 
     def prune(self, batch: int) -> None:
-        """Forget entries from long before a batch; every tenth time."""
+        """Delete entries of all but the last :data:`KEPT` batches; at every tenth batch."""
         if batch % 10 == 0:
             for log in (self.watermarks, self.commits):
                 for name in log.names():
@@ -86,20 +92,23 @@ class Log:
                         log.remove(name)
 
     def over(self, batch: int) -> CheckpointError:
-        """The error for rows that come after the end."""
+        """Return the error for rows that arrive after the end of a drained query."""
         return CheckpointError(
             "DRAINED",
             f"batch {batch} has new rows, but the query was started with drain=True, and has ended",
             file=self.watermarks.path,
-            hint="leave out drain= as long as there is more to come; these rows need a new checkpoint and a new sink",
+            hint="leave out drain= until the streams are complete; these rows need a new checkpoint and a new sink",
         )
 
 
 def restoring(method: Callable[Given, None]) -> Callable[Given, None]:
-    """Tell of damage what helps a query: an older snapshot does not, since its sink and Spark are further."""
+    """Replace the hint of checkpoint errors by one that holds for a query.
+
+    A query can't resume from an older snapshot, since its sink and Spark's part of the checkpoint are newer.
+    """
 
     @wraps(method)
-    def told(*given: Given.args, **named: Given.kwargs) -> None:
+    def with_hint(*given: Given.args, **named: Given.kwargs) -> None:
         try:
             method(*given, **named)
         except CheckpointError as error:
@@ -113,11 +122,11 @@ def restoring(method: Callable[Given, None]) -> Callable[Given, None]:
                 "checkpoint and a new sink",
             ) from error
 
-    return told
+    return with_hint
 
 
 def _entry(log: Directory, kind: str, batch: int) -> dict[str, Any] | None:
-    """What a log says of a batch, if it says anything."""
+    """Return the entry of a batch in a log; None if there is none."""
     found, path = log.read(_name(batch)), log.at(_name(batch))
     if found is None:
         return None

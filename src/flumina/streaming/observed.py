@@ -1,4 +1,4 @@
-"""What has been seen of the input lately: how many events of each tag, and which keys have many of them."""
+"""Estimate recent rates of the input: events of each tag, and hot keys."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from flumina.plan.rates import HOT, HeavyHitters
 from flumina.plan.sources import StreamRates
 
 FADE = 0.5
-"""What a batch counts for, once another one has come: rates follow a change within a few batches."""
+"""The weight of a batch after each later one: rates follow a change within a few batches."""
 
 _LEAST = 1e-3
-"""The rate of what has not been seen yet: little, but not nothing."""
+"""The rate of a tag without events so far: small, but positive, so that the plan has room for it."""
 
-_FEWER = 64
-"""Of more hot keys than this, only the hottest are planned for."""
+_MOST_HOT_KEYS = 64
+"""The plan considers at most this many hot keys of a tag, the hottest ones."""
 
 
 class Observed:
-    """Counts of events and keys that fade from batch to batch; how many different keys there were does not."""
+    """Counts events and keys, with less weight for earlier batches; the number of distinct keys does not fade."""
 
     def __init__(self, streams: Sequence[Stream]) -> None:
         self.streams = tuple(streams)
@@ -34,7 +34,7 @@ class Observed:
         self.keys = {(s.name, tag.name): HeavyHitters() for s in streams for tag in s.tags if tag.key is not None}
 
     def add(self, ready: Mapping[str, pa.Table]) -> None:
-        """The events of one more batch."""
+        """Count the events of one more batch."""
         for place in self.counts:
             self.counts[place] *= FADE
         for hitters in self.keys.values():
@@ -47,13 +47,13 @@ class Observed:
                     self.keys[stream.name, tag.name].add(keys)
 
     def sources(self, parts: Mapping[str, int]) -> list[StreamRates]:
-        """What an optimizer needs to know."""
+        """Return the rates of all streams for the optimizer, with the number of parts of each."""
         found = []
         for stream in self.streams:
             rates = {tag.name: max(self.counts[stream.name, tag.name], _LEAST) for tag in stream.tags}
             hot = {tag.name: self.hot(stream.name, tag.name) for tag in stream.tags if tag.key is not None}
             heavy: dict[str, Mapping[Key, float]] = {
-                tag: {key: share * rates[tag] for key, share in shares.items()} for tag, shares in hot.items() if shares
+                tag: {key: fraction * rates[tag] for key, fraction in keys.items()} for tag, keys in hot.items() if keys
             }
             distinct = {
                 tag.name: self.keys[stream.name, tag.name].distinct.count()
@@ -64,36 +64,36 @@ class Observed:
         return found
 
     def hot(self, stream: str, tag: str) -> dict[Key, float]:
-        """The keys with many events of a tag, each with its share."""
+        """Return the hot keys of a tag, each with its fraction of the tag's events."""
         hitters = self.keys[stream, tag]
-        heavy = list(hitters.heavy(HOT).items())[:_FEWER]
+        heavy = list(hitters.heavy(HOT).items())[:_MOST_HOT_KEYS]
         return {key: count / hitters.seen for key, count in heavy} if hitters.seen else {}
 
-    def shares(self) -> dict[str, float]:
-        """For each tag of each stream its share of all events."""
+    def fractions(self) -> dict[str, float]:
+        """Return each tag's fraction of all events, by tag and stream."""
         total = sum(self.counts.values()) or 1.0
         return {f"{tag} on {stream}": count / total for (stream, tag), count in self.counts.items()}
 
     def outline(self) -> tuple[object, ...]:
-        """Equal as long as nothing has changed that would be worth another plan.
+        """Return a value that changes only where another plan may be worthwhile.
 
-        That is shares by factors of 1.5, hot keys, and the number of different keys, of which states are made, by
-        factors of 2.
+        It has the fractions in steps of 1.5 times, the hot keys, and the number of distinct keys, which determines the
+        size of states, in steps of 2 times.
         """
-        rates = tuple(_step(share) for share in self.shares().values())
+        rates = tuple(map(_step, self.fractions().values()))
         keys = tuple(
-            tuple(sorted((repr(key), _step(share)) for key, share in self.hot(*place).items() if share >= 5 * HOT))
+            tuple(sorted((repr(key), _step(part)) for key, part in self.hot(*place).items() if part >= 5 * HOT))
             for place in self.keys
         )
         return rates, keys, tuple(round(math.log2(1 + hitters.distinct.count())) for hitters in self.keys.values())
 
 
-def _step(share: float) -> int:
-    return round(math.log(max(share, 1e-6)) / math.log(1.5))
+def _step(fraction: float) -> int:
+    return round(math.log(max(fraction, 1e-6)) / math.log(1.5))
 
 
 def _keys_by_tag(stream: Stream, table: pa.Table) -> Iterator[tuple[Tag, int, pa.ChunkedArray | None]]:
-    """Yield for each tag how many events it has in a table, and their keys if it has a key."""
+    """Yield for each tag the number of its events in a table, and their keys if it has a key."""
     codes = table.column(TAG).to_numpy() if len(stream.tags) > 1 else None
     for which, (tag, columns) in enumerate(zip(stream.tags, columns_of(stream.tags), strict=True)):
         keys = None if tag.key is None else table.column(columns[tag.key.name])

@@ -1,4 +1,4 @@
-"""Options of a streaming query: what ``start`` takes besides the options that it shares with ``run``."""
+"""Options of a streaming query: those of ``start`` that ``run`` does not take."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from flumina.streaming.rules import MAX_BUFFERED_ROWS, LateRows, Rules
 
 
 class AvailableNow(TypedDict):
-    """The trigger that processes what is there now, and ends."""
+    """The trigger that processes all available rows and stops."""
 
     availableNow: Literal[True]
 
 
 class ProcessingTime(TypedDict):
-    """The trigger that begins a batch at an interval."""
+    """The trigger that starts a batch at an interval."""
 
     processingTime: str
 
@@ -49,18 +49,18 @@ class StreamingArguments(CommonArguments, total=False):
 class StreamingOptions(CommonOptions):
     """Options of a streaming query, besides those of :class:`~flumina.engine.options.CommonOptions`.
 
-    ``task_timeout``       as before, but 600 s unless told otherwise: Spark tries again after it
-    ``watermarks``         how far a stream has come when a batch ends, for all streams or by name:
+    ``task_timeout``       as for ``run``, but 600 s by default: Spark retries the batch after it
+    ``watermarks``         the watermark policy, for all streams or by name:
                            :class:`~flumina.InOrder` (the default), :class:`~flumina.BoundedDelay`,
                            :class:`~flumina.Heartbeats`, :class:`~flumina.ClosedBatches`
     ``late``               what happens to rows behind the watermark: "error", "dead-letter" or "drop" (counted)
     ``dead_letters``       the folder for dead letters; by default one in the checkpoint
     ``trigger``            ``{"availableNow": True}`` or ``{"processingTime": "1 second"}``, as for Spark
-    ``drain``              with availableNow: nothing comes after what is there now, so process buffered rows, too
-    ``max_buffered_rows``  rows that may wait for a stream that holds up others before that is an error
+    ``drain``              with availableNow: the streams are complete, so process buffered rows, too
+    ``max_buffered_rows``  the number of buffered rows above which a batch fails
     ``name``               the name of the query in Spark and in messages; by default that of the program
-    ``adaptive``           make another plan between two batches where the observed rates promise 20 % or more
-    ``allow_code_change``  go on from the checkpoint although the program's code has changed
+    ``adaptive``           change the plan between two batches where the cost model predicts 20 % less load or better
+    ``allow_code_change``  resume from the checkpoint although the program's code has changed
     """
 
     task_timeout: float | None = SPARK_TIMEOUT
@@ -77,7 +77,7 @@ class StreamingOptions(CommonOptions):
     taken_by: ClassVar[str] = "start"
 
     def __post_init__(self) -> None:
-        """Validate these options, too; what names streams is validated by :meth:`rules`."""
+        """Validate these options, too; :meth:`rules` validates the names of streams."""
         super().__post_init__()
         check_choice("late", self.late, LateRows)
         if not isinstance(self.dead_letters, str | os.PathLike | None):
@@ -99,17 +99,17 @@ class StreamingOptions(CommonOptions):
                 "TRIGGER",
                 f'expected trigger= as {{"availableNow": True}} or {{"processingTime": "1 second"}}, '
                 f"got {self.trigger!r}",
-                hint="leave it out for one batch after the other, as soon as there are rows",
+                hint="leave it out to start each batch as soon as there are rows",
             )
         if self.drain and given != {"availableNow": True}:
             raise UsageError(
                 "DRAIN",
-                "drain=True says that nothing comes after what is there now",
+                "drain=True expects that the streams are complete once all available rows are read",
                 hint='use it with trigger={"availableNow": True}',
             )
 
     def rules(self, streams: Sequence[Stream]) -> Rules:
-        """Return the rules for the rows of these streams, with a watermark policy for each."""
+        """Return the rules for these streams, with a watermark policy for each."""
         return Rules(self._policies(streams), self.late, self.bad_rows, self.max_buffered_rows)
 
     def _policies(self, streams: Sequence[Stream]) -> dict[str, WatermarkPolicy]:
@@ -120,11 +120,11 @@ class StreamingOptions(CommonOptions):
             raise expected("watermarks", "a policy, or a dict of policies by stream", given)
         for name, policy in given.items():
             if name not in names:
-                raise UsageError("WATERMARKS", f"no stream is called {name!r}", hint=f"there are {', '.join(names)}")
+                raise UsageError("WATERMARKS", f"there is no stream {name!r}", hint=f"expected {', '.join(names)}")
             if not isinstance(policy, InOrder | BoundedDelay | Heartbeats | ClosedBatches):
                 raise UsageError(
                     "WATERMARKS",
-                    f"stream {name!r}: {policy!r} is no watermark policy",
-                    hint="there are fl.InOrder, fl.BoundedDelay, fl.Heartbeats and fl.ClosedBatches",
+                    f"expected a watermark policy for stream {name!r}, got {policy!r}",
+                    hint="the policies are fl.InOrder, fl.BoundedDelay, fl.Heartbeats and fl.ClosedBatches",
                 )
         return {name: given.get(name, InOrder()) for name in names}

@@ -1,6 +1,7 @@
-"""Rows whose order nobody can tell are found when the second of them comes, before anything of its batch is decided.
+"""Refuse a batch with ties: dependent rows that O can't order.
 
-Later it would be too late: rows that have been logged, or are buffered in the checkpoint, nobody can repair any more.
+The check precedes the choice of the batch watermark: rows that have been logged, or are buffered in the checkpoint,
+can't be repaired any more.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def check_order(
     validated: Mapping[str, ValidatedRows],
     batch: int,
 ) -> None:
-    """Raise if two dependent rows of a stream tie, of those that are new in a batch and those that are buffered."""
+    """Raise OrderError if two dependent rows of a stream tie, among the new rows of a batch and the buffered ones."""
     names = [stream.name for stream in streams]
     for rank, stream in enumerate(streams):
         table = rows[stream.name].combine_chunks()
@@ -35,20 +36,20 @@ def check_order(
             continue
         files = validated[stream.name].files
 
-        def told(place: int, files: Callable[[], Mapping[int, str]] = files) -> str:
+        def part_name(place: int, files: Callable[[], Mapping[int, str]] = files) -> str:
             file = files().get(place_of(place)) if batch_of(place) == batch else None
             return f"partition {place_of(place)} of batch {batch_of(place)}" if file is None else file
 
-        rule = TieRule.of(definition.depends, stream.tags, sequenced=stream.seq is not None, part_name=told)
+        rule = TieRule.of(definition.depends, stream.tags, sequenced=stream.seq is not None, part_name=part_name)
         reader = EventReader(stream, rank, names)
-        pieces = table.to_batches()
-        places = [piece.column(PLACE).to_numpy().astype(np.int64) for piece in pieces]
+        chunks = table.to_batches()
+        places = [chunk.column(PLACE).to_numpy().astype(np.int64) for chunk in chunks]
         try:
-            TieFinder(rule).look([reader.decode(piece) for piece in pieces], places)
+            TieFinder(rule).look([reader.decode(chunk) for chunk in chunks], places)
         except OrderError as error:
             raise OrderError(
                 error.condition,
                 error.message,
-                hint="nothing of this batch has been decided yet: repair the rows that are new, and start again; a "
-                "seq= column orders events with equal timestamps, but has to be there from the first start on",
+                hint="no row of this batch has been processed yet: repair the new rows and start again; a seq= column "
+                "orders events with equal timestamps, but has to be declared from the first start on",
             ) from None

@@ -1,4 +1,4 @@
-"""What a query tells about its batches: numbers, how long each phase took, and who is waited for."""
+"""Report the progress of a query: row counts, durations, and delaying streams."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RECENT = 100
 
 
 class Stopwatch:
-    """How many seconds each phase of a batch took."""
+    """Measures the seconds that each phase of a batch takes."""
 
     def __init__(self) -> None:
         self.began = time.perf_counter()
@@ -35,7 +35,7 @@ class Stopwatch:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """One phase, or a piece of one."""
+        """Add the time of the ``with`` block to a phase."""
         began = time.perf_counter()
         try:
             yield
@@ -43,22 +43,22 @@ class Stopwatch:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began
 
     def milliseconds(self) -> dict[str, int]:
-        """All phases, and the whole."""
+        """Return the milliseconds of all phases, and of the whole batch as ``total``."""
         whole = time.perf_counter() - self.began
         return {name: round(1e3 * took) for name, took in [*self.seconds.items(), ("total", whole)]}
 
 
 class ProgressLog:
-    """The latest batches, and a warning in the log where a stream holds up others."""
+    """Progress of the latest batches; logs a warning where a stream delays others."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.recent: deque[dict[str, Any]] = deque(maxlen=RECENT)
         self.waiting = 0
-        """For how many batches in a row rows have been buffered without the watermark moving."""
+        """The number of consecutive batches with buffered rows in which the watermark did not advance."""
 
     def add(self, entry: dict[str, Any]) -> None:
-        """A batch is done."""
+        """Add the progress of a batch, and log a warning where a stream delays others."""
         before = self.recent[-1]["batchWatermark"] if self.recent else None
         stuck = bool(entry["heldUpBy"]) and (entry["batchWatermark"] == before or entry["processed"] == 0)
         self.waiting = self.waiting + 1 if stuck else 0
@@ -74,7 +74,7 @@ class ProgressLog:
                 f"{sum(entry['buffered'].values()):,}",
                 "a batch" if self.waiting == 1 else f"{self.waiting} batches",
                 streams,
-                "has not said anything yet" if entry["silent"] else f"has come to {entry['batchWatermark']} only",
+                "has no watermark yet" if entry["silent"] else f"is at {entry['batchWatermark']}",
             )
         if entry["planChange"] is not None:
             log.info("%s, batch %d: new plan: %s", self.name, entry["batchId"], entry["planChange"])
@@ -91,7 +91,10 @@ def entry(
     planner: Planner,
     rules: Rules,
 ) -> dict[str, Any]:
-    """What there is to tell of a batch; ``ready`` has the rows that were processed, and those that are buffered."""
+    """Return the progress of a batch, an entry of ``recentProgress``.
+
+    ``ready`` has, for each stream, the rows that were processed and the rows that are buffered.
+    """
     buffered = {name: len(behind) for name, (_, behind) in ready.items()}
     held = holding(watermark, sum(buffered.values()))
     bad = {name: len(found.bad) - found.late for name, found in validated.items()}
@@ -110,8 +113,8 @@ def entry(
         "deadLettered": dead_lettered,
         "heartbeats": {name: found.heartbeats for name, found in validated.items()},
         "outputs": {} if ran is None else ran.rows,
-        "batchWatermark": _told(watermark.ts),
-        "watermarks": {name: _told(ts) for name, ts in watermark.watermarks.items()},
+        "batchWatermark": _finite(watermark.ts),
+        "watermarks": {name: _finite(ts) for name, ts in watermark.watermarks.items()},
         "heldUpBy": list(held.streams),
         "silent": list(held.silent),
         "joins": 0 if ran is None else ran.stats.joins,
@@ -123,6 +126,6 @@ def entry(
     }
 
 
-def _told(ts: int) -> int | None:
-    """A frontier as people see it: None at either end of time."""
+def _finite(ts: int) -> int | None:
+    """Return a watermark for display: None before the first and after the last timestamp."""
     return None if ts in (NOTHING, EVERYTHING) else ts

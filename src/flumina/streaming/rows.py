@@ -1,4 +1,4 @@
-"""The rows of a stream in a batch: new ones and buffered ones, in order, cut in two, and dealt to parts of a plan."""
+"""Sort the rows of a batch, split them at its watermark, and divide them into parts."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ _PARTITIONS = 1 << 31
 
 
 def placed(table: pa.Table, batch: int) -> pa.Table:
-    """Rows of a batch, their places numbered so that they differ from those of every other batch."""
+    """Return the rows of a batch with places that are unique across batches."""
     places = np.int64(batch) * _PARTITIONS + table.column(PLACE).to_numpy()
     return table.set_column(table.schema.get_field_index(PLACE), PLACE, pa.array(places))
 
 
 def batch_of(place: int) -> int:
-    """The batch that a place was numbered for."""
+    """Return the batch of a place from :func:`placed`."""
     return place // _PARTITIONS
 
 
 def place_of(place: int) -> int:
-    """The number that a place had in its batch."""
+    """Return the number that a place from :func:`placed` has in its batch."""
     return place % _PARTITIONS
 
 
-def in_order(stream: Stream, pieces: Sequence[pa.Table]) -> pa.Table:
-    """All rows by timestamp, then by the stream's ``seq`` if it has one, else as they came."""
-    table = pa.concat_tables(pieces).combine_chunks()
+def in_order(stream: Stream, tables: Sequence[pa.Table]) -> pa.Table:
+    """Return all rows sorted by timestamp, then by the stream's ``seq`` if it has one, else by place and row."""
+    table = pa.concat_tables(tables).combine_chunks()
     columns = [table.column(ROW), table.column(PLACE)]
     if stream.seq is not None:
         columns.append(table.column(SEQ))
@@ -55,13 +55,13 @@ def _is_sorted(order: Ints) -> bool:
 
 
 def split(table: pa.Table, watermark: int) -> tuple[pa.Table, pa.Table]:
-    """Rows up to a timestamp, and those behind it."""
+    """Return the rows up to a timestamp, and the rows after it."""
     count = int(np.searchsorted(table.column(TS).to_numpy(), watermark, "right"))
     return table.slice(0, count), table.slice(count)
 
 
 def to_bytes(table: pa.Table) -> Bytes:
-    """Rows as an Arrow stream."""
+    """Return rows as an Arrow IPC stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -69,54 +69,54 @@ def to_bytes(table: pa.Table) -> Bytes:
 
 
 def from_bytes(blob: Bytes) -> pa.Table:
-    """The rows again."""
+    """Return the rows of :func:`to_bytes`."""
     return pa.ipc.open_stream(pa.py_buffer(blob)).read_all()
 
 
 @dataclass(frozen=True)
 class Gathered(HoldsEvents):
-    """The one part of a stream whose events are ordered by their place alone: a tie of two places is an error."""
+    """Single part of a stream without ``seq``, whose events are ordered by their place; a tie is an error."""
 
     table: pa.Table
     gathered: str | None = PLACE
     parts: int = 1
 
     def pieces(self) -> Iterator[pa.RecordBatch | Heartbeat]:
-        """All rows; then there is nothing more to tell."""
+        """Yield all rows; no heartbeats follow."""
         yield from self.table.to_batches(CHUNK_ROWS)
 
     def schema(self, part: int) -> pa.Schema:  # noqa: ARG002 -- there is one part
-        """The columns."""
+        """Return the columns."""
         return self.table.schema
 
     def rows(self, part: int) -> int:  # noqa: ARG002
-        """How many there are."""
+        """Return the number of rows."""
         return int(self.table.num_rows)
 
     def chunks(self, part: int, columns: Sequence[str], size: int = CHUNK_ROWS) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
-        """The rows."""
+        """Yield the rows of some columns in chunks."""
         yield from self.table.select([n for n in self.table.column_names if n in columns]).to_batches(size)
 
     def sample(self, part: int, columns: Sequence[str], rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:  # noqa: ARG002
-        """Everything, as it is there anyway."""
+        """Yield all rows, each chunk with the number of its first row: the table is in memory anyway."""
         first = 0
         for chunk in self.chunks(part, columns):
             yield first, chunk
             first += chunk.num_rows
 
     def bounds(self, part: int, column: str) -> None:
-        """Nobody has looked."""
+        """Return None: no statistics available."""
 
     def read(self, part: int) -> pa.Table:  # noqa: ARG002
-        """All rows."""
+        """Return all rows."""
         return self.table
 
 
-def dealt(stream: Stream, table: pa.Table, parts: int, *, single: bool) -> Stream:
-    """The stream of these rows: spread evenly over parts, each in order, or all in one.
+def divide(stream: Stream, table: pa.Table, parts: int, *, single: bool) -> Stream:
+    """Return the stream of these rows, divided evenly into sorted parts, or in a ``single`` part.
 
-    Where it has no ``seq``, rows keep the numbers they had before, so that their order does not tell how many parts
-    there are.
+    Rows of a stream without ``seq`` get their position in the table as ``seq``, so that their order does not depend on
+    the number of parts.
     """
     if single:
         return replace(stream, data=Gathered(table.drop_columns([ROW])), sorted=True)

@@ -1,4 +1,4 @@
-"""What the user has said about the input of a query."""
+"""Rules for the input of a query: watermark policies, late and bad rows."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ LateRows = Literal["error", "dead-letter", "drop"]
 """What happens to rows behind the watermark of their stream."""
 
 MAX_BUFFERED_ROWS = 20_000_000
-"""How many rows may be buffered before that is an error."""
+"""The default of the number of buffered rows above which a batch fails."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """How far each stream has come, and what becomes of rows that don't fit."""
+    """Watermark policy of each stream, and the handling of late, bad and buffered rows."""
 
     policies: Mapping[str, WatermarkPolicy]
     late: LateRows = "error"
@@ -27,13 +27,13 @@ class Rules:
     max_buffered_rows: int = MAX_BUFFERED_ROWS
 
     def __post_init__(self) -> None:
-        """Refuse what has no order: batches lead it for all streams, or for none."""
+        """Raise UsageError where some streams, but not all, are ordered by batch."""
         closed = [name for name, policy in self.policies.items() if isinstance(policy, ClosedBatches)]
         others = [name for name in self.policies if name not in closed]
         if closed and others:
             raise UsageError(
                 "WATERMARKS",
                 f"stream {closed[0]!r} has fl.ClosedBatches(), and stream {others[0]!r} has "
-                f"{self.policies[others[0]]!r}: either the batch leads the order of all events, or none",
+                f"{self.policies[others[0]]!r}: expected fl.ClosedBatches() for all streams, or for none",
                 hint="give all streams fl.ClosedBatches() (watermarks=fl.ClosedBatches()), or another policy each",
             )

@@ -1,4 +1,4 @@
-"""Where the outputs of batches go, and how each of them gets there once."""
+"""Commit the outputs and dead letters of each micro-batch exactly once."""
 
 from __future__ import annotations
 
@@ -21,51 +21,52 @@ from flumina.storage.owner import OwnerToken, belongs_to, take
 from flumina.storage.staging import Staging
 
 STAGED = "_flumina"
-"""The folder, below that of the results, for what nobody is to see yet."""
+"""The folder below the output directory for staged files, which readers ignore."""
 
 
 class Sink(Protocol):
-    """Takes the outputs of one batch after the other."""
+    """Destination of the outputs of a query, one micro-batch at a time."""
 
     ordered: bool
     """Whether the rows of a batch have to be in the order of their events."""
 
     place: str | None
-    """The folder of the outputs; None where they go to a function."""
+    """The folder of the outputs; None for a sink that is a function."""
 
     def is_of(self, run: str) -> bool:
-        """Tell whether the outputs of a run so far are certainly there, wherever they were before."""
+        """Return whether this sink holds the outputs of a run so far; a folder may have been moved since."""
 
     def prepare(self, run: str, program: Mapping[str, Any]) -> None:
-        """Called once before anything else, with the id of the run; another driver may still be at work.
+        """Bind the sink to a run; called once, before any other method, while another driver may still be running.
 
-        ``program`` are the parameters and the code that make the rows.
+        ``program`` holds the parameters and the code that produce the rows.
         """
 
     def begin(self, owner: OwnerToken) -> None:
-        """Called before the first batch, once no other driver may write."""
+        """Get ready for the first batch; called once no other driver may write."""
 
     def staging(self, batch: int) -> str:
-        """A new path, for the outputs of a batch on their way."""
+        """Return a new path for the staged outputs of a batch."""
 
     def commit(
         self, batch: int, results: Mapping[str, CommittedOutput], lineage: str, before: Mapping[str, int]
     ) -> None:
-        """Give on the outputs of a batch; called again with the same rows if it is not certain that it was done.
+        """Make the outputs of a batch visible; called again with the same rows after a crash.
 
-        ``lineage`` says of what they are the result, ``before`` which batch had the rows before it, for each output.
+        ``lineage`` identifies the batches that produced the outputs, this one included; ``before`` has, for each
+        output, the last earlier batch with rows.
         """
 
     def holds(self, batch: int, rows: Mapping[str, int], lineage: str) -> bool:
-        """Whether all outputs of a batch, so many of each, have certainly been given on."""
+        """Return whether all outputs of a batch are committed; ``rows`` has the number of rows of each output."""
 
 
 class ParquetSink:
-    """A folder with a folder ``batch=N`` for each batch that has outputs; several outputs have a folder each.
+    """Write each batch with outputs to a Parquet folder ``batch=N``; several outputs have a folder each.
 
-    A batch becomes visible by one rename, and one that is there stays: whoever reads the folder sees every batch once,
-    whole. A hidden file in it says of what it is the result, so that no batch is taken for another of the same number,
-    and no folder that another tool has made for a batch.
+    A batch becomes visible by one rename and is never replaced: readers see every batch whole and once. A hidden marker
+    file in each batch holds its lineage. It tells the batch from another one of the same number, and from a folder
+    that another tool has made.
     """
 
     ordered = False
@@ -78,7 +79,7 @@ class ParquetSink:
         self._program: Mapping[str, Any] = {}
 
     def is_of(self, run: str) -> bool:
-        """Its file says so, which goes with a folder that is moved."""
+        """Return whether the owner file in the folder names this run; the file moves with the folder."""
         return belongs_to(self.folder, run)
 
     def prepare(self, run: str, program: Mapping[str, Any]) -> None:
@@ -92,13 +93,13 @@ class ParquetSink:
         self.staged.begin(owner)
 
     def staging(self, batch: int) -> str:
-        """A folder out of sight."""
+        """Return a new staging folder, which readers ignore."""
         return self.staged.new(batch)
 
     def commit(
         self, batch: int, results: Mapping[str, CommittedOutput], lineage: str, before: Mapping[str, int]
     ) -> None:
-        """Rename the folder of each output that has rows, or else, so that readers find columns, the first of all."""
+        """Rename the staged folder of each output that has rows, and of the first batch, for its columns."""
         for name in self.outputs:
             place, result = self._place(name), results.get(name)
             marker = BatchMarker(batch, lineage, self._program, before.get(name))
@@ -107,11 +108,11 @@ class ParquetSink:
             if result.rows or not any(found.startswith("batch=") for found in place.names()):
                 assert result.path is not None, "outputs are staged in files"
                 place.filesystem.create_dir(place.path, recursive=True)
-                show(place, result.path, marker)
+                make_visible(place, result.path, marker)
         self.staged.clear(batch)
 
     def holds(self, batch: int, rows: Mapping[str, int], lineage: str) -> bool:
-        """Folders are there whole or not at all."""
+        """Return whether the folder of each output with rows exists; a rename leaves no partial folders."""
         marker = BatchMarker(batch, lineage, self._program)
         return all(check_same(self._place(name), marker) for name, count in rows.items() if count)
 
@@ -120,21 +121,21 @@ class ParquetSink:
 
 
 class DeadLetters:
-    """A folder of the same kind for rows that could not be processed."""
+    """Write the dead letters of each batch to a Parquet folder ``batch=N``, as :class:`ParquetSink` does."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.folder = Directory.of(path, "dead_letters").exclusive("dead_letters")
         self.staged = Staging(self.folder.below(STAGED))
         self._program: Mapping[str, Any] = {}
         self._begun = False
-        """Whether there is certainly a batch, so that readers find columns."""
+        """Whether a batch is known to exist, so that readers find the columns."""
 
     def is_of(self, run: str) -> bool:
-        """Whether the dead letters of a checkpoint so far are there, wherever they were before."""
+        """Return whether this folder holds the dead letters of a run so far; it may have been moved since."""
         return belongs_to(self.folder, run)
 
     def commit(self, batch: int, table: pa.Table, lineage: str, before: int | None) -> None:
-        """Write the dead letters of a batch, unless they are there; none, too, if they would be the first of all."""
+        """Write the dead letters of a batch, unless they are there; the first batch is written even if it has none."""
         self._begun = self._begun or any(name.startswith("batch=") for name in self.folder.names())
         marker = BatchMarker(batch, lineage, self._program, before)
         if check_same(self.folder, marker) or (self._begun and not len(table)):
@@ -143,7 +144,7 @@ class DeadLetters:
         with storage_errors("write to", staged.path):
             staged.filesystem.create_dir(staged.path, recursive=True)
             pq.write_table(table, staged.at("part-00000.parquet"), filesystem=staged.filesystem)
-        show(self.folder, staged.path, marker)
+        make_visible(self.folder, staged.path, marker)
 
     def prepare(self, run: str, program: Mapping[str, Any]) -> None:
         """Make the folder that of the checkpoint."""
@@ -156,8 +157,8 @@ class DeadLetters:
         self.staged.begin(owner)
 
 
-def show(place: Directory, staged: str, marker: BatchMarker) -> None:
-    """Make the folder of a batch visible, with a marker that says of what it is the result and which files it has."""
+def make_visible(place: Directory, staged: str, marker: BatchMarker) -> None:
+    """Rename the staged folder of a batch into place, with a marker that names its lineage and its files."""
     directory = Directory(place.filesystem, staged)
     marker = replace(marker, files=directory.files())
     directory.write(MARKER, marker.to_bytes())
@@ -166,7 +167,10 @@ def show(place: Directory, staged: str, marker: BatchMarker) -> None:
 
 
 def check_same(place: Directory, marker: BatchMarker) -> bool:
-    """Whether a batch is there; an error if the folder is another one's of the same number, or is not ours."""
+    """Return whether a batch is there.
+
+    Raises OutputError if the folder holds another batch of the same number, or was not written by a query.
+    """
     name = f"batch={marker.batch}"
     found = place.below(name)
     if not place.has(name):
@@ -174,20 +178,20 @@ def check_same(place: Directory, marker: BatchMarker) -> bool:
     there = _marker(found)
     if there.lineage == marker.lineage:
         return True
-    again = f"delete {name} and all later batches there, and they are made again"
+    again = f"delete {name} and all later batches there, and the query writes them again"
     changes = differences(there.program, marker.program)
     if changes:
         raise OutputError(
             "OUT_OTHER_PROGRAM",
-            f"{found.path} holds rows of batch {marker.batch} that another program has made:"
+            f"{found.path} holds rows of batch {marker.batch} that another program has written:"
             + "".join(f"\n  - {line}" for line in changes),
-            hint=f"to have the rows of this program, {again}; to keep the others, go on with that program",
+            hint=f"to replace them by the rows of this program, {again}; to keep them, continue with that program",
         )
     raise OutputError(
         "OUT_OTHER_BATCH",
-        f"{found.path} holds what another batch {marker.batch} has made: of other rows, or after other batches",
-        hint=f"the checkpoint was restored from a copy, or two copies of it go on with one folder; if it was restored, "
-        f"{again} from the rows that the source gives now; else give each query a checkpoint and folders of its own",
+        f"{found.path} holds the outputs of another batch {marker.batch}: of other rows, or after other batches",
+        hint=f"the checkpoint was restored from a copy, or two copies of it write to one folder; if it was restored, "
+        f"{again} from the rows that the source has now; else give each query its own checkpoint and folders",
     )
 
 
@@ -206,7 +210,7 @@ def _marker(found: Directory) -> BatchMarker:
 def _not_ours(found: Directory, what: str) -> OutputError:
     return OutputError(
         "OUT_NOT_OURS",
-        f"expected {MARKER} in {found.path}, as in every batch that a query has published; {what}",
+        f"expected {MARKER} in {found.path}, as in every batch that a query has committed; {what}",
         hint="another tool has made the folder, or a copy has left out files whose names begin with an underscore: "
-        "copy that file as well, or delete the folder, and the batch is made again",
+        "copy that file as well, or delete the folder, and the query writes the batch again",
     )

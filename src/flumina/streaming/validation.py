@@ -1,6 +1,7 @@
-"""Validate the rows of a micro-batch, once: events that pass are not validated again, in this batch or a later one.
+"""Validate each row of a micro-batch once, and sort it into one of four kinds.
 
-A row is a heartbeat, an event, one that does not fit its declaration, or one that comes too late::
+Events that pass are not validated again, in this batch or a later one. A row is a heartbeat, an event, a bad row, which
+does not fit its declaration, or a late row, at or before the batch watermark of an earlier batch::
 
     rows in  =  heartbeats + events + bad rows + late rows
 """
@@ -24,19 +25,19 @@ from flumina.model.order import Ints
 from flumina.model.schema import shown_span, shown_time, timestamp_type
 
 PLACE, ROW = "\0place", "\0row"
-"""Columns of ours: the file of the row (or its partition), and the row there."""
+"""Added columns: the file of the row (or its partition), and the number of the row in it."""
 
 LATE = "LATE"
 _FURTHEST = 2**62
-"""Timestamps are smaller than this, and larger than its negative: there is room for delays and for the ends of time."""
+"""The bound of the absolute value of timestamps: beyond it is room for delays, ``NOTHING`` and ``EVERYTHING``."""
 
 
 @dataclass(frozen=True)
 class ValidatedRows:
-    """The rows of one stream, sorted out.
+    """Validated rows of one stream in a batch.
 
-    ``events`` have the columns of :mod:`flumina.input.event_table`, :data:`PLACE` and :data:`ROW`; ``bad`` are rows as
-    they came, and ``fault_of`` says for each what is wrong with it, by its number in ``faults``.
+    ``events`` have the columns of :mod:`flumina.input.event_table`, :data:`PLACE` and :data:`ROW`; ``bad`` are the
+    bad and late rows with the columns of the input, and ``fault_of`` has for each the index of its fault in ``faults``.
     """
 
     rows: int
@@ -47,27 +48,27 @@ class ValidatedRows:
     heartbeats: int
     seen: Seen
     digest: int = 0
-    """The same for the same rows, in whatever order unless that matters, and hardly ever for others."""
+    """Hash of the rows; it depends on their order only where results do."""
     files: Callable[[], Mapping[int, str]] = dict
-    """Asks for the files that places are, where they are known: for people who look for a row."""
+    """Returns the file of each place, where it is known; called for error messages and dead letters only."""
 
     @property
     def late(self) -> int:
-        """How many rows came too late."""
+        """Return the number of late rows."""
         return sum(int((self.fault_of == n).sum()) for n, fault in enumerate(self.faults) if fault.condition == LATE)
 
 
 class RowValidator:
-    """Validates one stream; rows up to the timestamp ``done`` have been processed, and others come too late."""
+    """Validates the rows of one stream; rows at or before the timestamp ``done`` are late."""
 
     def __init__(self, stream: Stream, policy: WatermarkPolicy, done: int = NOTHING) -> None:
         self.stream, self.policy, self.done = stream, policy, done
 
     def validate(self, table: pa.Table) -> ValidatedRows:
-        """Sort out rows, which have the columns of the stream, :data:`PLACE` and :data:`ROW`."""
-        table = table.combine_chunks()  # several pieces are left only of more text than Arrow has in one array
-        pieces = table.to_batches() or [pa.record_batch([pa.nulls(0, f.type) for f in table.schema], table.schema)]
-        return _together([self._validate(piece) for piece in pieces])
+        """Validate rows, which have the columns of the stream, :data:`PLACE` and :data:`ROW`."""
+        table = table.combine_chunks()  # several chunks remain only where text exceeds the size of one Arrow array
+        chunks = table.to_batches() or [pa.record_batch([pa.nulls(0, f.type) for f in table.schema], table.schema)]
+        return _concatenate([self._validate(chunk) for chunk in chunks])
 
     def _validate(self, rows: pa.RecordBatch) -> ValidatedRows:
         beats = self._beats(rows)
@@ -90,7 +91,7 @@ class RowValidator:
         )
 
     def _beats(self, rows: pa.RecordBatch) -> Mask | None:
-        """Which rows are heartbeats; None: they are none of the policy's."""
+        """Return a mask of the heartbeats; None if the policy has no heartbeats."""
         if not isinstance(self.policy, Heartbeats):
             return None
         column = rows.column(self.policy.column)
@@ -99,7 +100,7 @@ class RowValidator:
         return mask
 
     def _events(self, rows: pa.RecordBatch, ts: Ints, beats: Mask | None, faults: RowFaults) -> Mask | None:
-        """Record timestamps that are out of range or too late; gives the rows that should be events."""
+        """Record timestamps that are out of range or late; return a mask of the rows that are not heartbeats."""
         message = f"the timestamp is not between -{_FURTHEST} and {_FURTHEST}"
         faults.add((ts >= _FURTHEST) | (ts <= -_FURTHEST), Fault("TIMESTAMP_RANGE", self.stream.ts, message))
         events = None if beats is None else ~beats
@@ -117,19 +118,19 @@ class RowValidator:
         return events
 
 
-def _together(pieces: Sequence[ValidatedRows]) -> ValidatedRows:
-    """The pieces of a batch as one."""
-    if len(pieces) == 1:
-        return pieces[0]
-    starts = np.cumsum([0, *(len(piece.faults) for piece in pieces)])
+def _concatenate(chunks: Sequence[ValidatedRows]) -> ValidatedRows:
+    """Return the validated chunks of a batch as one."""
+    if len(chunks) == 1:
+        return chunks[0]
+    starts = np.cumsum([0, *(len(chunk.faults) for chunk in chunks)])
     return ValidatedRows(
-        sum(piece.rows for piece in pieces),
-        pa.concat_tables([piece.events for piece in pieces]),
-        pa.concat_tables([piece.bad for piece in pieces]),
-        np.concatenate([piece.fault_of + start for piece, start in zip(pieces, starts[:-1], strict=True)]),
-        tuple(fault for piece in pieces for fault in piece.faults),
-        sum(piece.heartbeats for piece in pieces),
-        reduce(Seen.and_then, (piece.seen for piece in pieces)),
+        sum(chunk.rows for chunk in chunks),
+        pa.concat_tables([chunk.events for chunk in chunks]),
+        pa.concat_tables([chunk.bad for chunk in chunks]),
+        np.concatenate([chunk.fault_of + start for chunk, start in zip(chunks, starts[:-1], strict=True)]),
+        tuple(fault for chunk in chunks for fault in chunk.faults),
+        sum(chunk.heartbeats for chunk in chunks),
+        reduce(Seen.and_then, (chunk.seen for chunk in chunks)),
     )
 
 
