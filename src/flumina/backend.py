@@ -1,7 +1,7 @@
-"""``fl.run`` and ``fl.start``: choose the backend from the session or the data that is given.
+"""Choose the backend of ``fl.run`` and ``fl.start`` from session and data.
 
-A backend is a module with a ``run``: :mod:`flumina.local` or :mod:`flumina.spark`. The latter is imported once a
-session or a DataFrame of Spark is given, so that Flumina runs without pyspark.
+A backend is a module with a ``run``: :mod:`flumina.local` or :mod:`flumina.spark`. :mod:`flumina.spark` is imported
+only for a session or a DataFrame of Spark, so that Flumina runs without pyspark.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Frame_co = TypeVar("Frame_co", covariant=True)
 
 
 class Session(Protocol[Frame_co]):
-    """Stand for a SparkSession: outputs are what it reads tables as, so that type checkers know them."""
+    """A SparkSession, as far as the types of outputs depend on it: they have the type of its tables."""
 
     def table(self, tableName: str, /) -> Frame_co:  # noqa: N803 -- Spark's name
         """Return a table of the session's catalog."""
@@ -43,14 +43,15 @@ def run(
     on: Session[Table] | None = None,
     **options: Unpack[SparkRunArguments],
 ) -> RunResult[Table]:
-    """Run a program once: on Spark if a session or a DataFrame of Spark is given, else in processes of this machine.
+    """Run a program once, on Spark or in local processes.
 
-    ``flumina.spark.run`` and ``flumina.local.run`` are the same for one backend.
+    Runs on Spark if ``on`` is a SparkSession or the data of a stream is a Spark DataFrame, else in processes of this
+    machine. ``flumina.spark.run`` and ``flumina.local.run`` are the explicit forms.
 
     ``program``  a class, an instance of one, or a definition
     ``streams``  its input, in the order of their ranks
-    ``on``       a SparkSession; by default that of the first stream whose data is a DataFrame of Spark, and None, this
-                 machine, if there is none. Given explicitly, it tells type checkers that outputs are DataFrames
+    ``on``       a SparkSession; by default that of the first stream whose data is a Spark DataFrame, and None, this
+                 machine, if there is none. With an explicit session, type checkers know that outputs are DataFrames
     ``options``  the fields of :class:`~flumina.engine.options.SparkRunOptions`; on this machine without
                  ``on_lost_slots``, and without a timeout unless ``task_timeout`` is given
     """
@@ -74,15 +75,16 @@ def start(
     on: Session[object] | None = None,
     **options: Unpack[StreamingArguments],
 ) -> StreamingQuery:
-    """Start a query over streaming DataFrames of Spark: batch after batch, its state kept between them, exactly once.
+    """Start a streaming query over Spark's streaming DataFrames.
 
-    ``flumina.spark.start`` is the same; there is no other backend for queries.
+    The query processes each micro-batch exactly once and keeps its state between batches. ``flumina.spark.start`` is
+    the explicit form; queries run on Spark only.
 
     ``program``     a class, an instance of one, or a definition
     ``streams``     its input, in the order of their ranks; the data of each is a streaming DataFrame
-    ``sink``        a folder for Parquet (each batch once, whole), or a function of (DataFrame, batch id) that is
-                    called at least once for each batch, always with the same rows
-    ``checkpoint``  a folder that driver and executors reach; a query that is started again goes on from there
+    ``sink``        a folder for Parquet files, in which each batch appears once, as a whole; or a function of
+                    (DataFrame, batch id) that is called at least once for each batch, with the same rows each time
+    ``checkpoint``  a folder that driver and executors reach; a restarted query resumes from it
     ``on``          a SparkSession; by default that of the first stream
     ``options``     the fields of :class:`~flumina.streaming.options.StreamingOptions`
     """
@@ -91,15 +93,15 @@ def start(
         raise UsageError(
             "NO_SPARK",
             "start expected streams of streaming DataFrames, or on= as a SparkSession, got neither",
-            hint="read streams with spark.readStream, or use fl.run for data that is there already",
+            hint="read streams with spark.readStream, or use fl.run for data that is complete",
         )
     query: StreamingQuery = _spark().start(program, streams, sink, checkpoint, spark=session, **options)
     return query
 
 
 def _session(on: object, streams: object) -> Any:  # noqa: ANN401 -- a SparkSession, if pyspark is there
-    """Return the session to run in; None if neither it nor any stream is Spark's."""
-    sql: Any = sys.modules.get("pyspark.sql")  # without it nobody can have made a session
+    """Return the session to run in; None if ``on`` is None and no stream is a Spark DataFrame."""
+    sql: Any = sys.modules.get("pyspark.sql")  # no session exists before this module is imported
     if on is not None:
         if sql is None or not isinstance(on, sql.SparkSession):
             raise UsageError(

@@ -1,4 +1,4 @@
-"""Every error a user can meet, as one tree.
+"""Errors that Flumina raises, as one class hierarchy.
 
 ::
 
@@ -10,22 +10,22 @@
     ├── OutputError         outputs do not fit what was declared, or can't be written where they should go
     ├── CheckpointError     a checkpoint is damaged, in use by another driver, or of another program
     ├── UserCodeError       the user's own function raised: which one, where, on which event
-    ├── OutOfMemoryError    there was no memory left: where, in which task, and how much it had
-    ├── LawError            a program breaks a law of consistency; carries the counterexample
+    ├── OutOfMemoryError    a process ran out of memory: where, in which task, and how much it had
+    ├── LawError            a program breaks a law of consistency; the message has the counterexample
     ├── PlanError           a plan is not valid for a program (all violations), or a plan file can't be read
-    ├── UsageError          a call that cannot be meant: wrong argument, unknown name
-    ├── HandshakeError      no connection to a process of the run: nobody there in time, or one with another secret
-    ├── PeerLostError       the other end of a connection went away
-    ├── FrameError          a message larger than a connection takes, or bytes that are no message
-    ├── GangError           the tasks of a run did not all come together in time: which ones are missing
+    ├── UsageError          a call is wrong: invalid argument, unknown name
+    ├── HandshakeError      no connection to a process of the run: it did not answer in time, or has another secret
+    ├── PeerLostError       a peer closed its connection
+    ├── FrameError          a message is larger than a connection accepts, or its bytes can't be decoded
+    ├── GangError           not all tasks of a run registered in time: which ones are missing
     ├── TaskLostError       the process of a task ended before its work did: task, process and machine are named
     │   └── TaskSilentError the process of a task gave no sign of life for longer than task_timeout=
-    ├── TaskFailedError     a task raised an error that could not be carried here; its text and traceback could
-    ├── ClusterError        Spark could not run the tasks: what it said, and where to look
-    └── CalledOffError      a task was told that its run is over or was begun anew
+    ├── TaskFailedError     a task raised an error that could not be pickled; the message has its text and traceback
+    ├── ClusterError        Spark could not run the tasks: its message, and where to look
+    └── CalledOffError      the driver ended a task, since its run is over or was restarted
 
-An error has a *condition* (a stable upper-case name to match on), a message that says what and where,
-and a hint that says what to do.
+An error has a *condition* (a stable upper-case name to match on), a message that says what is wrong and where, and a
+hint that says what to do.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 def location(filename: str, line: int) -> str:
-    """``file:line`` as a person would type it: relative where the file lies below the working directory."""
+    """Return ``file:line``, relative where the file lies below the working directory."""
     try:
         relative = os.path.relpath(filename)
     except ValueError:  # another drive
@@ -52,13 +52,13 @@ def location(filename: str, line: int) -> str:
 
 
 def location_of(function: Callable[..., Any]) -> str:
-    """``file:line`` where a function begins."""
+    """Return ``file:line`` of a function's definition."""
     code = inspect.unwrap(function).__code__
     return location(code.co_filename, code.co_firstlineno)
 
 
 class FluminaError(Exception):
-    """Base of everything flumina raises on purpose.
+    """Base class of all errors that Flumina raises.
 
     >>> print(UsageError("NO_STREAMS", "spec was given no streams", hint="pass at least one Stream"))
     [NO_STREAMS] spec was given no streams
@@ -73,7 +73,7 @@ class FluminaError(Exception):
         super().__init__(text if hint is None else f"{text}\n  hint: {hint}")
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Errors cross process boundaries; the default would call ``__init__`` with one argument."""
+        """Support pickling: the default would call ``__init__`` with one argument."""
         return (_revive, (type(self), self.args, self.__dict__))
 
 
@@ -97,7 +97,7 @@ class OutputError(FluminaError):
 
 
 class CheckpointError(FluminaError):
-    """A checkpoint can't be used as it is; ``file`` is the one that is wrong, where it is one."""
+    """A checkpoint can't be used; ``file`` is the damaged file or the folder, where the error is about one."""
 
     def __init__(self, condition: str, message: str, *, file: str | None = None, hint: str | None = None) -> None:
         self.file = file
@@ -105,23 +105,23 @@ class CheckpointError(FluminaError):
 
 
 class UsageError(FluminaError):
-    """A call that cannot be meant."""
+    """A call has an invalid argument or an unknown name."""
 
 
 class HandshakeError(FluminaError):
-    """There is no way to a process that holds the secret of this run."""
+    """No connection could be made to a process that holds the secret of this run."""
 
 
 class PeerLostError(FluminaError):
-    """The other end of a connection went away."""
+    """A peer closed its connection."""
 
 
 class FrameError(FluminaError):
-    """Bytes that a connection does not take; it is closed before there is memory for them."""
+    """A connection got a message that is too large or can't be decoded, and was closed."""
 
 
 class GangError(FluminaError):
-    """Tasks that have to run together did not come together; ``missing`` has their numbers."""
+    """Not all tasks of a gang registered in time; ``missing`` has the numbers of the others."""
 
     def __init__(self, message: str, *, missing: Sequence[int] = (), hint: str | None = None) -> None:
         self.missing = tuple(missing)
@@ -145,7 +145,7 @@ class TaskLostError(FluminaError):
 
 
 class TaskSilentError(TaskLostError):
-    """A task gave no sign of life for longer than ``task_timeout=``; ``seconds`` has for how long."""
+    """A task gave no sign of life for ``seconds``, longer than ``task_timeout=``."""
 
     condition = "TASK_SILENT"
 
@@ -167,15 +167,15 @@ class TaskSilentError(TaskLostError):
 
 
 class TaskFailedError(FluminaError):
-    """An error in a task that could not be carried to the driver, as text."""
+    """A task raised an error that could not be pickled; the message has its text and traceback."""
 
 
 class ClusterError(FluminaError):
-    """The cluster could not run the tasks of a run."""
+    """Spark could not run the tasks of a run."""
 
 
 class CalledOffError(FluminaError):
-    """A task was told by the driver to end; ``reason`` says why, ``over`` whether trying again makes no sense."""
+    """The driver ended a task, for ``reason``; ``over`` if the run is over, so that the task must not be retried."""
 
     def __init__(self, reason: str, *, over: bool = False) -> None:
         self.reason, self.over = reason, over
@@ -210,7 +210,7 @@ class InputError(FluminaError):
 class UserCodeError(FluminaError):
     """The user's function raised; the original exception is ``__cause__``.
 
-    Where it did something else that it must not, ``cause`` says what, and there is no ``__cause__``.
+    Where it did not raise, but broke a rule, ``cause`` is a text that says which, and ``__cause__`` is None.
     """
 
     def __init__(self, function: str, cause: BaseException | str, *, where: str, event: str | None = None) -> None:
@@ -221,10 +221,10 @@ class UserCodeError(FluminaError):
 
 
 class OutOfMemoryError(FluminaError):
-    """There was no memory left, in the user's function or elsewhere; the original exception is ``__cause__``.
+    """A process ran out of memory, in the user's function or elsewhere; the original exception is ``__cause__``.
 
-    ``task`` is None outside of a task; ``memory`` (the most that its process had, in bytes) and ``state`` (the most
-    that its states had when they were sent, in bytes) are None where that is not known.
+    ``task`` is None outside of a task; ``memory`` (the peak memory of its process, in bytes) and ``state`` (the size of
+    the largest state that it sent, in bytes) are None where they are not known.
     """
 
     def __init__(
@@ -249,7 +249,7 @@ class OutOfMemoryError(FluminaError):
         super().__init__("OUT_OF_MEMORY", message, hint=hint)
 
     def of_task(self, task: int, memory: int | None, state: int | None) -> OutOfMemoryError:
-        """Return the same error with what is known of the task."""
+        """Return the same error with the task, its peak memory, and the size of its largest state."""
         return OutOfMemoryError(self.where, event=self.event, task=task, memory=memory, state=state)
 
 
@@ -258,7 +258,7 @@ class LawError(FluminaError):
 
 
 class PlanError(FluminaError):
-    """A plan can't be used; ``violations`` has everything that is wrong with a plan that could be read."""
+    """A plan is not valid, or can't be read; ``violations`` has all violations of a plan that is not valid."""
 
     def __init__(
         self, condition: str, message: str, *, violations: Sequence[object] = (), hint: str | None = None
@@ -279,13 +279,13 @@ class Problem:
     excerpt: str | None = None
 
     def __str__(self) -> str:
-        shown = "" if self.excerpt is None else textwrap.indent(f"\n{self.excerpt}", " " * 8)
+        excerpt = "" if self.excerpt is None else textwrap.indent(f"\n{self.excerpt}", " " * 8)
         tail = "" if self.hint is None else f"\n      hint: {self.hint}"
-        return f"{self.where}: [{self.condition}] {self.message}{shown}{tail}"
+        return f"{self.where}: [{self.condition}] {self.message}{excerpt}{tail}"
 
 
 class DefinitionError(FluminaError):
-    """All the mistakes in one program class, at once."""
+    """A program class has mistakes; ``problems`` has all of them."""
 
     def __init__(self, program: str, problems: Sequence[Problem]) -> None:
         self.program, self.problems = program, tuple(problems)

@@ -1,4 +1,4 @@
-"""Numbers and rows as people read them, in terminals and reports."""
+"""Format sizes, durations and tables for terminals and reports."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 
 def size(count: float) -> str:
-    """A number of bytes.
+    """Format a number of bytes.
 
     >>> size(17), size(2048), size(3 * 2**30)
     ('17 bytes', '2 KiB', '3.0 GiB')
@@ -20,7 +20,7 @@ def size(count: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time, with as many digits as matter.
+    """Format a duration with two or three significant digits.
 
     >>> duration(0), duration(0.00035), duration(0.0123), duration(2.345), duration(312)
     ('0 s', '0.35 ms', '12 ms', '2.3 s', '312 s')
@@ -33,7 +33,7 @@ def duration(seconds: float) -> str:
 
 
 def table(rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) -> str:
-    """Rows in columns as wide as they need to be; the columns ``right`` end where the widest of them ends.
+    """Format rows as aligned columns; the columns ``right`` are right-aligned.
 
     >>> print(table([["page", "views"], ["home", "7"]], right=[1]))
     page  views
@@ -47,7 +47,7 @@ def table(rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) -> str:
 
 
 def width(text: str) -> int:
-    """How many columns of a terminal a text takes.
+    """Return the number of terminal columns that a text takes.
 
     >>> width("Zürich"), width("東京")
     (6, 4)
@@ -61,7 +61,7 @@ def _padded(text: str, wide: int, *, right: bool) -> str:
 
 
 def printable(text: str) -> str:
-    r"""What would move the cursor of a terminal, or worse, as escapes; lines stay lines.
+    r"""Escape control characters of a terminal, except newlines.
 
     >>> print(printable("one\n\x1b[31mred\r"))
     one

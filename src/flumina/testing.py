@@ -1,4 +1,4 @@
-"""For users' own tests: laws and outputs as assertions.
+"""Assertions for tests of programs: laws and outputs.
 
 >>> from flumina.apps import KeyCounter
 >>> assert_lawful(KeyCounter, examples=20)
@@ -29,7 +29,7 @@ def assert_lawful(program: AnyProgram, *, examples: int = 200, seed: int = 0, to
 
 
 def assert_same_outputs(actual: Tables, expected: Tables, *, tolerance: float = 0.0) -> None:
-    """Fail unless both have the same rows the same number of times, in any order: nothing missing, nothing surplus.
+    """Raise AssertionError unless both have the same rows equally often, in any order.
 
     ``tolerance`` is the relative error (absolute below 1) within which floats count as equal.
     """
