@@ -301,7 +301,7 @@ def test_a_run_goes_on_with_the_slots_that_are_left(
         assert_same_outputs(found, dict(expected.outputs))
         assert len(result.plan.leaves) == 2
         assert expected.events - result.stats.events in taken(kept)[1:], "it went on from the second snapshot, or later"
-        assert "2 of 4 slots were lost and did not come back: the run goes on with 2" in caplog.text
+        assert "2 of 4 slots were lost: the run resumes with 2" in caplog.text
     finally:
         end_session()
         cluster.close()

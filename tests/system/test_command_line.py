@@ -81,7 +81,7 @@ def test_ones_own_program_in_a_session_that_is_there(
     assert shown.out == ""
     assert shown.err.startswith("flumina: [USER_CODE] Forgetful.update raised ValueError: seven is too much")
     assert main([*arguments[:4], "--master", "local[3]", "--streams", f"{job}:streams"]) == 2
-    assert "there is a Spark session already, with master local[4,4]" in capsys.readouterr().err
+    assert "got an active session with master local[4,4]" in capsys.readouterr().err
     assert spark.range(3).count() == 3, "the session is left alone"
 
 

@@ -260,7 +260,7 @@ def test_a_query_with_a_tie_goes_on_once_the_rows_are_repaired(spark: SparkSessi
     begin().awaitTermination()
     write("b", 10)
     query = begin()
-    with pytest.raises(OrderError, match=r"AMBIGUOUS_ORDER.*of batch 0 and .*/b\.parquet[\s\S]*repair the rows"):
+    with pytest.raises(OrderError, match=r"AMBIGUOUS_ORDER.*of batch 0 and .*/b\.parquet[\s\S]*repair the new rows"):
         query.awaitTermination()
     assert query.status["buffered"] == 1, "the row of the first batch, though no batch was done since the start"
     write("b", 11)

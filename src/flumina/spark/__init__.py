@@ -1,4 +1,4 @@
-"""Runs plans on a Spark cluster: once, or batch after batch."""
+"""Spark backend: run a program once, or as a streaming query."""
 
 from flumina.spark.run import run
 from flumina.spark.streaming.start import start

@@ -1,7 +1,7 @@
-"""Streams that are DataFrames: how their rows reach the tasks, moved by Spark only where they must be.
+"""Deliver the rows of DataFrames to the tasks, with a shuffle only where needed.
 
-One DataFrame with as many partitions as there are tasks is read where it lies. Anything else is brought together: all
-streams as one DataFrame with columns for each of them, every row sent to its task, sorted there by O.
+One DataFrame with as many partitions as there are tasks is read in place. Other DataFrames are combined into one, with
+columns for each stream, and shuffled: each row to its task, sorted there by O.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from flumina.model.schema import timestamp_type
 from flumina.spark.row_origin import FILE, WITHIN, place_columns
 
 PARTITION = "\0partition"
-"""The column that holds, for a stream gathered into one part, which file, or else which partition, each row lay in."""
+"""The column, for a stream in one part, with the file or else the partition that each row came from."""
 
 ROW = "\0row"
-"""The column that holds the places of rows in their partition while it is sorted."""
+"""The column with the positions of rows in their partition, while it is sorted."""
 
 PIECE_ROWS = 65_536
-"""Rows that a task works on at a time, at most; Spark's own 10,000 to a batch cost more than they save."""
+"""The most rows that a task decodes at a time; Spark's default of 10,000 rows per batch is slower."""
 
-_BEHIND = 4
-"""How many pieces of one stream may wait while another one of the same task is read on."""
+_MOST_WAITING = 4
+"""The most chunks of one stream that wait while another stream of the same task is read."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """How to read in a task what Spark brings: for each stream its columns, and their names in what is brought.
+    """How a task reads the rows that Spark delivers: for each stream its columns, by name, in the combined DataFrame.
 
-    ``streams`` has one entry and no number for a DataFrame that is read where it lies.
+    ``mixed`` is False for a single DataFrame that is read in place.
     """
 
     columns: Mapping[str, Mapping[str, str]]
@@ -49,7 +49,7 @@ class Frame:
     """For each stream the tasks that have a part of it, by the number of the part."""
 
     def sources(self, task: int, batches: Iterator[pa.RecordBatch], rows: int = PIECE_ROWS) -> dict[str, object]:
-        """Return a source that can be read once for each stream that has a part in this task."""
+        """Return a source for each stream that has a part in this task; it can be read once."""
         names = [name for name, tasks in self.parts.items() if task in tasks]
         pieces = regrouped(batches, min(rows, PIECE_ROWS))
         if not self.mixed:
@@ -67,9 +67,9 @@ class Frame:
 
 
 def regrouped(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """Cut and join batches so that each but the last has ``rows`` rows, whatever sizes Spark sends.
+    """Slice and join batches so that each but the last has ``rows`` rows.
 
-    Spark's own size is a setting of the user's session, which other jobs use at the same time: it is left alone.
+    The size of Spark's batches is a setting of the user's session, which other jobs use, too, so it is not changed.
     """
     held: list[pa.RecordBatch] = []
     count = 0
@@ -93,66 +93,66 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 @dataclass(frozen=True, eq=False)
 class FrameSource:
-    """Rows that Spark brings to this task; they can be read once, and a task that is tried again gets them again."""
+    """Rows that Spark delivers to this task; they can be read once, and Spark delivers them again to a retried task."""
 
     parts: int
     batches: Iterator[pa.RecordBatch | Heartbeat]
     gathered: str | None = None
     wake: Callable[[], None] | None = None
-    """Ends the wait of a reader for rows that another one has yet to bring."""
+    """Ends the wait of a reader for rows that another reader has yet to read."""
 
     def close(self) -> None:
-        """End all reading, from any thread; one that waits for Spark itself ends when Spark does."""
+        """End all reading, from any thread; a reader that waits for Spark ends when Spark ends the task."""
         if self.wake is not None:
             self.wake()
 
     def schema(self, part: int) -> None:
-        """Known to the driver only."""
+        """Return None: only the driver knows the schema."""
 
     def rows(self, part: int) -> None:
-        """Nobody has counted."""
+        """Return None: the number of rows is not known."""
 
     def pieces(self) -> Iterator[pa.RecordBatch | Heartbeat]:
-        """The rows as they come."""
+        """Return the rows and heartbeats in the order in which Spark delivers them."""
         return self.batches
 
     def chunks(self, part: int, columns: Sequence[str], size: int = 0) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
-        """The rows alone."""
+        """Return the rows without heartbeats."""
         return (piece for piece in self.batches if not isinstance(piece, Heartbeat))
 
     def sample(self, part: int, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
-        """Nothing: they can be read once."""
+        """Raise NotImplementedError: the rows can be read only once."""
         raise NotImplementedError
 
     def bounds(self, part: int, column: str) -> None:
-        """Nobody has looked."""
+        """Return None: no statistics available."""
 
     def read(self, part: int) -> pa.Table:
-        """All rows."""
+        """Return all rows."""
         return pa.Table.from_batches(list(self.chunks(part, ())))
 
 
 class SharedFrameReader:
-    """Divide one sequence of rows in O among the streams that this task reads, each in a thread of its own.
+    """Divides one sequence of rows in O among the streams that this task reads, each in its own thread.
 
-    The thread that has nothing left reads the next piece for all streams. Every stream gets its rows of the piece and a
-    :class:`Heartbeat`, so that its frontier moves with the whole, also where it has few rows. At most :data:`_BEHIND`
-    pieces of a stream wait: then no thread reads on until that stream has taken one, or has left.
+    A thread without rows reads the next chunk for all streams. Every stream gets its rows of the chunk and a
+    :class:`Heartbeat`, so that its frontier advances also where it has few rows. Once :data:`_MOST_WAITING` chunks of a
+    stream wait, no thread reads on until that stream has taken one, or has ended.
 
-    This can't stop the run for good, however small windows and queues are. Let P be the part with the lowest frontier
-    of all parts of the run, and R the last row that its task has read.
+    This can't deadlock the run, however small windows and queues are. Let P be the part with the lowest frontier of all
+    parts of the run, and R the last row that its task has read.
 
     1. Every event at or before the frontier of P can be processed, since no frontier is lower. So all events of P that
-       were sent are processed, P has room in its window, and takes whatever waits for it here.
-    2. Once P has taken everything, its frontier is at or behind every row up to R, of all streams of the task: rows are
+       were sent are processed, P has room in its window, and takes the chunks that wait for it here.
+    2. Once P has taken them, its frontier is at or behind every row up to R, of all streams of the task: rows are
        sorted by (t, stream), so that behind R = (t, s) a stream before s has nothing more at t, and every other one
        nothing before its first row at t. :func:`_beats` states exactly that. (A frontier of t - 1 would not do: the
        events at t that fill the window of a stream would wait for P, and P for its rows behind them.)
-    3. So all events up to R are processed (1), the streams of this task get their credits back, take what waits for
-       them here, and the next piece is read.
+    3. So all events up to R are processed (1), the streams of this task get their credits back, take the chunks that
+       wait for them here, and the next chunk is read.
 
-    A stream whose reader fails or is stopped leaves, and keeps no other one waiting. An exception of the sequence
-    itself is raised in every stream.
+    A stream whose reader fails or is stopped does not delay the others. An exception of the sequence itself is raised
+    in every stream.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ class SharedFrameReader:
             self.changed.notify_all()
 
     def of(self, name: str) -> Iterator[pa.RecordBatch | Heartbeat]:
-        """Yield the rows of one stream, and how far the whole has come."""
+        """Yield the rows of one stream, with a heartbeat after each chunk of all streams."""
         try:
             while (piece := self._next(name)) is not None:
                 yield from piece
@@ -206,10 +206,10 @@ class SharedFrameReader:
             self._read(streams)
 
     def _may_read(self) -> bool:
-        return not self.reading and all(len(queue) < _BEHIND for queue in self.waiting.values())
+        return not self.reading and all(len(queue) < _MOST_WAITING for queue in self.waiting.values())
 
     def _read(self, streams: Sequence[str]) -> None:
-        """Read the next piece, and divide it."""
+        """Read the next chunk, and divide it among the streams."""
         pieces: dict[str, tuple[pa.RecordBatch, Heartbeat]] = {}
         failed: BaseException | None = None
         batch: pa.RecordBatch | None = None
@@ -223,7 +223,7 @@ class SharedFrameReader:
         with self.changed:
             self.reading, self.failed, self.ended = False, failed, batch is None
             for name, piece in pieces.items():
-                if name in self.waiting:  # it may have left meanwhile
+                if name in self.waiting:  # its reader may have ended meanwhile
                     self.waiting[name].append(piece)
             self.changed.notify_all()
 
@@ -234,7 +234,7 @@ class SharedFrameReader:
 
 
 def _beats(batch: pa.RecordBatch, streams: Sequence[int]) -> list[Heartbeat]:
-    """Tell each stream how far rows in the order of (t, stream) have come with the last one of this piece."""
+    """Return a heartbeat for each stream after the last row of a chunk, in the order of (t, stream)."""
     last = batch.column("t").slice(batch.num_rows - 1)
     if not batch.num_rows or last.null_count:  # rows without a timestamp come first, and are no events
         return [Heartbeat(-(2**63), over=False) for _ in streams]
@@ -245,10 +245,10 @@ def _beats(batch: pa.RecordBatch, streams: Sequence[int]) -> list[Heartbeat]:
 
 
 def in_place(stream: Stream, frame: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Make one DataFrame the input of the gang, with the columns that the stream needs, each partition in O.
+    """Select the columns of a stream from its DataFrame, with each partition sorted by O.
 
-    Partitions are sorted whatever the stream says of itself, as those of several DataFrames are: which of the two ways
-    is taken depends on slots and partitions, and must not decide what is refused.
+    Partitions are sorted even if the stream is declared sorted, as those of combined DataFrames are: the choice
+    depends on slots and partitions, and must not affect which input is refused.
     """
     row = F.monotonically_increasing_id().alias(ROW)  # rows that tie keep their places
     keys = [quoted(name) for name in (stream.ts, stream.seq, ROW) if name is not None]
@@ -262,7 +262,7 @@ def combine_frames(
     single: Sequence[bool],
     tasks: int,
 ) -> tuple[DataFrame, Frame]:
-    """Several DataFrames (or one with another number of partitions) as the input of a gang of so many tasks."""
+    """Combine DataFrames into one with a sorted partition for each task, and return it with how to read it."""
     wide: list[DataFrame] = []
     names: dict[str, dict[str, str]] = {}
     for number, (stream, frame, mine, one) in enumerate(zip(streams, frames, columns, single, strict=True)):
@@ -296,22 +296,22 @@ def combine_frames(
 
 
 def time_of(frame: DataFrame, stream: Stream) -> F.Column:  # type: ignore[name-defined]
-    """The timestamps as what they are sorted by: whole numbers alike."""
+    """Return the timestamp column to sort by: integers of all widths as long."""
     type_ = frame.schema[stream.ts].dataType
     column = F.col(quoted(stream.ts))
     return column.cast("long") if isinstance(type_, T.IntegralType) else column
 
 
 def quoted(name: str) -> str:
-    """A column's name, whatever characters it has."""
+    """Quote a column name for Spark."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def needed(stream: Stream, frame: DataFrame) -> list[str]:
-    """The columns of a DataFrame that a stream looks at; an error names what is missing."""
-    wanted = dict.fromkeys((stream.ts, *(n for n in (stream.seq, stream.tag_column) if n is not None)))
-    wanted |= dict.fromkeys(stream.column_of(f.name) for tag in stream.tags for f in tag.schema)
-    for name in wanted:
+    """Return the columns of a DataFrame that a stream reads; raises InputError for a missing or duplicate column."""
+    columns = dict.fromkeys((stream.ts, *(n for n in (stream.seq, stream.tag_column) if n is not None)))
+    columns |= dict.fromkeys(stream.column_of(f.name) for tag in stream.tags for f in tag.schema)
+    for name in columns:
         if name not in frame.columns:
             raise InputError(
                 "MISSING_COLUMN",
@@ -321,5 +321,5 @@ def needed(stream: Stream, frame: DataFrame) -> list[str]:
                 hint="rename= maps declared columns to columns of the data; ts= and seq= name theirs",
             )
         if frame.columns.count(name) > 1:
-            raise InputError("DUPLICATE_COLUMN", "the column stands twice", stream=stream.name, column=name)
-    return list(wanted)
+            raise InputError("DUPLICATE_COLUMN", "the column occurs twice", stream=stream.name, column=name)
+    return list(columns)

@@ -1,4 +1,4 @@
-"""The Spark job of a run: a gang of tasks, and a shuffle behind it so that Spark tries the gang again if it dies."""
+"""Run a gang of tasks as a Spark job that Spark retries as a whole."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from flumina.errors import ClusterError
 from flumina.spark.session import Cluster
 
 _NO_SLOTS = "SPARK-24819"
-"""What Spark says where a gang does not fit into the slots of this moment."""
+"""The issue that Spark names where a gang has more tasks than there are slots now."""
 
-_AGAIN = 0.5
-"""Seconds until Spark is asked again whether there are slots for all."""
+_RETRY_SECONDS = 0.5
+"""Seconds until the job is submitted again after that."""
 
 
-_LOOK = 0.5
-"""Seconds between two looks at what Spark does before the gang is complete."""
+_POLL_SECONDS = 0.5
+"""Seconds between two queries of Spark's status before the gang is complete."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """What Spark tells of a stage: how many of its tasks run, whether all are over, and whether it is the gang's."""
+    """Status of a stage in Spark: its running tasks, whether all have ended, and whether it is the gang's."""
 
     number: int
     active: int
@@ -42,18 +42,18 @@ class Stage:
 
 @dataclass(frozen=True)
 class Phase:
-    """What a gang that is not complete waits for; ``counts`` says whether its tasks should come together now."""
+    """What an incomplete gang waits for; ``counts`` if the time limit for its tasks to register is running."""
 
     text: str
     counts: bool
 
     @staticmethod
     def of(stages: Sequence[Stage], tasks: int, slots: int, *, refused: bool = False) -> Phase:
-        """Tell apart input that Spark prepares, slots that are missing, slots that are busy, and tasks that start.
+        """Distinguish preparation of the input, missing slots, busy slots, and tasks that are starting.
 
-        Spark starts all tasks of a gang at once, when there are slots for all of them. That other jobs use these is no
-        error, however long it takes, as for every job of Spark's; that there are fewer than tasks is one after a while.
-        So is a stage that Spark has ``refused`` to submit for want of slots, whatever the count of slots says now.
+        Spark starts all tasks of a gang at once, when there are free slots for all of them. Slots that other jobs use
+        are waited for without limit, as for every Spark job; too few slots are an error once the time limit is over.
+        So is a stage that Spark has ``refused`` to submit for want of slots, even if there are enough slots now.
         """
         gang = [stage for stage in stages if stage.barrier]
         if slots < tasks:
@@ -72,10 +72,10 @@ class Phase:
 
 
 class Gang:
-    """A job in a thread of its own; its failure ends the run at the rendezvous.
+    """Spark job of a run, in its own thread; a failure of the job ends the run at the rendezvous.
 
-    A barrier stage is tried again by Spark only if a shuffle follows it. What the tasks have to say goes through the
-    rendezvous, so that all that is shuffled is a number a task.
+    Spark retries a barrier stage only if a shuffle follows it. Tasks report through the rendezvous, so that the shuffle
+    has one row per task.
     """
 
     def __init__(
@@ -89,13 +89,13 @@ class Gang:
             target=self._watch, name=f"{self.group}-watch", daemon=True, session=cluster.spark
         )
         self.jobs: set[int] = set()
-        """The jobs that Spark has begun for this run, as far as they have been seen."""
+        """The known Spark jobs of this run."""
         self.barriers: dict[int, bool] = {}
         """Whether a stage is that of the gang."""
         self.refused = False
-        """Whether Spark has given up on the stage for want of slots; the time to assemble counts from then on."""
+        """Whether Spark has refused the stage for want of slots; the time limit is running from then on."""
         self.over = threading.Event()
-        """Nobody waits for the job any more."""
+        """Set once the run does not wait for the job any more."""
 
     def __enter__(self) -> Self:
         self.thread.start()
@@ -126,10 +126,10 @@ class Gang:
             self.rendezvous.cancel(ClusterError("NO_RESULT", "all tasks have ended, but not all have reported"))
 
     def _collect(self) -> bool:
-        """Run the job; False if it has to be tried again.
+        """Run the job; return False if it has to be submitted again.
 
-        Spark gives up at once where there are too few slots when it submits the stage, though it waits for an executor
-        that is lost a moment later. Whether it is too long until the gang is there, the rendezvous decides.
+        Spark fails at once if there are too few slots when it submits the stage, though it waits for an executor that
+        is lost later. The rendezvous enforces the time limit for the gang.
         """
         try:
             self.tasks.repartition(1).collect()
@@ -137,14 +137,14 @@ class Gang:
             if _NO_SLOTS not in str(error):
                 raise
             self.refused = True
-            if self.over.wait(_AGAIN):
+            if self.over.wait(_RETRY_SECONDS):
                 raise
             return False
         return True
 
     def _watch(self) -> None:
-        """Have the time to assemble count only while tasks could come, and tell what the run waits for until then."""
-        while not self.over.wait(_LOOK):
+        """Suspend the time limit while tasks can't start yet, and show what the run waits for."""
+        while not self.over.wait(_POLL_SECONDS):
             try:
                 stages = self._stages()
                 if self.rendezvous.assembled:
@@ -157,7 +157,7 @@ class Gang:
             self.line.wait(phase.text)
 
     def _stages(self) -> list[Stage]:
-        """Return what Spark knows of the stages of this run."""
+        """Return the status of the stages of this run."""
         store: Any = self.context._jsc.sc().statusStore()
         tracker = self.context.statusTracker()
         self.jobs.update(tracker.getJobIdsForGroup(self.group))
@@ -174,10 +174,10 @@ class Gang:
         return found
 
     def shuffled_bytes(self) -> int | None:
-        """Return what Spark has moved between tasks for this run, the closing shuffle aside; None if it has forgotten.
+        """Return the bytes that Spark has shuffled for this run, without the last shuffle; None if not known.
 
-        Spark keeps a number of jobs and stages (``spark.ui.retainedJobs``, ``spark.ui.retainedStages``), of all users
-        of the session together.
+        Spark retains a limited number of jobs and stages (``spark.ui.retainedJobs``, ``spark.ui.retainedStages``), of
+        all users of the session together.
         """
         written: dict[int, int] = {}
         try:
@@ -196,20 +196,16 @@ class Gang:
 
 
 def explained(error: BaseException) -> ClusterError:
-    """What Spark said, without the pages around it."""
+    """Return the cause of a Spark error as a ClusterError, without the stack traces around it."""
     lines = [line.strip().removeprefix(": ") for line in str(error).splitlines() if line.strip()]
     noise = ("at ", "File ", "Traceback", "An error occurred while calling")
-    telling = [line for line in lines if not line.startswith(noise)]
-    reason = next(
-        (line for line in telling if "Job aborted" in line or "canceled" in line), telling[0] if telling else ""
-    )
-    last = next((line for line in reversed(telling) if "Error" in line and "Py4J" not in line), "")
+    causes = [line for line in lines if not line.startswith(noise)]
+    reason = next((line for line in causes if "Job aborted" in line or "canceled" in line), causes[0] if causes else "")
+    last = next((line for line in reversed(causes) if "Error" in line and "Py4J" not in line), "")
     text = reason if last in reason else f"{reason}\n  {last}"
-    hint = "the executors' logs say more; on local[K] nothing is tried again, on local[K,F] and on clusters it is"
+    hint = "see the executors' logs; Spark retries tasks on local[K,F] and on clusters, but not on local[K]"
     if "spark.driver.maxResultSize" in text:
-        hint = (
-            "raise it; or, where a batch of a stream has too many rows, limit it with maxFilesPerTrigger and the like"
-        )
+        hint = "increase it; or, for a streaming query, limit the rows of a batch, for example with maxFilesPerTrigger"
     elif "BarrierJobUnsupportedRDDChain" in text:
-        hint = "of a DataFrame that is coalesced Spark can't start all tasks at once: use repartition() instead"
+        hint = "Spark can't start all tasks of a coalesced DataFrame at once: use repartition() instead of coalesce()"
     return ClusterError("SPARK", f"Spark gave up on the run: {text}", hint=hint)

@@ -1,4 +1,4 @@
-"""The outputs of a run as DataFrames."""
+"""Read the outputs of a run as DataFrames."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class DataFrames(Mapping[str, DataFrame]):
 
     def __getitem__(self, name: str) -> DataFrame:
         if name not in self._committed:
-            raise UsageError("NO_OUTPUT", f"no output is called {name!r}; there are {list(self)}")
+            raise UsageError("NO_OUTPUT", f"there is no output {name!r}; expected one of {list(self)}")
         if name not in self._frames:
-            self._committed[name].dataset()  # says why there is none
+            self._committed[name].dataset()  # raises with the reason
         return self._frames[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -44,5 +44,5 @@ def _frame(spark: SparkSession, result: CommittedOutput) -> DataFrame:
 
 
 def _literally(path: str) -> str:
-    """A path that Spark does not take for a pattern of paths."""
+    """Escape a path so that Spark does not read it as a glob pattern."""
     return re.sub(r"([\\{}\[\]*?])", r"\\\1", path)

@@ -1,8 +1,8 @@
-"""Where the rows of a DataFrame come from: which of them are in an order that means something.
+"""Find the origin of each row of a DataFrame: its file and position.
 
-Spark packs small files into one partition and cuts large ones into several, as the number of cores has it, so that a
-partition says nothing: the place of a row that comes out of a file is that file, and its number the one that it has
-there. Only where Spark can't tell the file is a partition all there is.
+Spark packs small files into one partition and splits large files into several, depending on the number of cores, so
+that partitions have no lasting meaning. The place of a row is therefore its file, and its number the position in the
+file; where Spark does not know the file, they are the partition and the position in it.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from pyspark.sql import functions as F  # noqa: N812 -- as everybody calls it
 from flumina.model.order import Ints
 
 FILE, WITHIN, POSITION, PATH = "f", "w", "p", "n"
-"""Columns of a batch: a hash of the file, something that grows within it, Spark's partition with the row there, and the
-path of the file, which is only asked for when somebody is to see it."""
+"""Columns of a batch: a hash of the file, a number that increases within it, Spark's partition with the position there,
+and the path of the file, which is read only for error messages and dead letters."""
 
 _ROW_BITS = 33
-"""``monotonically_increasing_id`` has the number of the partition above so many bits, and below that of the row."""
+"""The lower bits of ``monotonically_increasing_id``, which number the rows of a partition."""
 
 
 def place_columns(frame: DataFrame) -> tuple[Column, Column]:
-    """The columns :data:`FILE` and :data:`WITHIN` of a DataFrame: nulls if Spark does not know the file."""
-    for within in ("row_index", "file_block_start"):  # some formats number rows; of a block, rows come in order
+    """Return the columns :data:`FILE` and :data:`WITHIN` of a DataFrame: nulls if Spark does not know the file."""
+    for within in ("row_index", "file_block_start"):  # not all formats number rows; the rows of a block are in order
         found = _metadata(frame, "file_path", within)
         if found is not None:
             return F.xxhash64(found[0]).alias(FILE), found[1].alias(WITHIN)
@@ -36,15 +36,15 @@ def place_columns(frame: DataFrame) -> tuple[Column, Column]:
 
 
 def path_column(frame: DataFrame) -> Column:
-    """The column :data:`PATH` of a DataFrame: null if Spark does not know the file."""
+    """Return the column :data:`PATH` of a DataFrame: null if Spark does not know the file."""
     found = _metadata(frame, "file_path")
     return (F.lit(None).cast("string") if found is None else found[0]).alias(PATH)
 
 
 def _metadata(frame: DataFrame, *names: str) -> list[Column] | None:
-    """What Spark can tell of the file of every row, if it can."""
+    """Return fields of Spark's column ``_metadata``; None if Spark does not know the file of each row."""
     plan: Any = frame._jdf.queryExecution().analyzed()
-    if plan.collectLeaves().size() != 1:  # of two, the files might be those that a stream is joined with
+    if plan.collectLeaves().size() != 1:  # the files could be those of a table that the stream is joined with
         return None
     try:
         about = frame.metadataColumn("_metadata")
@@ -56,13 +56,13 @@ def _metadata(frame: DataFrame, *names: str) -> list[Column] | None:
 
 
 def paths(batch: DataFrame) -> dict[int, str]:
-    """The files of a batch, by their numbers as :func:`places` counts them."""
+    """Return the files of a batch by their numbers, as in :func:`places`."""
     pairs = batch.select(FILE, PATH).where(F.col(PATH).isNotNull()).distinct().collect()
     return {number: path for number, (_, path) in enumerate(sorted((pair[0], pair[1]) for pair in pairs))}
 
 
 def places(rows: pa.Table) -> tuple[Ints, Ints]:
-    """For each row the number of its place, and the number that it has there."""
+    """Return for each row the number of its place, and the number of the row there."""
     positions: Ints = rows.column(POSITION).to_numpy()
     files = rows.column(FILE)
     if files.null_count == len(files):
@@ -72,7 +72,7 @@ def places(rows: pa.Table) -> tuple[Ints, Ints]:
 
 
 def in_order_digest(hashes: Ints, groups: tuple[pa.ChunkedArray, ...], place: Ints, row: Ints) -> int:
-    """A digest of rows and of their order, but only where rows of one place are alike in all groups."""
+    """Return a digest of the rows, which depends on the order of rows of one place that are equal in all groups."""
     if len(hashes) == 0 or pc.count_distinct(groups[0], mode="all").as_py() == len(hashes):
         return int(hashes.sum(dtype=np.int64))
     encoded = (pc.dictionary_encode(group, null_encoding="encode").combine_chunks() for group in groups)
@@ -81,7 +81,7 @@ def in_order_digest(hashes: Ints, groups: tuple[pa.ChunkedArray, ...], place: In
 
 
 def _ranks(groups: tuple[Ints, ...], order: tuple[Ints, ...]) -> Ints:
-    """The number of each row among those of its group, in this order."""
+    """Return the rank of each row in its group, in this order."""
     sorted_ = np.lexsort((*reversed(order), *groups))
     begins = np.ones(len(sorted_), bool)
     if len(sorted_):

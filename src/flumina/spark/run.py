@@ -1,4 +1,4 @@
-"""``flumina.spark.run``: a program on a Spark cluster, as one gang-scheduled stage."""
+"""Run a program on a Spark cluster as one gang-scheduled stage: ``flumina.spark.run``."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ from flumina.storage.filesystem import resolve
 from flumina.storage.output_directory import OutputDirectory
 
 CLOSURE_BYTES = 256 << 10
-"""Up to so many bytes travel in the function of the tasks; PySpark writes larger ones than 1 MiB to a file."""
+"""The most bytes of a cargo in the function of the tasks; PySpark writes functions above 1 MiB to a file."""
 
 SAMPLE_ROWS = 50_000
-"""Rows of a DataFrame that are looked at to make a plan."""
+"""Rows of a DataFrame that are sampled to choose a plan."""
 
 
 @takes(SparkRunOptions)
@@ -61,9 +61,9 @@ def run(
     spark: SparkSession | None = None,
     **options: Unpack[SparkRunArguments],
 ) -> RunResult[DataFrame]:
-    """Run a program on a Spark cluster, once, and give its outputs as DataFrames.
+    """Run a program once on a Spark cluster, with outputs as DataFrames.
 
-    A stream's data are a DataFrame, files that the tasks read themselves (:class:`flumina.Parquet`), a generator
+    The data of a stream is a DataFrame, files that the tasks read themselves (:class:`flumina.Parquet`), a generator
     (:class:`flumina.GeneratorSource`), or data in memory.
 
     ``program``  a class, an instance of one, or a definition
@@ -87,8 +87,8 @@ def run(
                 if chosen.on_lost_slots == "fail" or not lost.slots:
                     raise lost.gang from None
                 line.notice(
-                    f"{lost.tasks - lost.slots} of {lost.tasks} slots were lost and did not come back: the run goes on "
-                    f"with {lost.slots}, from its last snapshot, under a new plan"
+                    f"{lost.tasks - lost.slots} of {lost.tasks} slots were lost: the run resumes with {lost.slots}, "
+                    "from its last snapshot and with a new plan"
                 )
                 chosen = replace(chosen, workers=lost.slots)
     finally:
@@ -96,7 +96,7 @@ def run(
 
 
 class _LostSlotsError(Exception):
-    """A gang did not come together again since there are fewer slots than it has tasks."""
+    """A gang could not start again, since there are fewer slots than it has tasks."""
 
     def __init__(self, gang: GangError, tasks: int, slots: int) -> None:
         super().__init__(tasks, slots)
@@ -112,7 +112,7 @@ def _run_once(
     *,
     tls: bool,
 ) -> RunResult[DataFrame]:
-    """Run a program from its last snapshot, if it keeps any, under a plan for the slots that there are."""
+    """Run a program with a plan for the available slots, from its last snapshot if it has a checkpoint."""
     definition = define(program)
     resume_point = resume(options, program, streams)
     staged = _stage(cluster, program, definition, streams, options, resume_point)
@@ -137,7 +137,7 @@ def _run_once(
 
 @dataclass(frozen=True)
 class Staged:
-    """A job, and what Spark has to bring to its tasks."""
+    """A job, and the DataFrame that Spark delivers to its tasks, if any."""
 
     job: Job
     streams: Sequence[Stream]
@@ -153,10 +153,10 @@ def _stage(
     options: RunOptions,
     resume_point: ResumePoint | None,
 ) -> Staged:
-    """Choose a plan and the way of the data to it."""
+    """Choose a plan, and whether DataFrames are read in place or shuffled."""
     columns = {s.name: needed(s, s.data) for s in streams if isinstance(s.data, DataFrame)}
     sampled = {s.name: _sampled(s, columns[s.name]) for s in streams if isinstance(s.data, DataFrame)}
-    # Spark leaves out stages that have nothing to read, and the gang with them.
+    # Spark skips stages without input rows, and the gang with them.
     streams = [
         replace(s, data=sampled[s.name].data) if s.name in sampled and not sampled[s.name].data.num_rows else s
         for s in streams
@@ -195,7 +195,7 @@ def _stage(
 
 
 def _check_out(frames: Sequence[Stream], options: RunOptions) -> None:
-    """What would be overwritten is not read, as far as Spark knows what it reads."""
+    """Raise if the run would overwrite its own input, as far as Spark knows the files that it reads."""
     if not options.overwrite or not isinstance(options.out, str | os.PathLike):
         return
     location = OutputDirectory.of(options.out, "", filesystem=options.filesystem)
@@ -209,7 +209,7 @@ def _check_out(frames: Sequence[Stream], options: RunOptions) -> None:
 
 
 def _sits_in_place(definition: Definition, frames: Sequence[Stream], slots: int) -> bool:
-    """Whether the gang can run on the partitions of the input as they are; some may hold rows of several files."""
+    """Return whether the gang can read the partitions in place; in one part, rows of several files have no order."""
     only = frames[0]
     if len(frames) > 1 or not 1 <= only.data.rdd.getNumPartitions() <= slots:
         return False
@@ -217,13 +217,13 @@ def _sits_in_place(definition: Definition, frames: Sequence[Stream], slots: int)
 
 
 def _sampled(stream: Stream, columns: Sequence[str]) -> Stream:
-    """A stream with some rows of its DataFrame, to estimate rates from."""
+    """Return the stream with a sample of its DataFrame, to estimate rates from."""
     rows = stream.data.select(*map(quoted, columns)).limit(SAMPLE_ROWS).toArrow()
     return replace(stream, data=rows, sorted=False)
 
 
 def _spread(source: PlannedSource, frame: Frame) -> PlannedSource:
-    """What was seen of a DataFrame, spread over the parts in which it will come."""
+    """Return the rates of a sampled DataFrame, divided among the parts in which Spark delivers it."""
     homes = frame.parts.get(source.name)
     if homes is None:
         return source
@@ -233,7 +233,7 @@ def _spread(source: PlannedSource, frame: Frame) -> PlannedSource:
 
 
 def timestamps(streams: Sequence[Stream]) -> pa.DataType:
-    """The kind of timestamps of all streams; of a DataFrame it follows from the schema."""
+    """Return the timestamp type of all streams; that of a DataFrame follows from its schema."""
     found = [
         (
             stream,
@@ -255,7 +255,7 @@ def execute(
     tls: bool,
     measured: bool = True,
 ) -> tuple[dict[int, TaskReport], int | None]:
-    """Have Spark schedule the gang, and wait for what the tasks report; also, if ``measured``, what Spark has moved."""
+    """Have Spark run the gang, and return the reports of its tasks and, if ``measured``, the shuffled bytes."""
     job = staged.job
     tasks, patience = job.placement.tasks, job.settings.patience
     secret = Secret.make(tls=tls)
@@ -291,9 +291,9 @@ def execute(
 
 @contextmanager
 def _shipped(cluster: Cluster, cargo: Cargo) -> Iterator[Cargo | Broadcast[Cargo]]:
-    """Broadcast what is large, so that the function that holds the run's key is too small for PySpark to do that.
+    """Broadcast a large cargo, so that the function with the run's key stays small.
 
-    PySpark writes what it broadcasts to a file.
+    PySpark broadcasts large functions, and writes broadcasts to a file.
     """
     if cargo.size <= CLOSURE_BYTES:
         yield cargo

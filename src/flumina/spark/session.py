@@ -1,4 +1,4 @@
-"""What a run needs to know of the cluster, and whether it can run there at all."""
+"""Describe the cluster of a Spark session, and check that runs are possible."""
 
 from __future__ import annotations
 
@@ -21,51 +21,52 @@ _SETTLE = 10.0
 
 @dataclass(frozen=True)
 class Cluster:
-    """A session, and the facts about its cluster."""
+    """Cluster of a Spark session: its slots, addresses and settings."""
 
     spark: SparkSession
 
     @staticmethod
     def of(spark: SparkSession | None) -> Cluster:
-        """The cluster of a session, by default the active one."""
+        """Return the cluster of a session, by default the active one; raises UsageError if it can't run gangs."""
         found = SparkSession.getActiveSession() if spark is None else spark
         if found is None:
             raise UsageError("NO_SESSION", "there is no Spark session", hint="make one, or use flumina.local.run")
         if not hasattr(found, "_jsc") and not hasattr(found, "_jsparkSession"):
             raise UsageError(
                 "SPARK_CONNECT",
-                "a Spark Connect session has no way to gang-schedule tasks that talk to this process",
+                "expected a classic Spark session, got a Spark Connect session, which can't gang-schedule tasks that "
+                "connect to this process",
                 hint="use a classic session on the driver, or flumina.local.run",
             )
         try:
             alive = not found.sparkContext._jsc.sc().isStopped()
-        except Exception:  # noqa: BLE001 -- whatever Py4J makes of a gateway that is gone
+        except Exception:  # noqa: BLE001 -- Py4J raises many kinds for a closed gateway
             alive = False
         if not alive:
             raise UsageError("SESSION_STOPPED", "the Spark session has been stopped", hint="make a new one")
         cluster = Cluster(found)
         if cluster.local and "PYSPARK_PYTHON" not in os.environ:
-            found.sparkContext.pythonExec = sys.executable  # else Spark takes whatever is called python3 here
+            found.sparkContext.pythonExec = sys.executable  # else Spark uses the first python3 in PATH
         return cluster
 
     def conf(self, key: str, default: str = "") -> str:
-        """A setting of the context."""
+        """Return a setting of the Spark context."""
         return str(self.spark.sparkContext._jsc.sc().conf().get(key, default))
 
     @property
     def local(self) -> bool:
-        """Whether everything runs in the driver's own process."""
+        """Return whether the master is ``local``: tasks run on the driver's machine."""
         return (self.spark.sparkContext.master or "").startswith("local")
 
     @property
     def encrypted(self) -> bool:
-        """Whether Spark encrypts its own traffic, so that ours has to be, too."""
+        """Return whether Spark encrypts its own traffic; then Flumina's has to be encrypted, too."""
         keys = ("spark.network.crypto.enabled", "spark.ssl.enabled", "spark.ssl.rpc.enabled")
         return any(self.conf(key).lower() == "true" for key in keys)
 
     @property
     def listens_at(self) -> str:
-        """The address at which the driver listens: ``spark.driver.bindAddress``, as Spark's own driver does."""
+        """Return the address at which the driver listens: ``spark.driver.bindAddress``, as for Spark's driver."""
         if self.local:
             return LOOPBACK
         host = self.conf("spark.driver.bindAddress") or self.conf("spark.driver.host") or LOOPBACK
@@ -73,11 +74,11 @@ class Cluster:
 
     @property
     def reached_at(self) -> str:
-        """The host at which tasks reach the driver: ``spark.driver.host``, which need not be an address of its own."""
+        """Return the host at which tasks reach the driver: ``spark.driver.host``, which may be a gateway."""
         return LOOPBACK if self.local else self.conf("spark.driver.host") or self.listens_at
 
     def check_listening(self, *, tls: bool) -> None:
-        """Refuse to listen on all addresses of the driver's machine where what is said there is not encrypted."""
+        """Raise UsageError if the driver would listen on all addresses of its machine without TLS."""
         address = self.listens_at
         if not tls and ipaddress.ip_address(address).is_unspecified:
             raise UsageError(
@@ -88,22 +89,22 @@ class Cluster:
             )
 
     def slots(self) -> int:
-        """How many tasks can run at the same time now."""
+        """Return the number of tasks that can run at the same time now."""
         context: Any = self.spark.sparkContext._jsc.sc()
         profile = context.resourceProfileManager().defaultResourceProfile()
         return int(context.maxNumConcurrentTasks(profile))
 
     def check(self) -> None:
-        """Refuse clusters on which no gang can ever be scheduled."""
+        """Raise UsageError for a cluster that can't schedule gangs."""
         if self.conf("spark.dynamicAllocation.enabled", "false").lower() == "true":
             raise UsageError(
                 "DYNAMIC_ALLOCATION",
-                "Spark schedules no gang of tasks while it allocates executors dynamically",
+                "Spark can't schedule a gang of tasks while it allocates executors dynamically",
                 hint="set spark.dynamicAllocation.enabled=false for this session, or use flumina.local.run",
             )
 
     def require(self, tasks: int) -> None:
-        """Raise if there are not enough slots for a gang, before Spark begins to wait for them."""
+        """Raise UsageError if there are too few slots for a gang, since Spark would wait for them."""
         deadline = time.monotonic() + _SETTLE
         while (slots := self.slots()) < tasks:
             if time.monotonic() > deadline or self.local:

@@ -1,4 +1,4 @@
-"""Sessions for commands: started quietly, and ended with the command."""
+"""Start a Spark session for a command, and stop it with the command."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _LOCAL = {
     "spark.driver.bindAddress": LOOPBACK,
     "spark.ui.enabled": "false",
 }
-"""What a session on this machine needs no more than that."""
+"""Settings of a session on this machine: loopback only, without a UI."""
 
 
 @contextmanager
 def session(master: str, settings: Mapping[str, str], name: str) -> Iterator[SparkSession]:
-    """A session that ends with the block; one that is there already for this master is used and left alone."""
+    """Yield a session that ends with the block; an active session with this master is used, and not stopped."""
     active = SparkContext._active_spark_context
     if active is not None:
         if active.master != master:
-            raise UsageError("MASTER", f"there is a Spark session already, with master {active.master}, not {master}")
+            raise UsageError("MASTER", f"expected master {master}, got an active session with master {active.master}")
         yield SparkSession.builder.getOrCreate()
         return
     spark = _started(master, settings, name)
@@ -45,58 +45,58 @@ def _started(master: str, settings: Mapping[str, str], name: str) -> SparkSessio
     given = {"spark.ui.showConsoleProgress": "false", **(_LOCAL if master.startswith("local") else {}), **settings}
     for key, value in given.items():
         builder = builder.config(key, value)
-    with _held_back() as held:
+    with _buffer_stderr() as stderr:
         try:
             spark = builder.getOrCreate()
             spark.sparkContext.setLogLevel("ERROR")
         except (Py4JError, PySparkException, OSError, RuntimeError) as error:
             raise UsageError(
                 "SPARK_START",
-                f"Spark can't be started with master {master}: {_reason(error, held.text())}",
-                hint="Spark needs Java 17 or 21 (JAVA_HOME or PATH), and a master that is there",
+                f"Spark can't be started with master {master}: {_reason(error, stderr.text())}",
+                hint="Spark needs Java 17 or 21 (JAVA_HOME or PATH), and a master that is running",
             ) from error
     return spark
 
 
-def _reason(error: BaseException, said: str) -> str:
-    """What Spark or Java said, in one line."""
-    lines = [line.strip() for line in (*str(error).splitlines(), *said.splitlines())]
-    telling = [line for line in lines if "Exception:" in line or line.startswith(("Error", "[JAVA"))]
-    return (telling or [line for line in lines if line] or [type(error).__name__])[-1]
+def _reason(error: BaseException, stderr: str) -> str:
+    """Return the error message of Spark or Java in one line."""
+    lines = [line.strip() for line in (*str(error).splitlines(), *stderr.splitlines())]
+    causes = [line for line in lines if "Exception:" in line or line.startswith(("Error", "[JAVA"))]
+    return (causes or [line for line in lines if line] or [type(error).__name__])[-1]
 
 
-class _Held:
-    """What processes that are started meanwhile write to standard error: held back, later passed on as it comes."""
+class _BufferedStderr:
+    """Buffers the standard error of child processes, until ``passing`` is set; then forwards it."""
 
     def __init__(self) -> None:
         self.real = os.dup(_STDERR)
         self.readable, self.writable = os.pipe()
         self.passing = False
-        self.pieces: list[bytes] = []
-        self.thread = threading.Thread(target=self._carry, name="flumina-stderr", daemon=True)
+        self.chunks: list[bytes] = []
+        self.thread = threading.Thread(target=self._forward, name="flumina-stderr", daemon=True)
         self.thread.start()
 
-    def _carry(self) -> None:
-        while piece := os.read(self.readable, 1 << 16):
+    def _forward(self) -> None:
+        while chunk := os.read(self.readable, 1 << 16):
             if self.passing:
-                os.write(self.real, piece)
+                os.write(self.real, chunk)
             else:
-                self.pieces.append(piece)
+                self.chunks.append(chunk)
         os.close(self.readable)
 
     def text(self) -> str:
-        """What was said so far."""
-        return b"".join(self.pieces).decode(errors="replace")
+        """Return the buffered text."""
+        return b"".join(self.chunks).decode(errors="replace")
 
 
 @contextmanager
-def _held_back() -> Iterator[_Held]:
-    """Spark greets whoever starts it with pages of warnings: nobody sees them unless it does not start."""
-    held = _Held()
-    os.dup2(held.writable, _STDERR)
+def _buffer_stderr() -> Iterator[_BufferedStderr]:
+    """Buffer standard error in the block: Spark's warnings at start are shown only in the error if it fails."""
+    buffered = _BufferedStderr()
+    os.dup2(buffered.writable, _STDERR)
     try:
-        yield held
+        yield buffered
     finally:
-        os.dup2(held.real, _STDERR)
-        os.close(held.writable)
-        held.passing = True
+        os.dup2(buffered.real, _STDERR)
+        os.close(buffered.writable)
+        buffered.passing = True

@@ -1,4 +1,4 @@
-"""What Spark runs in each task of the gang."""
+"""Host a task of the gang in a task of Spark."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from flumina.spark.frames import Frame
 
 REPORT = pa.schema([pa.field("task", pa.int32()), pa.field("finished", pa.bool_())])
 REPORT_DDL = "task int, finished boolean"
-"""What a task leaves in the shuffle that ends the stage: outputs and statistics go another way."""
+"""The row of a task in the shuffle that ends the stage; outputs and statistics do not go through Spark."""
 
 _ORPHANED = 5.0
-"""Seconds in which Spark ends the processes of an application whose driver was killed: an error that was raised
-earlier would be written to a pipe that is closed, and PySpark prints such errors."""
+"""Seconds in which Spark ends the processes of an application whose driver was killed. A task waits that long before it
+raises: PySpark would print that it can't write the error to a closed pipe."""
 
 
 def handed_out(spark: SparkSession, packed: Sequence[bytes]) -> DataFrame:
-    """One partition for each task, with what it reads itself: nobody is sent what others read."""
+    """Return a DataFrame with one partition for each task, with the packed data that only this task reads."""
     return spark.sparkContext.parallelize([(one,) for one in packed], len(packed)).toDF("data binary")
 
 
 @dataclass(frozen=True)
 class Cargo:
-    """What tasks are sent that can be large: the job and, if Spark does not bring it, what each of them reads.
+    """Job and, beside DataFrames, the packed data of each task, which can be large.
 
-    None of it is secret. PySpark writes a function that is large to a file, so that this travels apart from the key.
+    None of it is secret. PySpark writes large functions to a file, so it is sent apart from the run's key.
     """
 
     job: bytes
@@ -45,17 +45,17 @@ class Cargo:
 
     @property
     def size(self) -> int:
-        """How many bytes it has."""
+        """Return the size in bytes."""
         return len(self.job) + sum(map(len, self.packed or ()))
 
 
 def task(
     assignment: TaskAssignment, cargo: Cargo | Broadcast[Cargo], frame: Frame | None, *, rows: int, local: bool
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for ``mapInArrow``: hosts the task whose number is that of the partition.
+    """Return a function for ``mapInArrow`` that hosts the task with the number of its partition.
 
-    ``frame`` says how to read what Spark brings, and the cargo what else each task reads; without them, Spark brings
-    what :func:`handed_out` has made. ``rows`` is how many are worked on at a time, at most.
+    ``frame`` says how to read the rows that Spark delivers, and ``cargo`` has the other data of each task; without
+    ``frame``, Spark delivers the data of :func:`handed_out`. ``rows`` is the most rows that are decoded at a time.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -63,8 +63,9 @@ def task(
         number = context.partitionId()
         sent = cargo.value if isinstance(cargo, Broadcast) else cargo
         if frame is None or sent.packed is None:
-            (mine,) = [value.as_py() for batch in batches for value in batch.column(0)]  # to the end: else Spark lets
-            frame_rows = {}  # go of this process, and the next run waits for another one to have imported everything
+            # Read to the end: else Spark ends this process, and the next run waits for the imports of another one.
+            (mine,) = [value.as_py() for batch in batches for value in batch.column(0)]
+            frame_rows = {}
         else:
             mine, frame_rows = sent.packed[number], frame.sources(number, batches, rows)
         here = replace(assignment, job=sent.job, bind=_address(context, local=local))
@@ -75,7 +76,7 @@ def task(
 
 
 def _hosted(assignment: TaskAssignment, number: int, attempt: str, packed: bytes, frame_rows: Data) -> bool:
-    """Host a task, and see to it that Spark uses this process again only if nothing of the task is left in it."""
+    """Host a task; raises CalledOffError if it has left threads, so that Spark does not reuse this process."""
     try:
         finished = host(assignment, number, attempt, packed, frame_rows)
     except PeerLostError as error:
@@ -87,16 +88,16 @@ def _hosted(assignment: TaskAssignment, number: int, attempt: str, packed: bytes
     return finished
 
 
-def kill_attempt(spark: SparkSession, whom: Registration, why: str) -> None:
-    """Have Spark kill an attempt of a task, and so try the stage again; it may know already that it is gone."""
-    attempt = int(whom.attempt.rpartition(".")[2])
+def kill_attempt(spark: SparkSession, registration: Registration, why: str) -> None:
+    """Have Spark kill an attempt of a task, so that it retries the stage; the attempt may have ended already."""
+    attempt = int(registration.attempt.rpartition(".")[2])
     context: Any = spark.sparkContext._jsc
     with suppress(Py4JError, OSError):
         context.sc().killTaskAttempt(attempt, True, why)  # noqa: FBT003 -- Spark's own: interrupt the thread
 
 
 def _address(context: BarrierTaskContext, *, local: bool) -> str:
-    """The address at which Spark itself reaches this task's executor."""
+    """Return the address at which Spark reaches this task's executor."""
     if local:
         return "127.0.0.1"
     mine = context.getTaskInfos()[context.partitionId()].address

@@ -1,1 +1,1 @@
-"""Structured Streaming: a program over streaming DataFrames, as one query whose every batch runs the plan."""
+"""Run programs as queries of Structured Streaming, one plan run per micro-batch."""

@@ -1,4 +1,4 @@
-"""A batch as one gang-scheduled stage: its rows are handed to the tasks, its outputs are staged by them."""
+"""Run a micro-batch as one gang-scheduled stage, whose tasks stage its outputs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from flumina.streaming.options import StreamingOptions
 
 @dataclass
 class SparkEngine:
-    """Runs batches in the session that Spark gives to each of them."""
+    """Runs each batch in ``spark``, the session that Spark passes with it."""
 
     program: AnyProgram
     name: str
@@ -38,7 +38,7 @@ class SparkEngine:
     ordered: bool = False
 
     def slots(self) -> int:
-        """How many tasks can run at the same time now."""
+        """Return the number of tasks that can run at the same time now."""
         return max(1, Cluster(self.spark).slots())  # while executors come back, a run waits for them
 
     def run(
@@ -50,7 +50,10 @@ class SparkEngine:
         final_state_policy: FinalStatePolicy,
         out: str,
     ) -> BatchRun:
-        """Run the plan from a state, with its outputs in a new folder; ``final_state_policy`` says where states go."""
+        """Run the plan from a state, and stage its outputs in the new folder ``out``.
+
+        ``final_state_policy`` says where tasks write their final states.
+        """
         cluster = Cluster.of(self.spark)
         options = RunOptions(
             out=out,

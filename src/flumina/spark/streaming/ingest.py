@@ -1,4 +1,4 @@
-"""The rows of a batch: several streaming DataFrames as one, and each stream's rows out of it again."""
+"""Union streaming DataFrames into one, and split each micro-batch by stream."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ STREAM, DIGEST = "s", "d"
 
 @dataclass(frozen=True)
 class Wide:
-    """All streams in one DataFrame: the number of its stream in each row, and columns for each of them."""
+    """All streams as one DataFrame: a column with the number of the stream, and columns of each stream."""
 
     frame: DataFrame
     columns: Mapping[str, Mapping[str, str]]
     """For each stream its own columns, by their names in the frame."""
     schemas: Mapping[str, pa.Schema]
-    """For each stream the types of these columns: times are UTC, whatever the session's zone is."""
+    """For each stream the types of these columns: timestamps are UTC, whatever the session's time zone is."""
     ordered: Mapping[str, tuple[str, ...]]
-    """For each stream whose order matters beyond timestamps: it does among rows that are alike in these columns."""
+    """For each stream that must be one part, the columns by which rows are grouped whose order matters."""
 
     @staticmethod
     def of(definition: Definition, streams: Sequence[Stream], policies: Mapping[str, WatermarkPolicy]) -> Wide:
-        """Put streaming DataFrames together, their columns checked."""
+        """Union the streaming DataFrames of these streams; raises if a column is missing or has another type."""
         columns: dict[str, dict[str, str]] = {}
         schemas: dict[str, pa.Schema] = {}
         frames: list[DataFrame] = []
@@ -69,9 +69,9 @@ class Wide:
         return Wide(union, columns, schemas, ordered)
 
     def gather(self, batch: DataFrame, validators: Mapping[str, RowValidator]) -> dict[str, ValidatedRows]:
-        """The rows of a batch, brought to the driver and sorted out."""
-        told = [field for field in batch.schema if field.name not in (FILE, WITHIN, PATH)]
-        hashed = F.xxhash64(*(part for field in told for part in _hashable(field)))
+        """Collect the rows of a batch in the driver, and validate them by stream."""
+        fields = [field for field in batch.schema if field.name not in (FILE, WITHIN, PATH)]
+        hashed = F.xxhash64(*(part for field in fields for part in _hashable(field)))
         whole = batch.drop(PATH).withColumns({POSITION: F.monotonically_increasing_id(), DIGEST: hashed}).toArrow()
         found: dict[str, ValidatedRows] = {}
         for number, (name, row_validator) in enumerate(validators.items()):
@@ -84,14 +84,14 @@ class Wide:
         return found
 
     def _digest(self, name: str, rows: pa.Table, hashes: Ints) -> int:
-        """The sum of what the rows of a stream are hashed to, so that their order matters only where it has to."""
+        """Return the sum of the hashes of a stream's rows, which depends on their order only where results do."""
         if name not in self.ordered:
             return int(hashes.sum(dtype=np.int64))
         alike = tuple(rows.column(column) for column in self.ordered[name])
         return in_order_digest(hashes, alike, rows.column(PLACE).to_numpy(), rows.column(ROW).to_numpy())
 
     def nothing(self, validators: Mapping[str, RowValidator]) -> dict[str, ValidatedRows]:
-        """What a batch without rows holds."""
+        """Return the validated rows of an empty batch."""
         schema = to_arrow_schema(self.frame.withColumn(POSITION, F.lit(0).cast("long")).schema, timezone="UTC")
         return {
             name: row_validator.validate(self._rows(name, schema.empty_table()))
@@ -99,34 +99,34 @@ class Wide:
         }
 
     def _rows(self, name: str, mine: pa.Table) -> pa.Table:
-        """The rows of one stream, with its columns and their places."""
+        """Return the rows of one stream, with its own columns, :data:`PLACE` and :data:`ROW`."""
         chosen = mine.select(list(self.columns[name])).rename_columns(list(self.columns[name].values()))
         place, row = places(mine)
         return chosen.cast(self.schemas[name]).append_column(PLACE, pa.array(place)).append_column(ROW, pa.array(row))
 
 
 def _alike(definition: Definition, stream: Stream) -> tuple[str, ...]:
-    """The columns in which rows are alike whose order matters: the timestamp, and the key if all is by key."""
+    """Return the columns that group rows whose order matters: the timestamp, and the key if all tags are keyed."""
     keys = {stream.column_of(tag.key.name) for tag in stream.tags if tag.key is not None}
     by_key = TieRule.of(definition.depends, stream.tags, sequenced=False).by_key
     return (stream.ts, *keys) if by_key and len(keys) == 1 else (stream.ts,)
 
 
 def _hashable(field: StructField) -> tuple[Column, Column]:
-    """A column as Spark can hash it, and whether it is null: nulls leave a hash as it is."""
+    """Return a column as Spark can hash it, and whether it is null, since Spark's hash skips nulls."""
     column = F.col(field.name)
     return (column.cast("string") if "map<" in field.dataType.simpleString() else column), F.isnull(column)
 
 
 def _columns(stream: Stream, policy: WatermarkPolicy) -> list[str]:
-    """The columns of a stream's DataFrame that are looked at."""
+    """Return the columns of a stream's DataFrame that the query reads."""
     frame = stream.data
     if not isinstance(frame, DataFrame) or not frame.isStreaming:
         what = "a DataFrame that is not streaming" if isinstance(frame, DataFrame) else f"{type(frame).__name__}"
         raise UsageError(
             "NOT_STREAMING",
-            f"stream {stream.name!r}: flumina.spark.start takes streaming DataFrames, got {what}",
-            hint="make one with spark.readStream; for data that are there, flumina.spark.run",
+            f"stream {stream.name!r}: expected a streaming DataFrame, got {what}",
+            hint="make one with spark.readStream, or use flumina.spark.run for data that is complete",
         )
     found = needed(stream, frame)
     Decoder(stream, 0, 0, [stream.name]).check_schema(_schema(frame, found))
@@ -137,11 +137,11 @@ def _columns(stream: Stream, policy: WatermarkPolicy) -> list[str]:
 
 
 def _check_heartbeats(stream: Stream, policy: Heartbeats) -> None:
-    """The column is there, and could hold the value."""
+    """Raise InputError unless the DataFrame has the heartbeat column, of a type that can hold the value."""
     if policy.column not in stream.data.columns:
         raise InputError(
             "MISSING_COLUMN",
-            f"there is no such column, which should tell heartbeats; there are {stream.data.columns}",
+            f"expected this column to mark heartbeats, got {stream.data.columns}",
             stream=stream.name,
             column=policy.column,
         )
@@ -149,11 +149,11 @@ def _check_heartbeats(stream: Stream, policy: Heartbeats) -> None:
     try:
         pa.scalar(policy.value).cast(type_)
     except (pa.ArrowException, TypeError):
-        message = f"the column is {type_}, so that it never is {policy.value!r}, which should tell heartbeats"
+        message = f"expected a type that can hold {policy.value!r}, the value that marks heartbeats, got {type_}"
         raise InputError("COLUMN_TYPE", message, stream=stream.name, column=policy.column) from None
 
 
 def _schema(frame: DataFrame, names: Sequence[str]) -> pa.Schema:
-    """The columns of a DataFrame as they come to us."""
+    """Return the Arrow schema of some columns of a DataFrame."""
     found = to_arrow_schema(frame.select(*map(quoted, names)).schema, timezone="UTC")
     return pa.schema([field.with_nullable(True) for field in found])  # noqa: FBT003 -- Arrow's own signature

@@ -1,4 +1,4 @@
-"""The handle of a query that runs."""
+"""Handle of a streaming query: its progress, its errors, and how to stop it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from flumina.streaming.batches import Batches
 
 
 class StreamingQuery:
-    """A running query: what it has done, and how to end it.
+    """Handle of a streaming query, with the methods of Spark's own.
 
-    Like Spark's own handle, with our numbers and our errors; ``spark_query`` is Spark's.
+    Progress and errors are those of Flumina; ``spark_query`` is Spark's handle.
     """
 
     def __init__(self, batches: Batches, wide: Wide, engine: SparkEngine, *, drain: bool) -> None:
@@ -35,7 +35,7 @@ class StreamingQuery:
         self._closing: threading.Thread | None = None
         self._stopping = False
         self._deliberate = False
-        """Whether the query has ended because of :meth:`stop`, whatever Spark says about that."""
+        """Whether the query has ended because of :meth:`stop`, even if Spark reports an error."""
         self._working = threading.Lock()
         """Held while a batch is processed."""
         self._worker: int | None = None
@@ -46,7 +46,7 @@ class StreamingQuery:
         """Process one batch."""
         self._started.wait()
         with self._working:
-            if self._stopping:  # were it not refused, Spark would take it for done
+            if self._stopping:  # Spark would commit the batch if this returned
                 self._deliberate = True
                 raise UsageError("STOPPED", f"the query was stopped before batch {number}")
             self._worker = threading.get_ident()
@@ -64,7 +64,7 @@ class StreamingQuery:
                 self._worker = None
 
     def began(self, query: SparkQuery, session: SparkSession) -> None:
-        """Spark has started the query."""
+        """Set Spark's handle once Spark has started the query."""
         self.spark_query = query
         self._started.set()
         if self.drain:
@@ -72,83 +72,86 @@ class StreamingQuery:
             self._closing.start()
 
     def _close(self, session: SparkSession) -> None:
-        """Once all that was available has been processed: process what is buffered, too."""
+        """Process buffered rows, once Spark has processed all available rows."""
         assert self.spark_query is not None
         try:
             self.spark_query.awaitTermination()
         except PySparkException:
-            return  # told by exception()
+            return  # exception() reports it
         if self._stopping:
-            return  # there may be more
+            return  # Spark may not have read all available rows
         try:
             self.engine.spark = session
             self.batches.close(self.wide.nothing)
-        except BaseException as error:  # noqa: BLE001 -- raised where somebody waits for the end
+        except BaseException as error:  # noqa: BLE001 -- awaitTermination() raises it
             self._error = error
 
     # -- what the user calls --------------------------------------------------------------------------------------
 
     @property
     def name(self) -> str:
-        """The name under which Spark's UI shows the query."""
+        """Return the name of the query in Spark's UI."""
         return str(self._query.name)
 
     @property
     def id(self) -> str:
-        """The same over restarts from one checkpoint."""
+        """Return the id of the query, which stays the same over restarts from one checkpoint."""
         return str(self._query.id)
 
     @property
     def isActive(self) -> bool:  # noqa: N802 -- as Spark's handle has it
-        """Whether there may be more batches."""
+        """Return whether the query is running."""
         closing = self._closing is not None and self._closing.is_alive()
         return bool(self._query.isActive) or closing
 
     @property
     def plan(self) -> Plan | None:
-        """The plan of the last batch that had events."""
+        """Return the plan of the last batch that had events; None before it."""
         return self.batches.planner.plan
 
     @property
     def lastProgress(self) -> dict[str, Any] | None:  # noqa: N802
-        """What the last batch did."""
+        """Return the progress of the last batch; None before the first one."""
         recent = self.batches.progress.recent
         return recent[-1] if recent else None
 
     @property
     def recentProgress(self) -> list[dict[str, Any]]:  # noqa: N802
-        """What the last hundred batches did, the newest last."""
+        """Return the progress of the last hundred batches, the newest last."""
         return list(self.batches.progress.recent)
 
     @property
     def status(self) -> dict[str, Any]:
-        """What is going on now: Spark's word, and who is waited for."""
+        """Return Spark's status, the number of buffered rows, and the streams for which they wait."""
         last = self.lastProgress or {}
         buffered = sum(last["buffered"].values()) if last else self.batches.waiting
         held = {"heldUpBy": last.get("heldUpBy", []), "batchesWaiting": last.get("batchesWaiting", 0)}
         return {**self._query.status, "buffered": buffered, **held}
 
     def processAllAvailable(self) -> None:  # noqa: N802
-        """Wait until everything that is there now has been through a batch; raises what ended the query."""
-        self._telling(self._query.processAllAvailable)
+        """Wait until all available rows have been in a batch; raises the error that ended the query."""
+        self._call(self._query.processAllAvailable)
 
     def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802
-        """Wait for the end, or so many seconds; whether it has ended. Raises what ended it, if that was an error."""
+        """Wait for the end of the query, at most ``timeout`` seconds, and return whether it has ended.
+
+        Raises the error that ended the query, if any.
+        """
         deadline = None if timeout is None else time.monotonic() + timeout
-        ended = self._telling(lambda: self._query.awaitTermination(cast("int | None", timeout)))
+        ended = self._call(lambda: self._query.awaitTermination(cast("int | None", timeout)))
         if self._closing is not None:
             self._closing.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
             ended = not self._closing.is_alive()
             if ended and self._error is not None:
-                raise _ours(self._error, self._checkpoint)
+                raise _translate(self._error, self._checkpoint)
         return timeout is None or bool(ended)
 
     def stop(self) -> None:
-        """End the query once the batch that is under way is done, and wait for that; no error comes of it.
+        """End the query after the current batch, and wait for that; the end is not an error.
 
-        What is buffered is there at the next start. A sink may call this, too: it returns at once there. Spark's own
-        handle does not wait, but aborts the batch, which is tried again at the next start; and for a query with
-        ``drain=True`` that would look like the end of input.
+        Buffered rows are processed after the next start. A sink may call this method, too, which then returns at once.
+        Spark's own handle does not wait, but aborts the batch, which is retried at the next start; a query with
+        ``drain=True`` would take that for the end of input.
         """
         self._stopping = True
         if self._worker == threading.get_ident():
@@ -157,7 +160,7 @@ class StreamingQuery:
             self._end()
 
     def _end(self) -> None:
-        """Once no batch is under way, and as none begins any more: have Spark end the query."""
+        """Stop Spark's query once the current batch is done; no other batch starts."""
         with self._working:
             self._deliberate = self._deliberate or self._query.exception() is None
         self._query.stop()
@@ -165,11 +168,11 @@ class StreamingQuery:
             self._closing.join()
 
     def exception(self) -> BaseException | None:
-        """What ended the query, if that was an error."""
+        """Return the error that ended the query; None if there is none."""
         found = self._error
         if found is None and not self._deliberate:
             found = self._query.exception()
-        return None if found is None else _ours(found, self._checkpoint)
+        return None if found is None else _translate(found, self._checkpoint)
 
     @property
     def _checkpoint(self) -> str:
@@ -180,22 +183,22 @@ class StreamingQuery:
         assert self.spark_query is not None, "start() has set it"
         return self.spark_query
 
-    def _telling(self, wait: Any) -> Any:  # noqa: ANN401 -- whatever Spark's method gives
-        """What Spark gives, or the error that ended the query as it was raised."""
+    def _call(self, wait: Any) -> Any:  # noqa: ANN401 -- whatever Spark's method returns
+        """Call a method of Spark's handle; raises the error that ended the query as it was raised in the batch."""
         try:
             return wait()
         except PySparkException as error:
             if self._error is None and self._deliberate:
                 return True
-            raise _ours(error if self._error is None else self._error, self._checkpoint) from None
+            raise _translate(error if self._error is None else self._error, self._checkpoint) from None
 
     def __repr__(self) -> str:
         state = "active" if self.isActive else "ended"
         return f"<StreamingQuery {self.name!r}, {state}, {len(self.recentProgress)} batches>"
 
 
-def _ours(error: BaseException, checkpoint: str) -> BaseException:
-    """What ended a query: what our code or the user's raised as it is, what Spark says without the pages around it."""
+def _translate(error: BaseException, checkpoint: str) -> BaseException:
+    """Return an error of Spark as one of Flumina's, in short; other errors as they are."""
     if not isinstance(error, PySparkException | Py4JError):
         return error
     if "Multiple streaming queries are concurrently using" in str(error):

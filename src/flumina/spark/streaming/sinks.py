@@ -1,4 +1,4 @@
-"""Outputs into a function of the user's."""
+"""Pass the outputs of each micro-batch to a function of the user."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from flumina.storage.staging import Staging
 
 
 class FunctionSink:
-    """Calls ``function(outputs, batch)`` for every batch, with the same rows in the same order if it has to be again.
+    """Calls ``function(outputs, batch)`` at least once for every batch, each time with the same rows.
 
-    That is the order of events; among those with equal timestamps and equal ``seq`` columns it may be another one.
-    ``outputs`` is a DataFrame, or for a program with named outputs a mapping of them by name. They can be read until
-    the function returns.
+    Rows are in the order of their events; the order of events with equal timestamps and ``seq`` may differ between
+    calls. ``outputs`` is a DataFrame, or for a program with named outputs a mapping of DataFrames by name. They can be
+    read until the function returns.
     """
 
     ordered = True
@@ -35,18 +35,18 @@ class FunctionSink:
         self.staged = Staging(folder)
 
     def is_of(self, run: str) -> bool:  # noqa: ARG002
-        """Nobody can tell."""
+        """Return False: a function does not say which outputs it has."""
         return False
 
     def prepare(self, run: str, program: Mapping[str, Any]) -> None:
-        """Nothing: what the function does belongs to it alone."""
+        """Do nothing: a function has no folder to bind to a run."""
 
     def begin(self, owner: OwnerToken) -> None:
-        """Clear away what drivers before this one have staged."""
+        """Delete the files that earlier drivers have staged."""
         self.staged.begin(owner)
 
     def staging(self, batch: int) -> str:
-        """A folder in the checkpoint."""
+        """Return a new folder in the checkpoint."""
         return self.staged.new(batch)
 
     def commit(
@@ -56,7 +56,7 @@ class FunctionSink:
         lineage: str,  # noqa: ARG002
         before: Mapping[str, int],  # noqa: ARG002
     ) -> None:
-        """Call the function."""
+        """Call the function with the outputs; raises UserCodeError if it raises."""
         filled = results or {name: self._empty(name) for name in self.definition.outputs}
         frames = DataFrames(self.engine.spark, filled)
         only = tuple(self.definition.outputs) == (ONLY_OUTPUT,)
@@ -67,11 +67,11 @@ class FunctionSink:
         self.staged.clear(batch)
 
     def holds(self, batch: int, rows: Mapping[str, int], lineage: str) -> bool:  # noqa: ARG002
-        """Spark asks for the next batch only once the function has returned."""
+        """Return True: Spark requests the next batch only once the function has returned."""
         return True
 
     def _empty(self, name: str) -> CommittedOutput:
-        """With the schema of batches that have rows: what Spark reads from files may be null, as far as it knows."""
+        """Return an output without rows, nullable like the columns that Spark reads from the files of other batches."""
         ts, stream = EVENT_COLUMNS
         fields = [*self.definition.outputs[name].fields, ts.with_type(self.engine.ts_type), stream]
         table = pa.schema([field.with_nullable(True) for field in fields]).empty_table()  # noqa: FBT003 -- Arrow's own

@@ -1,4 +1,4 @@
-"""``flumina.spark.start``: a program over streaming DataFrames, exactly once."""
+"""Start a streaming query over streaming DataFrames: ``flumina.spark.start``."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from flumina.streaming.sink import DeadLetters, ParquetSink, Sink
 Function = Callable[[DataFrame, int], object]
 
 DEAD_LETTERS = "dead-letters"
-"""Where they are, in the checkpoint, unless told otherwise."""
+"""The default folder of dead letters, in the checkpoint."""
 
 
 @takes(StreamingOptions)
@@ -49,13 +49,15 @@ def start(
     spark: SparkSession | None = None,
     **options: Unpack[StreamingArguments],
 ) -> StreamingQuery:
-    """Start a query: the program over streaming DataFrames, its state kept from batch to batch, exactly once.
+    """Start a streaming query over Spark's streaming DataFrames.
+
+    The query processes each micro-batch exactly once and keeps its state between batches.
 
     ``program``     a class, an instance of one, or a definition
     ``streams``     its input, in the order of their ranks; the data of each is a streaming DataFrame
-    ``sink``        a folder for Parquet (each batch once, whole), or a function of (DataFrame, batch id) that is
-                    called at least once for each batch, always with the same rows
-    ``checkpoint``  a folder that driver and executors reach; a query that is started again goes on from there
+    ``sink``        a folder for Parquet files, in which each batch appears once, as a whole; or a function of
+                    (DataFrame, batch id) that is called at least once for each batch, with the same rows each time
+    ``checkpoint``  a folder that driver and executors reach; a restarted query resumes from it
     ``spark``       the session; by default the active one
     ``options``     the fields of :class:`~flumina.streaming.options.StreamingOptions`
     """
@@ -75,9 +77,9 @@ def start(
     for policy in rules.policies.values():
         if isinstance(policy, BoundedDelay):
             policy.ticks(ts_type)
-    shown = _name(chosen.name, definition, cluster.spark)
+    name = _name(chosen.name, definition, cluster.spark)
     folder = Directory.of(checkpoint, "checkpoint").exclusive("checkpoint")
-    engine = SparkEngine(program, shown, ts_type, chosen, cluster.spark)
+    engine = SparkEngine(program, name, ts_type, chosen, cluster.spark)
     target = _sink(sink, folder, definition, engine)
     engine.ordered = target.ordered
     planner = Planner(
@@ -101,11 +103,11 @@ def start(
         engine,
         target,
         dead_letters,
-        ProgressLog(shown),
+        ProgressLog(name),
         chosen.engine_options.hooks,
     )
     query = StreamingQuery(batches, wide, engine, drain=chosen.drain)
-    writer = wide.frame.writeStream.foreachBatch(query.batch).queryName(shown).outputMode("append")
+    writer = wide.frame.writeStream.foreachBatch(query.batch).queryName(name).outputMode("append")
     try:
         writer = writer.trigger(**chosen.trigger) if chosen.trigger else writer
     except PySparkException as error:
@@ -115,19 +117,19 @@ def start(
     try:
         begun = writer.option("checkpointLocation", _url(folder, "spark")).start()
     except PySparkException as error:
-        if "already active" in str(error):  # begun since we looked
-            raise _taken(shown) from None
+        if "already active" in str(error):  # started since _name() has checked
+            raise _taken(name) from None
         raise explained(error) from None
     query.began(begun, cluster.spark)
     return query
 
 
 def _name(given: str | None, definition: Definition, spark: SparkSession) -> str:
-    """What Spark calls the query; it wants names of its own for all that run."""
-    shown = f"flumina: {definition.name}" if given is None else given
-    if any(query.name == shown for query in spark.streams.active):
-        raise _taken(shown)
-    return shown
+    """Return the name of the query in Spark; raises UsageError if an active query has it."""
+    name = f"flumina: {definition.name}" if given is None else given
+    if any(query.name == name for query in spark.streams.active):
+        raise _taken(name)
+    return name
 
 
 def _taken(name: str) -> UsageError:
@@ -135,7 +137,7 @@ def _taken(name: str) -> UsageError:
 
 
 def _check_apart(checkpoint: Directory, sink: Sink, dead_letters: DeadLetters) -> None:
-    """Batches of two kinds in one folder would be taken for each other, and Spark's files for ours."""
+    """Raise UsageError if two of checkpoint, sink and dead letters are in one folder."""
     places = {"checkpoint": checkpoint}
     if isinstance(sink, ParquetSink):
         places["sink"] = sink.folder
@@ -145,8 +147,8 @@ def _check_apart(checkpoint: Directory, sink: Sink, dead_letters: DeadLetters) -
         if first.overlaps(second):
             raise UsageError(
                 "PATH",
-                f"{one}={first.path} and {other}={second.path}: one is, or lies in, the other",
-                hint="give each a folder of its own",
+                f"expected separate folders, got {one}={first.path} and {other}={second.path}",
+                hint="use folders that are not inside each other",
             )
 
 
@@ -156,11 +158,11 @@ def _sink(given: object, folder: Directory, definition: Definition, engine: Spar
     if isinstance(given, str | os.PathLike):
         _check_columns(definition)
         return ParquetSink(given, definition.outputs)
-    raise UsageError("SINK", f"sink= is a folder or a function of (DataFrame, batch id), got {given!r}")
+    raise UsageError("SINK", f"expected sink= as a folder or a function of (DataFrame, batch id), got {given!r}")
 
 
 def _check_columns(definition: Definition) -> None:
-    """Readers of a folder take the column of the batch from its name, whatever is in the files."""
+    """Raise UsageError for an output column ``batch``: readers take it from the name of the folder."""
     for name, schema in definition.outputs.items():
         for column in schema.names:
             if column.lower() == "batch":
@@ -172,6 +174,6 @@ def _check_columns(definition: Definition) -> None:
 
 
 def _url(folder: Directory, name: str) -> str:
-    """A folder of ours as Spark finds it, whatever its default file system is."""
+    """Return the URL of a file in a folder, with its scheme, since Spark's default file system may be another."""
     path = folder.at(name)
     return f"file://{path}" if folder.is_local else path
