@@ -85,7 +85,7 @@ def test_show(path: Path, capsys: Output) -> None:
     assert code == 0
     for part in (
         "snapshot 2 of term 2\n",
-        "went on from  snapshot 1 of term 1\n",
+        "resumed from  snapshot 1 of term 1\n",
         "up to         timestamp 200\n",
         "output: 7 rows in 1 file, 10 bytes\n",
         "progress\n  rows: output 7\n",
@@ -99,7 +99,7 @@ def test_show(path: Path, capsys: Output) -> None:
     code, out, _ = run(capsys, "show", path, 1)
     assert code == 0
     assert out.startswith("snapshot 1 of term 1\n")
-    assert "went on from  nothing" in out
+    assert "resumed from  nothing" in out
 
 
 def test_show_as_json(path: Path, capsys: Output) -> None:

@@ -366,7 +366,7 @@ def test_when_snapshots_are_taken(
         (["page-views", "--workers", "0"], "expected --workers as an integer of at least 1, got 0"),
         (["page-views", "--workers", "2", "--plan", "p.json"], "give --plan or --workers"),
         (["page-views", "--plan", "missing.json"], "missing.json can't be read"),
-        (["page-views", "--rows", "-1"], "--rows is at least 0"),
+        (["page-views", "--rows", "-1"], "expected --rows of at least 0"),
         (["page-views", "--set", "events"], "--set events: expected NAME=VALUE"),
         (["page-views", "--set", "events=1", "--set", "events=2"], "--set gives events twice"),
         (["page-views", "--set", "evnts=1"], "has no 'evnts'"),
@@ -384,8 +384,14 @@ def test_when_snapshots_are_taken(
         (["page-views", "--snapshot-every", "3s"], "--snapshot-every has no meaning without --checkpoint"),
         (["page-views", "--allow-older"], "--allow-older has no meaning without --checkpoint"),
         (["page-views", "--allow-code-change"], "--allow-code-change has no meaning without --checkpoint"),
-        (["page-views", "--out", "o", "--checkpoint", "c", "--snapshot-every", "soon"], "for example 30s"),
-        (["page-views", "--out", "o", "--checkpoint", "c", "--snapshot-every", "1.5events"], "for example 30s"),
+        (
+            ["page-views", "--out", "o", "--checkpoint", "c", "--snapshot-every", "soon"],
+            "as 30s, 100000events or 50syncs",
+        ),
+        (
+            ["page-views", "--out", "o", "--checkpoint", "c", "--snapshot-every", "1.5events"],
+            "as 30s, 100000events or 50syncs",
+        ),
         (["page-views", "--out", "o", "--checkpoint", "c", "--snapshot-every", "0"], "above 0"),
         (["page-views", "--discard", "--verify"], "--verify has no meaning"),
         (["page-views", "--discard", "--out", "o"], "--out has no meaning"),
@@ -413,7 +419,7 @@ def test_a_report_replaces_nothing_but_a_report(tmp_path: Path, capsys: Output) 
     page, data = tmp_path / "page.html", tmp_path / "data.parquet"
     assert run(capsys, *SMALL[1:], "--report", page)[0] == run(capsys, *SMALL[1:], "--report", page)[0] == 0
     data.write_bytes(b"PAR1")
-    for given, why in ((data, "is there, and is no page of HTML"), ("", "is no name")):
+    for given, why in ((data, "exists, and is not an HTML page"), ("", "got no name")):
         code, _, err = run(capsys, *SMALL[1:], "--report", given)
         assert code == 2
         assert why in err
@@ -423,7 +429,7 @@ def test_a_report_replaces_nothing_but_a_report(tmp_path: Path, capsys: Output) 
 def test_a_report_that_cannot_be_written(tmp_path: Path, capsys: Output) -> None:
     code, out, err = run(capsys, *SMALL[1:], "--report", tmp_path)
     assert (code, out) == (2, ""), "it is known before anything runs"
-    assert "is a folder" in err
+    assert "got a folder" in err
     (tmp_path / "file").touch()
     code, _, err = run(capsys, *SMALL[1:], "--report", tmp_path / "file" / "r.html")
     assert code == 2

@@ -4,7 +4,7 @@ from typing import Any
 import flumina as fl
 from flumina import local
 from flumina.apps import ValueBarrier
-from flumina.cli.inputs import Named, Wanted
+from flumina.cli.inputs import InputOptions, Named
 from flumina.cli.verify import judge
 from tests.cli.jobs import FORGETFUL, write
 
@@ -32,7 +32,7 @@ def test_outputs_of_other_input_are_told_side_by_side() -> None:
 
 def test_an_unlawful_program_is_found_out(tmp_path: Path) -> None:
     path = write(tmp_path, "forgetful_verdict.py", FORGETFUL)
-    work = Named.find(f"{path}:Forgetful").work(Wanted(streams=f"{path}:streams"))
+    work = Named.find(f"{path}:Forgetful").work(InputOptions(streams=f"{path}:streams"))
     result = local.run(work.program, work.streams, workers=2, optimizer="greedy", progress=False)
     assert not judge(work.program, work.streams, result.committed).right
 

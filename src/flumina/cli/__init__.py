@@ -1,1 +1,1 @@
-"""The commands that run programs: ``flumina run`` and ``flumina demo``."""
+"""Commands of ``flumina``: run, demo, check, plan, sim and checkpoint."""

@@ -1,4 +1,4 @@
-"""``flumina checkpoint``: look at the snapshots of a checkpoint, and check that they are whole."""
+"""List, show and verify the snapshots of a checkpoint: ``flumina checkpoint``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ examples:
   flumina checkpoint verify s3://bucket/totals.checkpoint --json
   flumina checkpoint verify query.checkpoint --sink
 
-exit codes: 0 all is well; 1 something is damaged; 2 there is no checkpoint, or the call can't be meant
+exit codes: 0 success; 1 a file is damaged; 2 there is no checkpoint, or the call is invalid
 """
 
 _DAMAGE = ("CHECKPOINT_DAMAGED", "CHECKPOINT_MISSING_FILE")
@@ -36,47 +36,49 @@ def add_parser(subparsers: Any) -> None:  # noqa: ANN401 -- argparse has no publ
     """Add ``checkpoint`` to the commands of ``flumina``."""
     parser = subparsers.add_parser(
         "checkpoint",
-        help="look at the snapshots of a checkpoint, or check that they are whole",
-        description="Look at the snapshots of a checkpoint, or check that they are whole. Nothing is changed.",
+        help="list, show or verify the snapshots of a checkpoint",
+        description="List, show or verify the snapshots of a checkpoint. Its files are only read.",
         epilog=_HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     actions = parser.add_subparsers(title="actions", required=True, metavar="ACTION")
-    for name, action, told in (
+    for name, action, help_text in (
         ("ls", _ls, "list the snapshots"),
-        ("show", _show, "tell everything about one"),
-        ("verify", _verify, "read every file and check its bytes"),
+        ("show", _show, "show the details of one snapshot"),
+        ("verify", _verify, "read every file and verify its checksum"),
     ):
         one = actions.add_parser(
             name,
-            help=told,
-            description=told.capitalize() + ".",
+            help=help_text,
+            description=help_text.capitalize() + ".",
             epilog=f"example: flumina checkpoint {name} totals.checkpoint",
         )
         one.add_argument("path", help="the folder of the checkpoint, or its URI")
         if name == "show":
-            one.add_argument("number", nargs="?", type=int, help="which snapshot (default: the latest)")
+            one.add_argument("number", nargs="?", type=int, help="number of the snapshot (default: the latest)")
         if name == "verify":
             one.add_argument(
                 "--sink",
                 nargs="?",
                 const="",
                 metavar="DIR",
-                help="of a streaming query: look for the files of its sink, too (default: the folder it wrote to)",
+                help="for a streaming query: verify the files of its sink, too (default: the folder it wrote to)",
             )
-        one.add_argument("--json", action="store_true", help="for programs rather than people")
+        one.add_argument("--json", action="store_true", help="print JSON instead of text")
         one.set_defaults(run=run, action=action)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what the command line asks; 1 if something is damaged."""
+    """Run the command; returns 1 if a file is damaged."""
     store = Checkpoints(args.path)
     args.log = None
-    if {"log", "state"} <= set(store.folder.names()):  # of a streaming query, which has more in it
+    if {"log", "state"} <= set(store.folder.names()):  # the checkpoint of a streaming query
         args.log = store.folder.below("log")
         store = Checkpoints(f"{args.path.rstrip('/')}/state")
     if not store.folder.names():
-        raise UsageError("NO_CHECKPOINT", f"{args.path} is not there, or empty", hint="name the folder of a checkpoint")
+        raise UsageError(
+            "NO_CHECKPOINT", f"{args.path} does not exist, or is empty", hint="name the folder of a checkpoint"
+        )
     try:
         code: int = args.action(store, args)
     except CheckpointError as error:
@@ -108,8 +110,8 @@ def _ls(store: Checkpoints, args: argparse.Namespace) -> int:
         head = ["", "number", "term", "created (UTC)", "up to", "events", "state", "rows", "finished"]
         cells = [["*" if at == place else "", str(at.number), str(at.term), *_cells(one)] for at, one in found]
         print(table([head, *cells]))
-    for told in dict.fromkeys(map(str, wrong)):
-        print(f"flumina: {told}", file=sys.stderr)
+    for message in dict.fromkeys(map(str, wrong)):
+        print(f"flumina: {message}", file=sys.stderr)
     return 1 if wrong else 0
 
 
@@ -156,19 +158,19 @@ def _show(store: Checkpoints, args: argparse.Namespace) -> int:
 def _described(manifest: SnapshotManifest) -> Iterator[str]:
     yield f"snapshot {manifest.number} of term {manifest.term}"
     before = manifest.resumes
-    fingerprint = {
+    lines = {
         "created": f"{manifest.created:%Y-%m-%d %H:%M:%S} UTC by flumina {manifest.flumina}",
         "run": manifest.run,
-        "went on from": "nothing" if before is None else f"snapshot {before.number} of term {before.term}",
+        "resumed from": "nothing" if before is None else f"snapshot {before.number} of term {before.term}",
         "up to": "" if manifest.after is None else f"timestamp {manifest.after}",
         "events": f"{manifest.events:,}",
         "finished": "yes" if manifest.finished else "no",
         "outputs in": manifest.folder or "",
     }
-    yield from (f"  {name:<13} {told}" for name, told in fingerprint.items() if told)
+    yield from (f"  {name:<13} {text}" for name, text in lines.items() if text)
     for file in manifest.states:
-        shares = f", of {', '.join(tree for tree, _ in file.tree_sizes)}" if file.tree_sizes else ""
-        yield f"  {'state':<13} {file.name}, {size(file.size)}{shares}"
+        trees = f", of {', '.join(tree for tree, _ in file.tree_sizes)}" if file.tree_sizes else ""
+        yield f"  {'state':<13} {file.name}, {size(file.size)}{trees}"
     for name in dict.fromkeys(file.output for file in manifest.outputs):
         mine = [file for file in manifest.outputs if file.output == name]
         files, bytes_ = f"{len(mine)} file{'' if len(mine) == 1 else 's'}", sum(file.size for file in mine)
@@ -192,12 +194,12 @@ def _drawn(plan: str) -> str:
         return f"can't be drawn: {error.message}"
 
 
-def _nested(fingerprint: Mapping[str, Any], indent: str = "  ") -> Iterator[str]:
-    """Facts in lines; maps of plain values on one."""
-    for name, value in fingerprint.items():
+def _nested(content: Mapping[str, Any], indent: str = "  ") -> Iterator[str]:
+    """Yield the lines of nested values; a mapping of plain values takes one line."""
+    for name, value in content.items():
         if not isinstance(value, Mapping):
-            told = ", ".join(map(str, value)) if isinstance(value, list) else value
-            yield f"{indent}{name}: {'none' if told is None else told}"
+            text = ", ".join(map(str, value)) if isinstance(value, list) else value
+            yield f"{indent}{name}: {'none' if text is None else text}"
         elif value and not any(isinstance(inner, Mapping) for inner in value.values()):
             yield f"{indent}{name}: {', '.join(f'{k} {_plain(v)}' for k, v in value.items())}"
         elif value:
@@ -215,8 +217,8 @@ def _verify(store: Checkpoints, args: argparse.Namespace) -> int:
         findings += verify_sink(store, args.sink or None)
     damaged = [finding for finding in findings if finding.damaged]
     if args.json:
-        told = [{"file": f.file, "what": f.what, "damaged": f.damaged} for f in findings]
-        print(json.dumps({"path": args.path, "damaged": bool(damaged), "findings": told}, indent=1))
+        found = [{"file": f.file, "what": f.what, "damaged": f.damaged} for f in findings]
+        print(json.dumps({"path": args.path, "damaged": bool(damaged), "findings": found}, indent=1))
     else:
         for finding in findings:
             print(f"{'DAMAGED' if finding.damaged else 'note   '} {finding.file}: {finding.what}")

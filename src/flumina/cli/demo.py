@@ -1,4 +1,4 @@
-"""``flumina demo``, which ``make run`` calls: page views with two hot pages, on Spark where that is there."""
+"""Run a demonstration: page views with two hot pages (``flumina demo``, ``make run``)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from flumina.report import Comparison, RunReport
 FOLDER = "build/flumina-demo"
 ROUNDS = 3
 TIMES = 3
-"""So many times as many events are measured as are verified: the sequential program takes its time."""
+"""The ratio of measured to verified events: the sequential program is slow."""
 MOST_WORKERS = 4
 CHANGES = 10_000
 GETS = 1_000
@@ -42,7 +42,7 @@ examples:
   flumina demo --engine local --events 200000
   flumina demo --workers 4 --dir demo
 
-exit codes: 0 all is well; 1 the outputs are not those of the sequential program
+exit codes: 0 success; 1 the outputs differ from those of the sequential program
 """
 
 
@@ -50,24 +50,24 @@ def add_parser(subparsers: Any) -> None:  # noqa: ANN401 -- argparse has no publ
     """Add ``demo`` to the commands of ``flumina``."""
     parser = subparsers.add_parser(
         "demo",
-        help="run page views with two hot pages, and show what there is to see",
-        description="Views of two hot pages are joined with what the pages say; changes of a page are where all "
-        "workers meet. Shows the plan, some outputs and the speed-up over one worker, and writes a report.",
+        help="run page views with two hot pages, and show plan, outputs and speed-up",
+        description="Join views of two hot pages with the information of the pages; workers synchronize at changes of "
+        "a page. Shows the plan, some outputs and the speed-up over one worker, and writes a report.",
         epilog=_HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--verify", action="store_true", help="compare with the sequential program; 1 if they differ")
-    parser.add_argument(
-        "--engine", choices=["spark", "local"], help="where it runs (default: on Spark if that is there)"
-    )
+    parser.add_argument("--engine", choices=["spark", "local"], help="the backend (default: Spark if it is installed)")
     parser.add_argument("--workers", type=int, metavar="N", help=f"default: all cores, 2 to {MOST_WORKERS}")
-    parser.add_argument("--events", type=int, default=1_000_000, metavar="N", help="how many views (default 1,000,000)")
-    parser.add_argument("--dir", default=FOLDER, help=f"where outputs and the report go (default {FOLDER})")
+    parser.add_argument(
+        "--events", type=int, default=1_000_000, metavar="N", help="number of views (default 1,000,000)"
+    )
+    parser.add_argument("--dir", default=FOLDER, help=f"the folder of outputs and report (default {FOLDER})")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run it and print what a person wants to see; 1 if the oracle disagrees."""
+    """Run the demonstration and print its results; returns 1 if the outputs differ from the oracle's."""
     workers = min(max(cores(), 2), MOST_WORKERS) if args.workers is None else args.workers
     check_workers(workers)
     workload = Visits(events=args.events, parts=workers, pages=2, hot=2, changes=CHANGES, gets=GETS)
@@ -116,7 +116,7 @@ def _verified(workload: Visits, result: RunResult) -> Verification:
 
 
 def _compared(where: Backend, workload: Visits, workers: int) -> Comparison:
-    """How fast the same is with one worker; outputs are made and counted in both cases, and not written."""
+    """Measure the speed-up over one worker; outputs are computed and counted in both cases, and not written."""
     longer = replace(workload, events=TIMES * workload.events)
     runs = iter(range(1, 2 * ROUNDS + 1))
 
@@ -132,7 +132,7 @@ def _compared(where: Backend, workload: Visits, workers: int) -> Comparison:
 
 
 def around_changes(rows: pa.Table, most: int = 3) -> pa.Table:
-    """Each of the first changes with the last view of the page before it and the first after it."""
+    """Return each of the first changes with the last view of the page before it and the first after it."""
     changes = rows.filter(pc.equal(rows["event_stream"], "changes")).sort_by("event_ts").slice(0, most)
     views = rows.filter(pc.equal(rows["event_stream"], "views"))
     lines = [line for change in changes.to_pylist() for line in _around(change, views)]
@@ -140,7 +140,7 @@ def around_changes(rows: pa.Table, most: int = 3) -> pa.Table:
 
 
 def _around(change: dict[str, Any], views: pa.Table) -> Iterator[dict[str, object]]:
-    """Views come before a change with the same timestamp: their stream is the earlier one."""
+    """Yield a change and the views around it; views with its timestamp come before it, as their rank is lower."""
     of_page = views.filter(pc.equal(views["page"], change["page"]))
     before = of_page.filter(pc.less_equal(of_page["event_ts"], change["event_ts"]))
     after = of_page.filter(pc.greater(of_page["event_ts"], change["event_ts"]))
@@ -158,7 +158,7 @@ def _around(change: dict[str, Any], views: pa.Table) -> Iterator[dict[str, objec
 
 
 def _first(rows: pa.Table, order: str) -> list[dict[str, Any]]:
-    """The first row by timestamp."""
+    """Return the first row by timestamp, if there is one."""
     at = pc.select_k_unstable(rows, 1, sort_keys=[("event_ts", order)]) if rows.num_rows else []
     found: list[dict[str, Any]] = rows.take(at).to_pylist() if rows.num_rows else []
     return found
@@ -175,6 +175,6 @@ def _indented(text: str) -> str:
 
 
 def _say(what: str) -> None:
-    """One line that the next one replaces, on terminals only."""
+    """Print a line that the next one replaces, on terminals only."""
     if sys.stderr.isatty():
         print(f"\r\033[K{what}", end="", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""Outputs of a run as a terminal shows them."""
+"""Format the outputs of a run for a terminal."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from flumina.model.emit import ONLY_OUTPUT
 from flumina.output.commit import CommittedOutput
 
 DEAD_LETTER_COLUMNS = ("stream", "file", "partition", "row", "reason", "column", "data")
-"""What is shown of dead letters; of file and partition, one."""
+"""The columns of dead letters that are shown; either file or partition."""
 
 _WIDEST = 40
-"""Characters of a value before it is cut."""
+"""The most characters of a value that are shown."""
 
 
 def samples(result: RunResult, rows: int) -> dict[str, pa.Table]:
-    """The first rows of each output that was kept; no more than these are read."""
+    """Return the first rows of each output that was kept; no other rows are read."""
     return {name: one.dataset().head(rows) for name, one in result.committed.items() if one.kept}
 
 
 def shown_outputs(result: RunResult, rows: int, *, place: str | None = None) -> str:
-    """How many rows there are, where they lie, and the first of them; of dead letters, if there are any, as well."""
+    """Return the number of rows, the folder and the first rows of each output, and of dead letters, if any."""
     blocks = [
         _shown("outputs" if name == ONLY_OUTPUT else f"outputs {name}", one, rows, place)
         for name, one in result.committed.items()
@@ -49,7 +49,7 @@ def _shown(
 
 
 def _placed(dead_letters: pa.Table) -> pa.Table:
-    """Dead letters with the names of their files, or if those are not known, with the numbers of parts."""
+    """Return dead letters with the names of their files or, if not known, the numbers of their partitions."""
     if dead_letters.column("file").null_count:
         return dead_letters.drop_columns(["file"])
     names = [path.rpartition("/")[2] for path in dead_letters.column("file").to_pylist()]
@@ -58,7 +58,7 @@ def _placed(dead_letters: pa.Table) -> pa.Table:
 
 
 def rows_text(rows: pa.Table) -> str:
-    """Rows in columns, numbers to the right.
+    """Format rows as aligned columns, with numbers right-aligned.
 
     >>> print(rows_text(pa.table({"page": ["home", None], "user": [7, 12]})))
     page  user

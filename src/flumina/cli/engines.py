@@ -1,4 +1,4 @@
-"""Where a command runs programs: in processes of this machine, or on Spark if that is there."""
+"""Open the backend on which a command runs programs."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from flumina.program.base import AnyProgram
 
 @dataclass(frozen=True)
 class Backend:
-    """Something that runs programs, ready to be used.
+    """Backend of a command, ready to run programs.
 
-    ``place``  where that is, for people
+    ``place``  its name in texts
     ``near``   whether its tasks reach the folders of this machine
     """
 
@@ -35,7 +35,7 @@ class Backend:
     near: bool = True
 
     def run(self, program: AnyProgram, streams: Sequence[Stream], **options: Unpack[RunArguments]) -> RunResult[Any]:
-        """One run, with the options that all engines have."""
+        """Run a program once, with the options that all backends have."""
         result: RunResult[Any] = self.module.run(program, streams, **options)
         return result
 
@@ -44,7 +44,7 @@ class Backend:
 def backend(
     name: str, *, title: str, workers: int | None = None, master: str | None = None, conf: Mapping[str, str]
 ) -> Iterator[Backend]:
-    """An engine for as long as the block takes; Spark is given a core for each worker if no master is named."""
+    """Yield a backend that is closed after the block; without ``master``, Spark gets a local core for each worker."""
     if name == "local":
         if master is not None or conf:
             option = "--master" if master is not None else "--conf"
@@ -61,7 +61,7 @@ def backend(
 
 
 def why_no_spark() -> str | None:
-    """Why Spark can't be used here; None if nothing speaks against it."""
+    """Return why Spark can't be used on this machine; None if it can."""
     if importlib.util.find_spec("pyspark") is None:
         return "pyspark is not installed: pip install 'flumina[spark]'"
     home = os.environ.get("JAVA_HOME")

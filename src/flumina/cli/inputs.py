@@ -1,11 +1,11 @@
-"""Which program a command line means, and where its events come from.
+"""Find the program and the input streams that a command line names.
 
 ::
 
     flumina run page-views                              made-up input of a known program; --set events=1000
     flumina run smart-home --input plugs.csv.gz         a file or folder that the known program can read
     flumina run my.job:Orders --input order=orders/     a Parquet file or folder for each stream; NAME:TAG=PATH
-    flumina run my.job:Orders --streams my.job:streams  a function that gives a list of fl.Stream
+    flumina run my.job:Orders --streams my.job:streams  a function that returns a list of fl.Stream
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from flumina.program.loading import is_program, load_object
 _NAMED = re.compile(r"(?P<name>[^\W\d]\w*)(?::(?P<tag>[^\W\d]\w*))?=(?P<path>.+)", re.DOTALL)
 
 _PARTS = 2
-"""Made-up input has so many parts at least, so that one worker and two get the same events."""
+"""The least number of parts of made-up input, so that one worker and two get the same events."""
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What the command line says about the input.
+class InputOptions:
+    """Options of the command line about the input.
 
     ``set``    parameters as text
-    ``parts``  into how many parts input is divided that can be divided, unless ``set`` says otherwise
+    ``parts``  the number of parts of input that can be divided, unless ``set`` has another
     """
 
     input: Sequence[str] = ()
@@ -56,7 +56,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Work:
-    """A program with its streams; ``left_out`` says what is wrong with each row that was left out."""
+    """A program with its streams; ``left_out`` has the error of each row that was left out."""
 
     program: AnyProgram
     streams: Sequence[Stream]
@@ -65,17 +65,18 @@ class Work:
 
 @dataclass(frozen=True)
 class Named:
-    """The program that a command line names; ``app`` is there if it is known what input it has."""
+    """Program that a command line names; ``app`` is set for a known program, with its input."""
 
     program: AnyProgram
     app: App | None
 
     @staticmethod
     def find(text: str) -> Named:
-        """By the name of a known program, or ``module:object``."""
+        """Return the program of a name: a known program, or ``module:object``."""
         if ":" not in text:
             if text not in APPS and (text.endswith(".py") or "." in text or "/" in text):
-                raise UsageError("PROGRAM_NAME", f"{text!r} names no program", hint=f"write {text}:NAME_OF_THE_CLASS")
+                what = f"expected a known program or module:Program, got {text!r}"
+                raise UsageError("PROGRAM_NAME", what, hint=f"write {text}:NAME_OF_THE_CLASS")
             app = find_app(text)
             return Named(app.program, app)
         found = load_object(text, "program", lambda it: is_program(it) or isinstance(it, App))
@@ -84,96 +85,96 @@ class Named:
         known = [app for app in APPS.values() if found in (app.program, app.by_hand)]
         return Named(found, known[0] if known else None)
 
-    def work(self, wanted: Wanted) -> Work:
-        """The program with the input that is wanted."""
-        _check(wanted, self)
-        if wanted.streams is not None:
-            return self._of(_from_function(wanted.streams, wanted.set), wanted)
-        if wanted.input and all(_is_named(text) for text in wanted.input):
-            return self._of([self._file(text) for text in wanted.input], wanted)
+    def work(self, options: InputOptions) -> Work:
+        """Return the program with its input; raises UsageError for options that contradict each other."""
+        _check(options, self)
+        if options.streams is not None:
+            return self._of(_from_function(options.streams, options.set), options)
+        if options.input and all(_is_named(text) for text in options.input):
+            return self._of([self._file(text) for text in options.input], options)
         assert self.app is not None
-        if wanted.input:
-            path, given = _there(wanted.input[0]), dict(wanted.set)
-            parts = arguments(path, {"parts": int}, {"parts": given.pop("parts", wanted.parts)})["parts"]
-            opened = self.app.open(path, parts=parts, lenient=wanted.lenient, **given)
-            return self._of(opened.streams, wanted, opened.left_out)
-        made = self.app.generate(**{"parts": max(_PARTS, wanted.parts), **wanted.set})
-        often = {} if wanted.heartbeats is None else {"heartbeats": wanted.heartbeats}
-        return self._of(made.streams(paced=wanted.paced, **often), wanted)
+        if options.input:
+            path, given = _existing(options.input[0]), dict(options.set)
+            parts = arguments(path, {"parts": int}, {"parts": given.pop("parts", options.parts)})["parts"]
+            opened = self.app.open(path, parts=parts, lenient=options.lenient, **given)
+            return self._of(opened.streams, options, opened.left_out)
+        made = self.app.generate(**{"parts": max(_PARTS, options.parts), **options.set})
+        often = {} if options.heartbeats is None else {"heartbeats": options.heartbeats}
+        return self._of(made.streams(paced=options.paced, **often), options)
 
-    def _of(self, streams: Sequence[Stream], wanted: Wanted, left_out: Sequence[str] = ()) -> Work:
-        """The streams with the program's own tags: those of a known program may have been made for its twin."""
+    def _of(self, streams: Sequence[Stream], options: InputOptions, left_out: Sequence[str] = ()) -> Work:
+        """Return the streams with the program's own tags; an app's streams may have those of its other program."""
         tags = define(self.program).tags
-        if self.app is not None and self.program is not self.app.program and wanted.streams is None:
+        if self.app is not None and self.program is not self.app.program and options.streams is None:
             streams = [replace(s, tag=tags[s.tag.name]) if isinstance(s.tag, Tag) else s for s in streams]
-        changes: dict[str, Any] = {"sorted": False} if wanted.unsorted else {}
-        changes |= {} if wanted.ts is None else {"ts": wanted.ts}
+        changes: dict[str, Any] = {"sorted": False} if options.unsorted else {}
+        changes |= {} if options.ts is None else {"ts": options.ts}
         streams = [replace(stream, **changes) for stream in streams] if changes else streams
         check_streams(define(self.program), streams)
         return Work(self.program, streams, left_out)
 
     def _file(self, text: str) -> Stream:
-        """A stream from NAME=PATH, where NAME is that of a stream or tag, or from NAME:TAG=PATH."""
+        """Return the stream of NAME=PATH, where NAME is that of a stream or tag, or of NAME:TAG=PATH."""
         match = _NAMED.fullmatch(text)
         assert match is not None
         name, tags = match["name"], define(self.program).tags
         flows = {} if self.app is None else {flow.name: flow.tag.name for flow in self.app.workload().flows()}
         tag = match["tag"] or flows.get(name, name)
         if tag not in tags:
-            what = f"{tag!r} is no tag of {define(self.program).name}"
+            what = f"{define(self.program).name} has no tag {tag!r}"
             hint = f"write NAME:TAG=PATH; its tags are {', '.join(tags)}"
             raise UsageError("INPUT", f"--input {text}: {what}", hint=hint)
-        return Stream(name, tags[tag], Parquet(_there(match["path"])))
+        return Stream(name, tags[tag], Parquet(_existing(match["path"])))
 
 
-def _check(wanted: Wanted, named: Named) -> None:
-    """Refuse options that have no meaning together."""
-    files = [text for text in wanted.input if not _is_named(text)]
-    made = not wanted.input and wanted.streams is None
+def _check(options: InputOptions, named: Named) -> None:
+    """Raise UsageError for options that contradict each other."""
+    files = [text for text in options.input if not _is_named(text)]
+    made = not options.input and options.streams is None
     name = define(named.program).name
-    if wanted.streams is not None and wanted.input:
+    if options.streams is not None and options.input:
         raise UsageError("INPUT", "--streams and --input both say where events come from", hint="give one of them")
     if named.app is None and (made or files):
         what = f"--input {files[0]} does not say which stream it is" if files else f"it is not known what {name} reads"
         example = f"--input {next(iter(define(named.program).tags))}=PATH"
         raise UsageError("INPUT", what, hint=f"give {example} for each stream, or --streams module:function")
-    if files and len(wanted.input) > 1:
+    if files and len(options.input) > 1:
         raise UsageError(
             "INPUT",
-            f"{name} reads one file or folder, got {', '.join(wanted.input)}",
+            f"{name} reads one file or folder, got {', '.join(options.input)}",
             hint="give one PATH, or NAME=PATH for each stream",
         )
-    if wanted.set and wanted.input and not files:
+    if options.set and options.input and not files:
         raise UsageError("SET", "--set has no meaning with --input NAME=PATH", hint="leave it out")
-    if wanted.lenient and not files:
+    if options.lenient and not files:
         raise UsageError("LENIENT", "--lenient is for --input PATH, files in a known program's own format")
-    if wanted.paced and not made:
+    if options.paced and not made:
         hint = "streams of your own are paced by fl.GeneratorSource(..., rate=)"
         raise UsageError("PACED", "--paced is for made-up input", hint=hint)
-    if wanted.heartbeats is not None and not wanted.paced:
+    if options.heartbeats is not None and not options.paced:
         raise UsageError("HEARTBEATS", "--heartbeats has no meaning without --paced")
-    if (wanted.unsorted or wanted.ts is not None) and not wanted.input:
-        option = "--unsorted" if wanted.unsorted else "--ts"
+    if (options.unsorted or options.ts is not None) and not options.input:
+        option = "--unsorted" if options.unsorted else "--ts"
         raise UsageError("INPUT", f"{option} is for --input", hint="streams of a function say that themselves")
 
 
 def _is_named(text: str) -> bool:
-    """Whether it says NAME=PATH rather than PATH."""
+    """Return whether the text is NAME=PATH rather than PATH."""
     return _NAMED.fullmatch(text) is not None and not Path(text).exists()
 
 
-def _there(path: str) -> str:
-    """A path on this machine that has to be there; URIs and patterns are left to who reads them."""
+def _existing(path: str) -> str:
+    """Return a path; raises UsageError if it does not exist. Readers check URIs and patterns."""
     if "://" not in path and not set("*?[") & set(path) and not Path(path).exists():
         raise UsageError("NO_INPUT", f"there is no file or folder {path}")
     return path
 
 
 def function_parameters(text: str) -> dict[str, tuple[str, str]]:
-    """The parameters of a function of ``--streams``: for each, its default and what its text becomes."""
+    """Return the parameters of a function of ``--streams``: for each, its default and its type."""
     found = _function(text)
     if _is_streams(found):
-        raise UsageError("SET", f"{text} is a list, and so has no parameters")
+        raise UsageError("SET", f"{text} is a list, which has no parameters")
     signature = inspect.signature(found)
     types, given = _types(found, signature), signature.parameters
     return {
@@ -187,7 +188,7 @@ def _function(text: str) -> Any:  # noqa: ANN401 -- a function, or a list of str
 
 
 def _from_function(text: str, given: Mapping[str, str]) -> Sequence[Stream]:
-    """The streams that a user's function gives, called with ``--set`` as far as its annotations say."""
+    """Return the streams of a user's function, called with the values of ``--set``, converted by its annotations."""
     found = _function(text)
     if _is_streams(found):
         if given:
@@ -205,16 +206,16 @@ def _from_function(text: str, given: Mapping[str, str]) -> Sequence[Stream]:
         raise
     except RAISED as error:
         raise user_error(found, error) from error
-    return list(made) if isinstance(made, list | tuple) else made  # what it is else, check_streams tells
+    return list(made) if isinstance(made, list | tuple) else made  # check_streams refuses other values
 
 
 def _types(function: Callable[..., object], signature: inspect.Signature) -> dict[str, type]:
-    """What the text of each parameter is to become: a number where that is said, or by the default; else text."""
+    """Return the type of each parameter: that of its annotation or default if it is a number, else text."""
     hints = get_type_hints(function)
     found = {}
     for name, one in signature.parameters.items():
-        wanted = hints.get(name, type(one.default))
-        found[name] = wanted if wanted in (int, float) else str
+        kind = hints.get(name, type(one.default))
+        found[name] = kind if kind in (int, float) else str
     return found
 
 

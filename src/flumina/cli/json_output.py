@@ -1,4 +1,4 @@
-"""Standard output for one document: what a program prints on the way must not get into it."""
+"""Keep other text out of the JSON that a command prints."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from contextlib import contextmanager, redirect_stdout
 from typing import TextIO
 
 _STDOUT, _STDERR = 1, 2
-"""What processes inherit, whatever stands in for ``sys.stdout`` here."""
+"""File descriptors, which child processes inherit even if ``sys.stdout`` is replaced."""
 
 
 @contextmanager
 def json_output(*, alone: bool) -> Iterator[TextIO]:
-    """Where to write a document to; if it is to be ``alone``, all that anybody else prints goes to standard error.
+    """Yield the stream to write JSON to; if ``alone``, all other output goes to standard error.
 
-    That holds for processes that are started meanwhile, too. The document is written at the end, if there is no error.
+    That holds for child processes, too. The JSON is written at the end of the block, if there is no error.
     """
     if not alone:
         yield sys.stdout
@@ -30,10 +30,10 @@ def json_output(*, alone: bool) -> Iterator[TextIO]:
 
 @contextmanager
 def _all_to_stderr() -> Iterator[None]:
-    shown = sys.stdout
-    shown.flush()
+    stdout = sys.stdout
+    stdout.flush()
     try:
-        kept = os.dup(_STDOUT)
+        saved = os.dup(_STDOUT)
         os.dup2(_STDERR, _STDOUT)
     except OSError:  # one of them is closed
         with redirect_stdout(sys.stderr):
@@ -43,6 +43,6 @@ def _all_to_stderr() -> Iterator[None]:
         with redirect_stdout(sys.stderr):
             yield
     finally:
-        shown.flush()  # what was printed by those who have kept it from before
-        os.dup2(kept, _STDOUT)
-        os.close(kept)
+        stdout.flush()  # user code may have printed to its own reference
+        os.dup2(saved, _STDOUT)
+        os.close(saved)

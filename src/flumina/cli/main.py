@@ -1,7 +1,7 @@
-"""The command line: ``flumina run``, ``demo``, ``check``, ``plan``, ``sim`` and ``checkpoint``.
+"""Parse the command line, run a command, and turn errors into exit codes.
 
-Exit codes: 0 all is well; 1 the answer is no (outputs differ, a law is broken, a plan is invalid, a snapshot is
-damaged) or the program failed; 2 the call or its input can't be meant; 130 it was interrupted.
+Exit codes: 0 success; 1 a check failed (outputs differ, a law is broken, a plan is invalid, a snapshot is damaged) or
+the program failed; 2 the call or its input is invalid; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _EPILOG = """examples:
   flumina sim flumina.apps:PageViews --seeds 500
   flumina checkpoint ls totals.checkpoint
 
-flumina COMMAND --help says more about each
+see flumina COMMAND --help for each command
 """
 
 _CHECK_HELP = """\
@@ -64,7 +64,7 @@ examples:
   flumina check my/job.py:Orders --examples 5000 --seed 7
   flumina check my/job.py:Orders --law C1 --law C2 --json
 
-exit codes: 0 all laws hold; 1 one is broken, with the smallest counterexample; 2 the call can't be meant
+exit codes: 0 all laws hold; 1 a law is broken (the smallest counterexample is shown); 2 the call is invalid
 """
 
 _FAILED = (
@@ -80,14 +80,14 @@ _FAILED = (
     TaskLostError,
     UserCodeError,
 )
-"""Errors of a call that was all right: the program or the machines failed."""
+"""Errors of a valid call: the program or the machines failed."""
 
 _INTERRUPTED = 130
-"""What shells expect of a command that Ctrl-C has ended."""
+"""The exit code that shells expect of a command that Ctrl-C has ended."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code."""
+    """Run one command and return its exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # not every terminal can write ≠
             stream.reconfigure(errors="replace")
@@ -95,15 +95,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args.command = shlex.join(["flumina", *(sys.argv[1:] if arguments is None else arguments)])
     try:
         code: int = args.run(args)
-        sys.stdout.flush()  # what can't be written is to be known now
+        sys.stdout.flush()  # raises now if the output can't be written
     except FluminaError as error:
-        told = "\n  ".join([f"flumina: {in_options(error)}", *getattr(error, "__notes__", ())])
-        print(printable(told), file=sys.stderr)
+        text = "\n  ".join([f"flumina: {in_options(error)}", *getattr(error, "__notes__", ())])
+        print(printable(text), file=sys.stderr)
         return 1 if _failed(error) else 2
     except KeyboardInterrupt:
         print("flumina: interrupted", file=sys.stderr)
         return _INTERRUPTED
-    except BrokenPipeError:  # the reader of our output has seen enough
+    except BrokenPipeError:  # the reader of the output, head for example, has ended
         _give_up_writing()
         return 0
     except OSError as error:
@@ -115,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _failed(error: FluminaError) -> bool:
-    """Whether the call was all right; an output that does not fit its schema is the program's mistake."""
+    """Return whether the call was valid; an output that does not fit its schema is a mistake of the program."""
     return isinstance(error, _FAILED) or (isinstance(error, OutputError) and error.condition.startswith("OUTPUT"))
 
 
@@ -130,23 +130,23 @@ _ARGUMENT = re.compile(r"\b(out|plan|workers|checkpoint|optimizer)=(?=(\S?))")
 
 
 def in_options(error: FluminaError) -> str:
-    """An error in the words of the command line: errors speak of arguments, since most users call functions.
+    """Return the text of an error with command-line options in place of function arguments.
 
     >>> print(in_options(UsageError("SLOTS", "too few slots", hint="give workers=2, or pass overwrite=True")))
     [SLOTS] too few slots
       hint: give --workers 2, or pass --overwrite
     """
     text = str(error)
-    # What else a message holds may be the user's own data.
+    # Other messages may contain the user's data, so only their hint is changed.
     start = 0 if isinstance(error, UsageError) else max(text.rfind("\n  hint: "), 0) or len(text)
-    told = text[start:]
+    tail = text[start:]
     for argument, option in _OPTIONS.items():
-        told = told.replace(argument, option)
-    return text[:start] + _ARGUMENT.sub(lambda match: f"--{match[1]}" + (" " if match[2].isalnum() else ""), told)
+        tail = tail.replace(argument, option)
+    return text[:start] + _ARGUMENT.sub(lambda match: f"--{match[1]}" + (" " if match[2].isalnum() else ""), tail)
 
 
 def _give_up_writing() -> None:
-    """Python writes what is left when it ends; if that is going to fail, it is thrown away instead."""
+    """Discard buffered output that can't be written: Python would report an error at exit."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -155,7 +155,7 @@ def _give_up_writing() -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """What can be said on the command line."""
+    """Return the parser of the command line."""
     whole = argparse.ArgumentParser(
         prog="flumina",
         description="Stateful stream computations whose parallel workers agree.",
@@ -169,16 +169,16 @@ def parser() -> argparse.ArgumentParser:
     checking = commands.add_parser(
         "check",
         help="test the laws of consistency on a program",
-        description="Test the laws of consistency on random reachable situations of a program.",
+        description="Test the laws of consistency on random reachable states and events of a program.",
         epilog=_CHECK_HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     checking.add_argument("program", help="module:Program or path/to/file.py:Program")
-    checking.add_argument("--examples", type=int, default=1000, help="situations to try for each law (default 1000)")
-    checking.add_argument("--seed", type=int, default=0, help="the same seed tries the same situations (default 0)")
+    checking.add_argument("--examples", type=int, default=1000, help="examples to try for each law (default 1000)")
+    checking.add_argument("--seed", type=int, default=0, help="the same seed tries the same examples (default 0)")
     checking.add_argument("--tolerance", type=float, help="relative error within which floats count as equal")
     checking.add_argument("--law", action="append", metavar="NAME", help="try this law only (may be repeated)")
-    checking.add_argument("--json", action="store_true", help="for programs rather than people")
+    checking.add_argument("--json", action="store_true", help="print JSON instead of text")
     checking.set_defaults(run=_check)
     planning.add_parser(commands)
     simulating.add_parser(commands)

@@ -1,4 +1,4 @@
-"""``flumina plan``: make a plan, draw it, or check one that was edited by hand."""
+"""Make, draw or check a plan: ``flumina plan``."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ FORMATS: dict[str, Callable[[Plan], str]] = {
 }
 
 _HELP = """\
-streams are described in one line,
+Streams are described in one line,
 
   NAME:TAG[+TAG...][*PARTS][@RATE[+RATE...]],...
 
-with rates in events a second, one for each tag, of all parts together; or in a JSON file, which can say more:
+with rates in events per second, one for each tag, of all parts together; or in a JSON file, which has more fields:
 
   [{"name": "views", "tags": {"view": 1000}, "parts": 2, "hot": {"view": {"home": 600}}, "hosts": ["a", "b"]},
    {"name": "changes", "tags": {"change": 1}, "keys": [["home", "about"]]}]
@@ -62,18 +62,18 @@ def add_parser(subparsers: Any) -> None:  # noqa: ANN401 -- argparse has no publ
     )
     parser.add_argument("program", help="module:Program or path/to/file.py:Program")
     parser.add_argument(
-        "--streams", metavar="DESCRIPTION", help="what the input looks like (see below), or a JSON file"
+        "--streams", metavar="DESCRIPTION", help="description of the input streams (see below), or a JSON file"
     )
-    parser.add_argument("--workers", type=int, metavar="N", help="how many workers may run side by side")
-    parser.add_argument("--optimizer", choices=get_args(OptimizerName), default="cost", help="how the plan is made")
-    parser.add_argument("--format", choices=list(FORMATS), default="text", help="how to show it")
-    parser.add_argument("--out", metavar="FILE", help="write there instead of to the terminal")
+    parser.add_argument("--workers", type=int, metavar="N", help="the most workers that may run in parallel")
+    parser.add_argument("--optimizer", choices=get_args(OptimizerName), default="cost", help="the optimizer")
+    parser.add_argument("--format", choices=list(FORMATS), default="text", help="the output format")
+    parser.add_argument("--out", metavar="FILE", help="write to this file instead of the terminal")
     parser.add_argument("--check", metavar="FILE", help="check a plan file for this program instead of making one")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what the command line asks; errors are :class:`~flumina.errors.FluminaError`."""
+    """Run the command; returns 1 if a checked plan is not valid."""
     program = load_program(args.program)
     if args.check is not None:
         return _check(program, args)
@@ -111,7 +111,7 @@ def _write(text: str, out: str | None) -> None:
 
 
 def parse_streams(text: str) -> list[StreamRates]:
-    """The streams of a one-line description, or of a JSON file.
+    """Return the streams of a one-line description, or of a JSON file.
 
     >>> parse_streams("views:view*2@1000,changes:change")[0]
     StreamRates(name='views', tags={'view': 1000.0}, parts=2, hot={}, keys=None, hosts=None, distinct={})
@@ -124,7 +124,7 @@ def parse_streams(text: str) -> list[StreamRates]:
 def _from_text(text: str) -> StreamRates:
     match = _STREAM.fullmatch(text)
     if match is None:
-        raise UsageError("STREAMS", f"{text!r} describes no stream", hint="for example views:view*2@1000")
+        raise UsageError("STREAMS", f"expected NAME:TAG, got {text!r}", hint="for example views:view*2@1000")
     tags = [tag.strip() for tag in match["tags"].split("+")]
     for tag in tags:
         if tags.count(tag) > 1:
@@ -133,16 +133,20 @@ def _from_text(text: str) -> StreamRates:
     if match["rates"] is not None:
         rates = [_number(rate, text) for rate in match["rates"].split("+")]
     if len(rates) != len(tags):
-        raise UsageError("STREAMS", f"{text!r} has {len(tags)} tags and {len(rates)} rates", hint="one rate a tag")
+        raise UsageError(
+            "STREAMS", f"{text!r} has {len(tags)} tags and {len(rates)} rates", hint="give one rate for each tag"
+        )
     return StreamRates(match["name"].strip(), dict(zip(tags, rates, strict=True)), _parts(match["parts"] or "1", text))
 
 
 def _parts(text: str, where: str) -> int:
     number = text.strip()
     if not number.isdecimal():
-        raise UsageError("STREAMS", f"{text!r} in {where!r} is no number of parts", hint="for example views:view*2")
+        raise UsageError(
+            "STREAMS", f"expected a number of parts in {where!r}, got {text!r}", hint="for example views:view*2"
+        )
     if len(number.lstrip("0")) > len(str(MAX_PARTS)) or int(number) > MAX_PARTS:
-        raise UsageError("STREAMS", f"{text!r} in {where!r} is too much: at most {MAX_PARTS} parts can be planned")
+        raise UsageError("STREAMS", f"expected at most {MAX_PARTS} parts in {where!r}, got {text!r}")
     return int(number)
 
 
@@ -150,16 +154,20 @@ def _number(text: str, where: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise UsageError("STREAMS", f"{text!r} in {where!r} is no rate", hint="for example views:view@1000") from None
+        raise UsageError(
+            "STREAMS", f"expected a rate in {where!r}, got {text!r}", hint="for example views:view@1000"
+        ) from None
 
 
 def _from_file(path: Path) -> list[StreamRates]:
     try:
         found = json.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError("STREAMS", f"{path} can't be read: {getattr(error, 'strerror', None) or 'no UTF-8'}") from None
+        raise UsageError(
+            "STREAMS", f"{path} can't be read: {getattr(error, 'strerror', None) or 'not UTF-8'}"
+        ) from None
     except (ValueError, RecursionError) as error:
-        raise UsageError("STREAMS", f"{path} is no JSON: {error}") from None
+        raise UsageError("STREAMS", f"{path} is not valid JSON: {error}") from None
     if not isinstance(found, list):
         raise UsageError("STREAMS", f"{path}: expected a list of streams", hint="see flumina plan --help")
     return [_from_object(stream, f"{path}: stream {number}") for number, stream in enumerate(found)]

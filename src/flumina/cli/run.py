@@ -1,4 +1,4 @@
-"""``flumina run``: run a program, show what it did, and have the oracle judge it."""
+"""Run a program, show its results, and compare them with the oracle: ``flumina run``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any, TextIO, get_args
 from flumina.checkpoint.policy import Checkpoint
 from flumina.cli.display import samples, shown_outputs
 from flumina.cli.engines import Backend, backend
-from flumina.cli.inputs import Named, Wanted, Work, function_parameters
+from flumina.cli.inputs import InputOptions, Named, Work, function_parameters
 from flumina.cli.json_output import json_output
 from flumina.cli.verify import Verification, judge
 from flumina.engine.liveness import check_timeout
@@ -50,8 +50,8 @@ examples:
   flumina run my/job.py:Orders --streams my/job.py:streams --set day=2024-05-01 --json
   flumina run page-views --set events=50000000 --out joined --checkpoint joined.checkpoint --snapshot-every 10s
 
-exit codes: 0 all is well; 1 the run failed, or --verify found other outputs; 2 the call or its input can't be meant;
-130 it was interrupted
+exit codes: 0 success; 1 the run failed, or --verify found other outputs; 2 the call or its input is invalid;
+130 interrupted
 """
 
 _EVERY = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>s|events|syncs|)")
@@ -62,14 +62,14 @@ def add_parser(subparsers: Any) -> None:  # noqa: ANN401 -- argparse has no publ
     parser = subparsers.add_parser(
         "run",
         help="run a program on this machine or on Spark",
-        description="Run a program, show its plan, some outputs and what it cost.",
+        description="Run a program, and show its plan, some outputs and statistics.",
         epilog=_HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("program", metavar="APP", help="a known program, module:Program or path/to/file.py:Program")
-    _add_input(parser.add_argument_group("where events come from"))
-    _add_plan(parser.add_argument_group("how it is run"))
-    _add_output(parser.add_argument_group("where outputs go, and what is shown"))
+    _add_input(parser.add_argument_group("input"))
+    _add_plan(parser.add_argument_group("plan, backend and checkpoint"))
+    _add_output(parser.add_argument_group("outputs"))
     parser.set_defaults(run=run)
 
 
@@ -83,20 +83,22 @@ def _add_input(group: argparse._ArgumentGroup) -> None:
         "program's own format; or, for each stream, Parquet files: NAME is that of the stream, TAG that of its events "
         "if it has another name"
     )  # fmt: skip
-    group.add_argument("--streams", metavar="MODULE:FUNCTION", help="a function that gives a list of fl.Stream")
+    group.add_argument("--streams", metavar="MODULE:FUNCTION", help="a function that returns a list of fl.Stream")
     group.add_argument("--lenient", action="store_true", help="leave out lines of --input PATH that can't be read")
     group.add_argument("--unsorted", action="store_true", help="files of --input are not sorted by timestamp")
     group.add_argument(
-        "--bad-rows", choices=get_args(BadRows), default=RunOptions.bad_rows, help="what becomes of rows that do not "
-        "fit their declaration: they end the run, or are put aside (in DIR/_dead_letters with --out DIR)"
+        "--bad-rows", choices=get_args(BadRows), default=RunOptions.bad_rows, help="rows that do not fit their "
+        "declaration end the run, or become dead letters (in DIR/_dead_letters with --out DIR)"
     )  # fmt: skip
-    group.add_argument("--ts", metavar="COLUMN", help="the column of --input that holds timestamps (default ts)")
-    group.add_argument("--paced", action="store_true", help="made-up events come as time passes, so latency is known")
-    group.add_argument("--heartbeats", type=float, metavar="N", help="with --paced: so many a second (default 100)")
+    group.add_argument("--ts", metavar="COLUMN", help="the timestamp column of --input (default ts)")
+    group.add_argument("--paced", action="store_true", help="emit made-up events in real time, to measure latency")
+    group.add_argument(
+        "--heartbeats", type=float, metavar="N", help="with --paced: heartbeats per second (default 100)"
+    )
 
 
 def _add_plan(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--workers", type=int, metavar="N", help="how many may run side by side (default: all cores)")
+    group.add_argument("--workers", type=int, metavar="N", help="the most workers in parallel (default: all cores)")
     group.add_argument("--plan", metavar="FILE", help="a plan that flumina plan has saved, instead of a new one")
     group.add_argument(
         "--optimizer", choices=get_args(OptimizerName), default=RunOptions.optimizer, help="how the plan is made"
@@ -108,20 +110,22 @@ def _add_plan(group: argparse._ArgumentGroup) -> None:
         "--task-timeout", metavar="SECONDS", help="end a task that gives no sign of "
         "life for so long, or none (default: none on this machine, 600 on Spark)"
     )  # fmt: skip
-    group.add_argument("--checkpoint", metavar="DIR", help="keep snapshots there, and go on from the last one")
+    group.add_argument("--checkpoint", metavar="DIR", help="write snapshots there, and resume from the last one")
     group.add_argument(
         "--snapshot-every", metavar="N", help="with --checkpoint: 30s, 100000events or 50syncs (default 30s)"
     )
-    group.add_argument("--allow-older", action="store_true", help="if the last snapshot is damaged, use one before it")
-    group.add_argument("--allow-code-change", action="store_true", help="go on although the program's code has changed")
+    group.add_argument("--allow-older", action="store_true", help="if the last snapshot is damaged, use an earlier one")
+    group.add_argument(
+        "--allow-code-change", action="store_true", help="resume although the program's code has changed"
+    )
 
 
 def _add_output(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--out", metavar="DIR", help="write outputs there as Parquet; without it some rows are shown")
-    group.add_argument("--overwrite", action="store_true", help="replace what is in that folder")
+    group.add_argument("--overwrite", action="store_true", help="replace the contents of that folder")
     group.add_argument("--ordered", action="store_true", help="outputs in the order of their events")
-    group.add_argument("--discard", action="store_true", help="count outputs and keep none, to see how fast it can be")
-    group.add_argument("--rows", type=int, default=5, metavar="N", help="how many rows are shown (default 5)")
+    group.add_argument("--discard", action="store_true", help="count outputs and keep none, to measure the speed")
+    group.add_argument("--rows", type=int, default=5, metavar="N", help="number of rows to show (default 5)")
     group.add_argument("--verify", action="store_true", help="compare with the sequential program; 1 if they differ")
     group.add_argument(
         "--report", nargs="?", const=REPORT, metavar="FILE", help=f"write a page about the run (default {REPORT})"
@@ -130,7 +134,7 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what the command line asks; 1 if the oracle disagrees."""
+    """Run the command; returns 1 if the outputs differ from the oracle's."""
     _check(args)
     with json_output(alone=args.json) as shown:
         return _run(args, shown)
@@ -138,10 +142,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace, shown: TextIO) -> int:
     named = Named.find(args.program)
-    wanted = _wanted(args)
-    if "?" in wanted.set.values():
-        return _list_parameters(named, wanted.streams, shown)
-    work = named.work(wanted) if wanted.streams is None else None
+    chosen = _input_options(args)
+    if "?" in chosen.set.values():
+        return _list_parameters(named, chosen.streams, shown)
+    work = named.work(chosen) if chosen.streams is None else None
     title = define(named.program).name
     with (
         backend(
@@ -149,10 +153,10 @@ def _run(args: argparse.Namespace, shown: TextIO) -> int:
         ) as where,
         _place(args, where) as out,
     ):
-        work = work or named.work(wanted)  # a function may want the session
-        _tell_left_out(work)
+        work = work or named.work(chosen)  # a function may use the Spark session
+        _note_left_out(work)
         if named.app is None:
-            _tell_silent_tags(work)
+            _note_missing_tags(work)
         result = where.run(work.program, work.streams, **_options(args, out))
         verification = _judged(work, result, args.bad_rows) if args.verify else None
         report = _report(args, where, result, verification) if args.report is not None else None
@@ -161,12 +165,14 @@ def _run(args: argparse.Namespace, shown: TextIO) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Refuse options that have no meaning together."""
+    """Raise UsageError for options that contradict each other."""
     check_workers(args.workers, args.plan)
     if args.rows < 0:
-        raise UsageError("ROWS", f"--rows is at least 0, got {args.rows}")
+        raise UsageError("ROWS", f"expected --rows of at least 0, got {args.rows}")
     if args.checkpoint is not None and args.out is None:
-        raise UsageError("CHECKPOINT", "--checkpoint needs --out: outputs have to lie somewhere until the run goes on")
+        raise UsageError(
+            "CHECKPOINT", "--checkpoint needs --out, a folder that keeps the outputs until the run resumes"
+        )
     for option in ("snapshot_every", "allow_older", "allow_code_change"):
         if getattr(args, option) and args.checkpoint is None:
             raise UsageError("CHECKPOINT", f"--{option.replace('_', '-')} has no meaning without --checkpoint")
@@ -181,8 +187,8 @@ def _check(args: argparse.Namespace) -> None:
             raise UsageError("DISCARD", f"--discard keeps no outputs, so --{option} has no meaning with it")
 
 
-def _wanted(args: argparse.Namespace) -> Wanted:
-    return Wanted(
+def _input_options(args: argparse.Namespace) -> InputOptions:
+    return InputOptions(
         input=args.input,
         streams=args.streams,
         set=_pairs("--set", args.set),
@@ -196,7 +202,7 @@ def _wanted(args: argparse.Namespace) -> Wanted:
 
 
 def _pairs(option: str, given: Sequence[str]) -> dict[str, str]:
-    """The pairs of an option that may be repeated."""
+    """Return the NAME=VALUE pairs of an option that may be repeated."""
     found: dict[str, str] = {}
     for text in given:
         name, equals, value = text.partition("=")
@@ -210,8 +216,8 @@ def _pairs(option: str, given: Sequence[str]) -> dict[str, str]:
 
 def _list_parameters(named: Named, function: str | None, shown: TextIO) -> int:
     if function is None and named.app is None:
-        what = f"{define(named.program).name} has no made-up input, and so no parameters"
-        raise UsageError("SET", what, hint="with --streams module:function, those of the function are listed")
+        what = f"{define(named.program).name} has no made-up input with parameters"
+        raise UsageError("SET", what, hint="with --streams module:function, the function's parameters are listed")
     known: Mapping[str, tuple[object, str]] = {}
     if function is not None:
         known = function_parameters(function)
@@ -256,15 +262,15 @@ def _checkpoint(args: argparse.Namespace) -> Checkpoint | None:
         match = _EVERY.fullmatch(args.snapshot_every)
         unit = None if match is None else match["unit"] or "s"
         if match is None or (unit != "s" and "." in match["number"]):
-            what = f"--snapshot-every {args.snapshot_every} is no time and no number of events"
-            raise UsageError("SNAPSHOT_EVERY", what, hint="for example 30s, 100000events or 50syncs")
+            what = f"expected --snapshot-every as 30s, 100000events or 50syncs, got {args.snapshot_every!r}"
+            raise UsageError("SNAPSHOT_EVERY", what)
         policy = {"seconds": float(match["number"])} if unit == "s" else {str(unit): int(match["number"])}
     return Checkpoint(args.checkpoint, **policy, allow_older=args.allow_older, allow_code_change=args.allow_code_change)
 
 
 @contextmanager
 def _place(args: argparse.Namespace, where: Backend) -> Iterator[str | Discard | None]:
-    """Where outputs go: for those that nobody wants to keep, a folder that ends with the command."""
+    """Yield the destination of outputs: without ``--out``, a folder that is deleted after the command."""
     if args.discard:
         yield DISCARD
     elif args.out is not None or not where.near:
@@ -274,20 +280,20 @@ def _place(args: argparse.Namespace, where: Backend) -> Iterator[str | Discard |
             yield str(Path(folder) / "outputs")
 
 
-def _tell_silent_tags(work: Work) -> None:
-    carried = {tag.name for stream in work.streams for tag in stream.tags}
-    silent = [name for name in define(work.program).tags if name not in carried]
+def _note_missing_tags(work: Work) -> None:
+    present = {tag.name for stream in work.streams for tag in stream.tags}
+    silent = [name for name in define(work.program).tags if name not in present]
     if silent:
         print(f"note: no stream has events of {', '.join(silent)}", file=sys.stderr)
 
 
-def _tell_left_out(work: Work, most: int = 5) -> None:
+def _note_left_out(work: Work, most: int = 5) -> None:
     if not work.left_out:
         return
     count = len(work.left_out)
     print(f"{count:,} line{'s were' if count > 1 else ' was'} left out:", file=sys.stderr)
-    for told in work.left_out[:most]:
-        print(f"  {told}", file=sys.stderr)
+    for error in work.left_out[:most]:
+        print(f"  {error}", file=sys.stderr)
     if count > most:
         print(f"  ... and {count - most:,} more", file=sys.stderr)
 
@@ -302,14 +308,14 @@ def _judged(work: Work, result: RunResult, bad_rows: BadRows) -> Verification:
 
 
 def _check_report(given: str) -> None:
-    """A report replaces nothing but a page."""
-    path, hint = Path(given), "name the file that is to be written"
+    """Raise UsageError if the report would replace a file that is not an HTML page."""
+    path, hint = Path(given), "name the file to write"
     if not given or path.is_dir():
-        raise UsageError("REPORT", f"--report {given!r} is {'a folder' if given else 'no name'}", hint=hint)
+        raise UsageError("REPORT", f"expected a file for --report, got {'a folder' if given else 'no name'}", hint=hint)
     if path.is_file() and path.stat().st_size:
         with path.open("rb") as file:
             if not file.read(len(_PAGE)).lower().startswith(_PAGE):
-                raise UsageError("REPORT", f"--report {given} is there, and is no page of HTML", hint=hint)
+                raise UsageError("REPORT", f"--report {given} exists, and is not an HTML page", hint=hint)
 
 
 def _report(args: argparse.Namespace, where: Backend, result: RunResult, verification: Verification | None) -> Path:
@@ -350,7 +356,7 @@ def _show(
 
 
 def _about(verification: Verification, program: str, work: Work, plan: Plan) -> str:
-    """What a verdict leaves open, and who can tell."""
+    """Return a note on the verification: whether a join was possible, or how to look for a broken law."""
     if verification.right:
         return " (the plan has one worker: fork and join were not used)" if len(plan) == 1 else ""
     cls = work.program if isinstance(work.program, type) else type(work.program)

@@ -22,11 +22,11 @@ from flumina.sim.trace import Trace
 from flumina.sim.trial import Setting, trial
 
 _SAVINGS = 50
-"""So many cases are enough to compare protocols."""
+"""The most cases on which protocols are compared."""
 
 _HELP = """\
-every run is made from its seed alone: program, plan, input, conditions, faults and schedule. A failure is shortened and
-told step by step; --seed repeats it exactly.
+The seed determines a run: program, plan, input, conditions, faults and schedule. A failure is shortened and shown step
+by step; --seed repeats it exactly.
 
 examples:
 
@@ -49,7 +49,7 @@ def add_parser(subparsers: Any) -> None:  # noqa: ANN401 -- argparse has no publ
     )
     parser.add_argument("program", nargs="?", help="module:Program; without it, random programs and the apps")
     parser.add_argument("--plan", metavar="FILE", help="run this plan of the program, as flumina plan has saved it")
-    parser.add_argument("--seeds", type=int, metavar="N", help="so many runs (default 1000; with --exhaustive 20)")
+    parser.add_argument("--seeds", type=int, metavar="N", help="number of runs (default 1000; with --exhaustive 20)")
     parser.add_argument("--first", type=int, default=0, metavar="N", help="the first of the seeds (default 0)")
     parser.add_argument("--seed", type=int, metavar="N", help="this run only")
     parser.add_argument("--events", type=int, metavar="N", help="events in a run (default 60; with --exhaustive 2)")
@@ -115,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _explore_all(seeds: range, setting: Setting, command: str, most_states: int) -> int:
-    """Follow every schedule of the case of each seed; cases with too many states are left out, and counted."""
+    """Explore every schedule of the case of each seed; cases with too many states are skipped, and counted."""
     schedules = states = left_out = 0
     for done, seed in enumerate(seeds, 1):
         one = trial(seed, setting)
@@ -143,7 +143,7 @@ def _explore_all(seeds: range, setting: Setting, command: str, most_states: int)
 
 
 def _command(args: argparse.Namespace) -> str:
-    """The command line without its seeds."""
+    """Return the command line without its seeds."""
     exhaustive = ["--exhaustive", "--states", str(args.states)] if args.exhaustive else []
     switches = [f"--no-{word}" for word in ("coalesce", "pipeline", "hand-over", "by-key", "faults")]
     given = [switch for switch in switches if getattr(args, switch[2:].replace("-", "_"))]
@@ -161,7 +161,7 @@ def _setting(args: argparse.Namespace) -> Setting:
     if args.plan is not None:
         if program is None:
             raise UsageError(
-                "SIM", "--plan is the plan of a program; name it", hint="flumina sim module:Program --plan FILE"
+                "SIM", "--plan needs the program of the plan", hint="flumina sim module:Program --plan FILE"
             )
         plan = Plan.load(args.plan)
         check_valid(plan, program)

@@ -1,4 +1,4 @@
-"""What the oracle says about the outputs of a run."""
+"""Compare the outputs of a run with those of the oracle."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from flumina.testing import assert_same_outputs
 
 @dataclass(frozen=True)
 class Verification:
-    """Whether the oracle gave the same rows; ``rows`` of it, and if not, both side by side."""
+    """Result of the comparison: the oracle's number of rows, and both sides' differing rows as text, if any."""
 
     rows: int
     mismatch: str | None = None
 
     @property
     def right(self) -> bool:
-        """Whether nothing is missing and nothing surplus."""
+        """Return whether no row is missing or surplus."""
         return self.mismatch is None
 
     def __str__(self) -> str:
@@ -37,7 +37,7 @@ def judge(
     committed: Mapping[str, CommittedOutput],
     bad_rows: BadRows = "error",
 ) -> Verification:
-    """Run the sequential program on the same streams, and compare in both directions."""
+    """Run the sequential program on the same streams, and compare the outputs as multisets."""
     expected = spec(program, [_readable(stream) for stream in streams], bad_rows=bad_rows).outputs
     actual = {name: result.table() for name, result in committed.items()}
     rows = sum(table.num_rows for table in expected.values())
@@ -49,5 +49,5 @@ def judge(
 
 
 def _readable(stream: Stream) -> Stream:
-    """A stream whose rows the oracle can read: it knows nothing of Spark."""
+    """Return the stream with the rows of a DataFrame as an Arrow table, which the oracle can read."""
     return replace(stream, data=stream.data.toArrow()) if hasattr(stream.data, "toArrow") else stream
