@@ -138,7 +138,7 @@ def test_of_many_workers_those_that_waited_longest_are_listed(result: RunResult)
 
 def test_a_run_that_had_nothing_left_to_do(result: RunResult) -> None:
     text = Checked(RunReport(replace(result, stats=RunStats({}, {}))).html()).text
-    assert "Nothing was left to do" in text
+    assert "No task ran" in text
 
 
 def test_saving_makes_folders_and_says_if_it_cannot(result: RunResult, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a run did, as a page for people and as JSON for programs; the same whatever the engine."""
+"""Report a run as an HTML page or as JSON, alike for all backends."""
 
 from flumina.report.comparison import Comparison
 from flumina.report.page import RunReport

@@ -1,4 +1,4 @@
-"""Bars and small tables as HTML: no script, nothing to load."""
+"""Draw bars, tables and histograms as HTML without scripts or external files."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from flumina.formatting import duration
 from flumina.runtime.histogram import Histogram, upper_bound
 
 _BARS = 28
-"""A histogram has no more bars than that: neighboring buckets are put together."""
+"""The most bars of a histogram; neighboring buckets are merged."""
 
 
 def stacked(parts: Mapping[str, float], whole: float) -> str:
-    """A bar of one piece for each part, as long as its share of ``whole``; parts are classes of the style sheet."""
-    pieces = [
+    """Return a stacked bar: each part is as long as its fraction of ``whole``, and names a class of the style sheet."""
+    bars = [
         f'<i class="{escape(name)}" style="width:{100 * value / whole:.2f}%" '
         f'title="{escape(name)}: {duration(value)}"></i>'
         for name, value in parts.items()
         if whole > 0 and value > 0
     ]
-    return f'<span class="bar">{"".join(pieces)}</span>'
+    return f'<span class="bar">{"".join(bars)}</span>'
 
 
 def legend(names: Mapping[str, str]) -> str:
-    """What the colors of bars mean: the class of each, and its words."""
-    items = [f'<span><i class="{escape(name)}"></i>{escape(said)}</span>' for name, said in names.items()]
+    """Return a legend of the colors of bars: the class of each color, and its label."""
+    items = [f'<span><i class="{escape(name)}"></i>{escape(label)}</span>' for name, label in names.items()]
     return f'<p class="legend">{"".join(items)}</p>'
 
 
 def table(
     head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Collection[int] = (), narrow: bool = False
 ) -> str:
-    """A table; its cells are HTML already, and the columns ``right`` hold numbers."""
+    """Return a table; its cells are HTML already, and the columns ``right`` are right-aligned."""
 
     def cells(kind: str, row: Sequence[str]) -> str:
         looks = (' class="number"' if n in right else "" for n in range(len(row)))
@@ -45,7 +45,7 @@ def table(
 
 
 def histogram(durations: Histogram) -> str:
-    """How often durations occurred, as an SVG; the scale of durations is logarithmic."""
+    """Return a histogram of durations as SVG, on a logarithmic scale."""
     bars = _bars(durations)
     most = max(bars.values())
     wide, high = 22, 120
@@ -68,7 +68,7 @@ def histogram(durations: Histogram) -> str:
 
 
 def _bars(durations: Histogram) -> dict[float, int]:
-    """The longest duration of each bar, and how many there were."""
+    """Return the count of each bar, by its longest duration."""
     first, last = min(durations.counts), max(durations.counts)
     step = -(-(last - first + 1) // _BARS)
     bars: dict[float, int] = {}

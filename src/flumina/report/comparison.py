@@ -1,4 +1,4 @@
-"""How much faster some workers are than one, measured."""
+"""Measure the speed-up of several workers over one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from statistics import median
 
 @dataclass(frozen=True)
 class Comparison:
-    """Seconds of the same work by one worker and by several, as often as it was measured.
+    """Measured seconds of the same run with one worker and with several.
 
     >>> c = Comparison(2, one=(3.0, 4.0, 3.2), several=(2.0, 1.6, 1.7))
     >>> f"{c.speed_up:.2f}", c.spread
@@ -22,18 +22,18 @@ class Comparison:
 
     @staticmethod
     def measure(workers: int, rounds: int, seconds: Callable[[int], float]) -> Comparison:
-        """Measure in turns, so that both have the same share of whatever else the machine does."""
+        """Measure both in turns, so that other load of the machine affects them alike."""
         pairs = [(seconds(1), seconds(workers)) for _ in range(rounds)]
         return Comparison(workers, tuple(one for one, _ in pairs), tuple(several for _, several in pairs))
 
     @property
     def speed_up(self) -> float:
-        """The ratio of the medians."""
+        """Return the ratio of the medians."""
         return median(self.one) / median(self.several)
 
     @property
     def spread(self) -> tuple[float, float]:
-        """The least and the most that any two of the measurements would give."""
+        """Return the lowest and the highest ratio of any two measurements."""
         return min(self.one) / max(self.several), max(self.one) / min(self.several)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""The numbers of a run as plain data, ready for JSON."""
+"""Convert the statistics of a run to plain data for JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PERCENTILES = (50, 90, 99, 99.9, 100)
 
 
 def run_figures(stats: RunStats) -> dict[str, Any]:
-    """The whole run, then every worker and every task; times are in seconds, sizes in bytes."""
+    """Return the figures of the run, its workers and its tasks; times are in seconds, sizes in bytes."""
     return {
         "events": stats.events,
         "seconds": stats.seconds,
@@ -32,19 +32,19 @@ def run_figures(stats: RunStats) -> dict[str, Any]:
 
 
 def rate(stats: RunStats) -> float:
-    """Events a second; 0 for a run that took no time."""
+    """Return events per second; 0 for a run that took no time."""
     return stats.events / stats.seconds if stats.seconds else 0.0
 
 
 def latency_figures(latency: Histogram) -> dict[str, float] | None:
-    """How late outputs were: percentiles by name, the last being the worst; None where nobody could tell."""
+    """Return percentiles of the latency of outputs, by name, up to the maximum; None if it was not measured."""
     if not latency.total:
         return None
     return {"outputs": latency.total} | {f"p{percent:g}": latency.percentile(percent) for percent in PERCENTILES}
 
 
 def worker_figures(worker: WorkerStats) -> dict[str, Any]:
-    """Counts, and for how long it waited for what."""
+    """Return the counts of a worker, and the seconds that it waited, by reason."""
     waits = {wait.value for wait in Wait}
     counts = {f.name: getattr(worker, f.name) for f in fields(worker) if f.name not in waits and f.name != "delay"}
     return {**counts, "waited": {wait.name.lower(): getattr(worker, wait.value) for wait in Wait}}

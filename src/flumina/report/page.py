@@ -1,4 +1,4 @@
-"""A run as one HTML page that can be kept and sent: no script, nothing to load."""
+"""Render a run as one self-contained HTML page without scripts."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ from flumina.report.style import STYLE
 from flumina.runtime.stats import Wait
 
 WAITS = {
-    Wait.STATE: "its state, which the parent has",
+    Wait.STATE: "its state, from its parent",
     Wait.CHILDREN: "the states of its children",
     Wait.EVENTS: "events of another part",
-    Wait.PARENT: "what the parent may ask for",
+    Wait.PARENT: "requests of its parent",
 }
 
 MOST_WORKERS = 64
-"""So many workers are listed."""
+"""The most workers that are listed."""
 
 
 @dataclass(frozen=True)
 class RunReport:
-    """A run that is done, and what is known about it besides.
+    """Report of a finished run.
 
-    ``engine``      where it ran
-    ``command``     the command line that would repeat it
-    ``settings``    everything that was chosen, by name
+    ``engine``      the backend that ran it
+    ``command``     the command line that repeats it
+    ``settings``    the settings of the run, by name
     ``samples``     some rows of each output
-    ``verified``    whether the oracle gave the same outputs; None if nobody asked it
-    ``comparison``  with one worker, if that was measured
+    ``verified``    whether the outputs equal those of the oracle; None if they were not compared
+    ``comparison``  the speed-up over one worker, if it was measured
     """
 
     result: RunResult
@@ -55,7 +55,7 @@ class RunReport:
     made: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def html(self) -> str:
-        """The page."""
+        """Return the page."""
         title = escape(f"{self.result.plan.program} on {self.engine}")
         sections = [
             ("Plan", to_html(self.result.plan)),
@@ -74,7 +74,7 @@ class RunReport:
         )
 
     def save(self, path: str | Path) -> Path:
-        """Write the page; folders that are missing are made."""
+        """Write the page, and make missing folders; raises UsageError if it can't be written."""
         place = Path(path)
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -153,14 +153,14 @@ class RunReport:
             for one in [stats.workers[worker.id]]
         ]
         head = ["worker", "task", "events", "joins", "most events waiting", "waited for", "in all"]
-        said = {wait.name.lower(): words for wait, words in WAITS.items()}
-        note = f"<p>Those that waited longest; {left_out:,} more are not shown.</p>" if left_out else ""
-        return note + table(head, rows, right=[1, 2, 3, 4, 6]) + legend(said)
+        labels = {wait.name.lower(): label for wait, label in WAITS.items()}
+        note = f"<p>The workers that waited longest; {left_out:,} more are not shown.</p>" if left_out else ""
+        return note + table(head, rows, right=[1, 2, 3, 4, 6]) + legend(labels)
 
     def _tasks(self) -> str:
         tasks = self.result.stats.tasks
         if not tasks:
-            return "<p>Nothing was left to do: the checkpoint holds a run that was finished.</p>"
+            return "<p>No task ran: the run in the checkpoint was finished already.</p>"
         longest = max(task.seconds for task in tasks.values())
         rows = [
             [
@@ -177,31 +177,31 @@ class RunReport:
             for number, task in tasks.items()
         ]
         head = ["task", "workers", "time", "", "processor", "events read", "rows written", "sent", "peak memory"]
-        return table(head, rows, right=range(3, 9)) + legend({"working": "working", "idle": "nothing to do but wait"})
+        return table(head, rows, right=range(3, 9)) + legend({"working": "working", "idle": "waiting"})
 
     def _latency(self) -> str:
         figures = latency_figures(self.result.stats.latency)
         if figures is None:
             return ""
         names = ["half", "90 %", "99 %", "99.9 %", "all"]
-        said = [f"{name} within {duration(seconds)}" for name, seconds in zip(names, _but_count(figures), strict=True)]
-        told = f"<p>{figures['outputs']:,} outputs, from when their events were due: {', '.join(said)}.</p>"
-        return told + histogram(self.result.stats.latency)
+        within = [f"{name} within {duration(most)}" for name, most in zip(names, _percentiles(figures), strict=True)]
+        text = f"<p>{figures['outputs']:,} outputs, from when their events were due: {', '.join(within)}.</p>"
+        return text + histogram(self.result.stats.latency)
 
     def _how(self) -> str:
-        facts = {**self.settings, "made": f"{self.made:%Y-%m-%d %H:%M:%S} UTC", "Python": platform.python_version()}
-        rows = [[escape(name), escape(str(value))] for name, value in facts.items()]
+        settings = {**self.settings, "made": f"{self.made:%Y-%m-%d %H:%M:%S} UTC", "Python": platform.python_version()}
+        rows = [[escape(name), escape(str(value))] for name, value in settings.items()]
         line = "" if self.command is None else f"<pre>{escape(self.command)}</pre>"
         return line + table(["setting", "value"], rows, narrow=True)
 
 
-def _but_count(figures: Mapping[str, float]) -> Iterator[float]:
+def _percentiles(figures: Mapping[str, float]) -> Iterator[float]:
     return (value for name, value in figures.items() if name != "outputs")
 
 
 def _rows(sample: pa.Table) -> str:
     if not sample.num_rows:
-        return "<p>There are none.</p>"
+        return "<p>No rows.</p>"
     numbers = [n for n, f in enumerate(sample.schema) if pa.types.is_integer(f.type) or pa.types.is_floating(f.type)]
     rows = [[_cell(value) for value in row.values()] for row in sample.to_pylist()]
     return table([escape(name) for name in sample.column_names], rows, right=numbers, narrow=True)

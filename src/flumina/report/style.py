@@ -1,4 +1,4 @@
-"""How reports look."""
+"""Style sheet of reports."""
 
 STYLE = """
 :root{color-scheme:light}
