@@ -117,7 +117,7 @@ class Codec:
             case "response":
                 point, state, settled, key = fields
                 return Response(Point._make(point), state, {c: Point._make(p) for c, p in settled.items()}, key)
-            case "handback":
+            case "fork_state":
                 state, served, key = fields
                 return ForkState(state, Point._make(served), key)
             case "states":
@@ -186,7 +186,7 @@ def _plain(message: Message) -> tuple[Any, ...]:
             settled = {cause: tuple(point) for cause, point in message.settled.items()}
             return ("response", tuple(message.point), message.state, settled, message.key)
         case ForkState():
-            return ("handback", message.state, tuple(message.served), message.key)
+            return ("fork_state", message.state, tuple(message.served), message.key)
         case KeyStates():
             return ("states", [_plain(one) for one in message.each])
         case Credit():

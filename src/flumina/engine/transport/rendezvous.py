@@ -290,7 +290,7 @@ class Rendezvous:
             if peer.waits_to_write and peer.channel.flush():
                 self._listen(peer, selectors.EVENT_READ)
             messages = [loads(frame) for frame in peer.channel.take()]
-        except FluminaError:  # gone, or out of its mind
+        except FluminaError:  # the connection is gone, or what came is no message
             self._lose(peer)
             return
         except Exception as error:  # noqa: BLE001 -- a result whose class does not exist here can fail in any way
