@@ -263,6 +263,6 @@ def test_what_a_frame_is_read_from_is_not_overwritten(spark: SparkSession, tmp_p
     local.run(ValueBarrier, [values, barriers], out=tmp_path / "a folder")
     frame = spark.read.parquet(str(tmp_path / "a folder"))
     again = fl.Stream("values", ValueBarrier.value, frame, ts="event_ts", rename={"v": "total"})
-    with pytest.raises(UsageError, match=r"OUT_IS_INPUT.*'values' reads"):
+    with pytest.raises(UsageError, match=r"OUT_IS_INPUT.*stream 'values'"):
         engine.run(ValueBarrier, [again, barriers], out=tmp_path / "a folder", overwrite=True)
     assert frame.count() == 1
