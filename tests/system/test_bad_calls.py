@@ -119,7 +119,7 @@ def test_what_is_read_is_not_overwritten(tmp_path: Path) -> None:
         stream = fl.Stream(
             "values", ValueBarrier.value, fl.Parquet(tmp_path / "first"), ts="event_ts", rename={"v": "total"}
         )
-        with pytest.raises(UsageError, match=r"OUT_IS_INPUT.*'values' reads"):
+        with pytest.raises(UsageError, match=r"OUT_IS_INPUT.*stream 'values'"):
             run(ValueBarrier, [stream], out=tmp_path / place, overwrite=True)
     assert file.read_bytes() == before
 
