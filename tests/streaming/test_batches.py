@@ -379,7 +379,7 @@ def test_a_state_in_shares_is_gone_on_with_under_any_plan(
     query.feed(0, given(100))
     (forest,) = query.engine.plans
     assert len(Forest.of(forest.root).trees) == 4
-    alone = make_plan(PageViews, query.planner.observed.sources(query.planner.shape), optimizer="sequential")
+    alone = make_plan(PageViews, query.planner.rates.sources(query.planner.shape), optimizer="sequential")
     batches, trees = [given(100)], []
     ways = [(None, 0), (alone, 0), (None, 20), (alone, 20), (alone, 0), (None, 0), (forest, 20)]
     for number, (plan, count) in enumerate(ways, 1):

@@ -18,8 +18,8 @@ from flumina.plan.cost_model import evaluate
 from flumina.plan.sources import bind
 from flumina.program.base import define
 from flumina.streaming import planner as planner_module
-from flumina.streaming.observed import Observed
 from flumina.streaming.planner import WORTH, Planner
+from flumina.streaming.recent_rates import RecentRates
 from flumina.testing import assert_same_outputs
 from tests.streaming.support import Query
 
@@ -83,8 +83,8 @@ def test_a_plan_that_promises_less_is_not_taken() -> None:
     chosen.observe(rows(10_000, 2000, 120, seed=1))
     after, change = chosen.choose(4)
     assert (after, change) == (before, None)
-    inputs = bind(define(PageViews), chosen.observed.sources(chosen.shape))
-    best = make_plan(PageViews, chosen.observed.sources(chosen.shape), slots=4)
+    inputs = bind(define(PageViews), chosen.rates.sources(chosen.shape))
+    best = make_plan(PageViews, chosen.rates.sources(chosen.shape), slots=4)
     assert evaluate(best, inputs).load > (1 - WORTH) * evaluate(before, inputs).load
 
 
@@ -146,12 +146,14 @@ def test_fewer_slots_make_another_plan() -> None:
 
 
 def test_a_plan_that_was_given_stays() -> None:
-    given = make_plan(PageViews, Observed(streams()).sources({"changes": 1, "views": 3}), workers=2, optimizer="greedy")
+    given = make_plan(
+        PageViews, RecentRates(streams()).sources({"changes": 1, "views": 3}), workers=2, optimizer="greedy"
+    )
     chosen = planner(fixed=given)
     assert chosen.shape == {"changes": 1, "views": 3}
     chosen.observe(rows(0, 2000, 100, hot="home"))
     assert chosen.choose(1) == (given, None)
-    wrong = make_plan(PageViews, Observed(streams()).sources({"changes": 2, "views": 3}), optimizer="greedy")
+    wrong = make_plan(PageViews, RecentRates(streams()).sources({"changes": 2, "views": 3}), optimizer="greedy")
     with pytest.raises(PlanError, match="expected one part of stream 'changes', which has no seq= column, got 2"):
         planner(fixed=wrong)
     with pytest.raises(PlanError):
@@ -171,17 +173,17 @@ def test_a_plan_is_gone_on_with_where_it_fits() -> None:
 
 
 def test_counts_fade_and_zero_rates_can_be_planned_for() -> None:
-    observed = Observed(streams())
+    rates = RecentRates(streams())
     empty = {name: table.slice(0, 0) for name, table in rows(0, 10, 1).items()}
-    observed.add(rows(0, 1000, 10, hot="home"))
-    before = observed.counts["views", "view"]
-    assert observed.hot("views", "view")["home"] > 0.7
-    observed.add(empty)
-    assert observed.counts["views", "view"] == before / 2
+    rates.add(rows(0, 1000, 10, hot="home"))
+    before = rates.counts["views", "view"]
+    assert rates.hot("views", "view")["home"] > 0.7
+    rates.add(empty)
+    assert rates.counts["views", "view"] == before / 2
     for _ in range(40):
-        observed.add(empty)
-    assert observed.hot("views", "view") == {}
-    assert make_plan(PageViews, observed.sources({"changes": 1, "views": 2}), slots=2).leaves
+        rates.add(empty)
+    assert rates.hot("views", "view") == {}
+    assert make_plan(PageViews, rates.sources({"changes": 1, "views": 2}), slots=2).leaves
 
 
 def test_outputs_do_not_depend_on_the_plan(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Coordinate the epochs of a run: decide when each ends, and at which timestamp.
 
-A snapshot holds everything up to a timestamp and nothing behind it. To take one, the coordinator pauses all tasks. The
-epoch is truncated at the highest timestamp that any worker has passed: workers give back the events behind it
+A snapshot holds everything up to a timestamp and nothing after it. To take one, the coordinator pauses all tasks. The
+epoch is truncated at the highest timestamp that any worker has passed: workers give back the events after it
 (:mod:`flumina.runtime.truncate`), and the tasks continue up to it, as if the run ended there. The final state is the
 snapshot, and the next epoch begins with it. Events with equal timestamps are always in the same epoch.
 
@@ -59,7 +59,7 @@ class EndEpoch:
 
 @dataclass(frozen=True, slots=True)
 class EpochEnded:
-    """Reports that the task has processed the epoch; ``over`` if its sources have nothing behind it."""
+    """Reports that the task has processed the epoch; ``over`` if its sources have nothing after it."""
 
     over: bool
 
@@ -78,7 +78,7 @@ class FinishRun:
 
 @dataclass(frozen=True, slots=True)
 class EpochEntered:
-    """Announces that the messages behind this one on the connection belong to this epoch."""
+    """Announces that the messages after this one on the connection belong to this epoch."""
 
     epoch: int
 
@@ -102,12 +102,12 @@ class CheckpointCoordinator:
         self.drained: set[int] = set()
         self.ended: dict[int, bool] = {}
 
-    def hear(self, task: int, message: ToCoordinator, now: float) -> ToAll | None:
+    def handle(self, task: int, message: ToCoordinator, now: float) -> ToAll | None:
         """Handle a message from a task; return the message for all tasks, if any."""
         match message:
             case Tally():
                 self.tallies[task] = message
-                return self.look(now)
+                return self.pause_if_due(now)
             case Paused(ts):
                 self.paused[task] = ts
                 return self._all_paused(now) if len(self.paused) == self.tasks else None
@@ -118,7 +118,7 @@ class CheckpointCoordinator:
                 self.ended[task] = over
                 return self._all_ended(now) if len(self.ended) == self.tasks else None
 
-    def look(self, now: float) -> ToAll | None:
+    def pause_if_due(self, now: float) -> ToAll | None:
         """Return :class:`Pause` if the policy says that a snapshot is due."""
         if self.pausing or self.truncation or len(self.drained) == self.tasks:
             return None

@@ -60,13 +60,13 @@ class TaskControl(Protocol):
         """Tell whether the parts read here have sent all events of this epoch."""
 
     def sources_exhausted(self, ts: int | None) -> bool:
-        """Tell whether the parts read here have no events behind a timestamp, neither unread nor sent."""
+        """Tell whether the parts read here have no events after a timestamp, neither unread nor sent."""
 
     def pause(self) -> int | None:
         """Pause the source readers, and return the highest timestamp that a worker has passed."""
 
     def truncate(self, ts: int | None) -> list[Delivery]:
-        """Continue up to a timestamp (None: without end); return the messages behind it that workers had."""
+        """Continue up to a timestamp (None: without end); return the messages after it that workers had."""
 
     def drain(self) -> None:
         """Request the final states of the trees whose roots are here: all parts have ended."""
@@ -87,19 +87,19 @@ class TaskControl(Protocol):
         """Return the messages of a frame."""
 
     def control(self, peer: int, message: Control) -> None:
-        """Send a control message to another task, behind all messages to its workers."""
+        """Send a control message to another task, after all messages to its workers."""
 
-    def hand_in(self, saved: TaskCheckpoint) -> None:
+    def send_checkpoint(self, saved: TaskCheckpoint) -> None:
         """Send the driver this task's part of a snapshot."""
 
 
 class CheckpointParticipant:
     """Checkpoint participant of one task: pauses sources, truncates the epoch, and sends states and outputs.
 
-    ``number``  the number of this task, of ``tasks`` tasks
-    ``peers``   the numbers of the tasks that this one is connected to
-    ``home``    the number of the task of the plan's root, which has the coordinator
-    ``first``   the number of the next snapshot
+    ``number``            the number of this task, of ``tasks`` tasks
+    ``peers``             the numbers of the tasks that this one is connected to
+    ``coordinator_task``  the number of the task of the plan's root, which has the coordinator
+    ``first``             the number of the next snapshot
     """
 
     def __init__(
@@ -108,28 +108,28 @@ class CheckpointParticipant:
         snapshots: Snapshots,
         *,
         number: int,
-        home: int,
+        coordinator_task: int,
         tasks: int,
         peers: Iterable[int],
         first: int,
     ) -> None:
         self.task, self.snapshots = task, snapshots
-        self.number, self.home, self.tasks, self.first = number, home, tasks, first
+        self.number, self.coordinator_task, self.tasks, self.first = number, coordinator_task, tasks, first
         self.coordinator: CheckpointCoordinator | None = None
-        if home == number:
+        if coordinator_task == number:
             self.coordinator = CheckpointCoordinator(tasks, snapshots.policy, time.monotonic())
         self.epoch = 0
-        self.of_peer = dict.fromkeys(peers, 0)
+        self.peer_epochs = dict.fromkeys(peers, 0)
         """The epoch of the next frame from each peer."""
-        self.early: list[Any] = []
+        self.early_frames: list[Any] = []
         """Frames of peers that have already entered the next epoch."""
-        self.frozen = False
+        self.paused = False
         """Whether the task is paused: no messages are delivered to workers."""
         self.truncation: int | None = None
         """The timestamp at which this epoch ends, once it is known."""
         self.last_truncation: int | None = None
-        self.taken_back: list[Delivery] = []
-        """Messages from behind the truncation, for the workers of the next epoch."""
+        self.truncated_messages: list[Delivery] = []
+        """Messages from after the truncation, for the workers of the next epoch."""
         self.drained = False
         self.all_drained = False
         """Whether the parts of all tasks have ended: until then this epoch may still be truncated."""
@@ -141,7 +141,7 @@ class CheckpointParticipant:
         self.tally = Tally()
         self.reported_at = 0.0
 
-    def look(self, now: float) -> None:
+    def report_progress(self, now: float) -> None:
         """Report progress to the coordinator; if it is in this task, have it check whether a snapshot is due."""
         tally = self.task.tally()
         if tally != self.tally:
@@ -153,46 +153,46 @@ class CheckpointParticipant:
             self.drained = True
             self._report(Drained())
         if self.coordinator is not None:
-            self._broadcast(self.coordinator.look(now))
+            self._broadcast(self.coordinator.pause_if_due(now))
 
-    def hear(self, peer: int, message: Control) -> None:
+    def handle(self, peer: int, message: Control) -> None:
         """Handle a control message from another task, or from this task itself."""
         match message:
             case Tally() | Paused() | Drained() | EpochEnded():
                 assert self.coordinator is not None, "tasks report to the coordinator's task only"
-                self._broadcast(self.coordinator.hear(peer, message, time.monotonic()))
+                self._broadcast(self.coordinator.handle(peer, message, time.monotonic()))
             case Pause() if isinstance(self.announced, BeginEpoch):
                 self.pause_due = True
             case Pause():
-                self.frozen = True
+                self.paused = True
                 self._report(Paused(self.task.pause()))
             case Truncate(ts):
-                self.frozen, self.truncation = False, ts
-                self.taken_back += self.task.truncate(ts)
+                self.paused, self.truncation = False, ts
+                self.truncated_messages += self.task.truncate(ts)
             case EndEpoch():
                 self.all_drained = True
                 self.task.drain()
             case EpochEntered(epoch):
-                self.of_peer[peer] = epoch
+                self.peer_epochs[peer] = epoch
             case BeginEpoch() | FinishRun():
                 self.announced = message
 
-    def seen(self, to: str, message: Message) -> Message:
+    def truncate_message(self, to: str, message: Message) -> Message:
         """Return the part of a message that belongs to this epoch; keep the rest for the next one."""
         if self.truncation is None:
             return message
         message, rest = truncated(message, self.truncation)
         if rest is not None:
-            self.taken_back.append((to, rest.part, rest))
+            self.truncated_messages.append((to, rest.part, rest))
         return message
 
-    def sort(self, peer: int, frame: Any) -> Iterator[Delivery]:  # noqa: ANN401 -- what channels carry
+    def decode_frame(self, peer: int, frame: Any) -> Iterator[Delivery]:  # noqa: ANN401 -- what channels carry
         """Yield the messages of a frame that belong to this epoch; keep a frame of the next epoch."""
-        if self.of_peer[peer] > self.epoch:
-            self.early.append(frame)
+        if self.peer_epochs[peer] > self.epoch:
+            self.early_frames.append(frame)
             return
         for to, sender, message in self.task.decode(frame):
-            if self.of_peer[peer] == self.epoch or isinstance(message, Credit):
+            if self.peer_epochs[peer] == self.epoch or isinstance(message, Credit):
                 yield to, sender, message
             elif isinstance(message, Data):  # of the epoch before: it was in flight when that was truncated
                 assert self.last_truncation is not None
@@ -200,9 +200,9 @@ class CheckpointParticipant:
                 if rest is not None:
                     yield to, sender, rest
 
-    def over(self) -> bool:
-        """Tell whether the run is over; called when the task is idle. Ends the epoch, and may enter the next one."""
-        if self.frozen or not self.all_drained:
+    def advance(self) -> bool:
+        """End the epoch, and enter the next, once all tasks can; return whether the run is over."""
+        if self.paused or not self.all_drained:
             return False
         if self.closed is None:
             self.closed = self.task.close_outputs()
@@ -229,30 +229,30 @@ class CheckpointParticipant:
             snapshot_id = SnapshotId(self.snapshots.term, self.first + self.epoch)
             partition = InMemoryPartition.of(packed)
             states = self.snapshots.store.write_state(snapshot_id, partition.data, partition.tree_sizes)
-        task.hand_in(TaskCheckpoint(self.epoch, self.truncation, self.closed, task.tally().events, states))
+        task.send_checkpoint(TaskCheckpoint(self.epoch, self.truncation, self.closed, task.tally().events, states))
         self.epoch, self.announced, self.closed = epoch, None, None
         self.drained = self.all_drained = False
         self.last_truncation, self.truncation = self.truncation, None
-        for peer in self.of_peer:
+        for peer in self.peer_epochs:
             task.control(peer, EpochEntered(epoch))
         task.restart(epoch)
-        task.requeue(self.taken_back)
-        early, self.early, self.taken_back = self.early, [], []
+        task.requeue(self.truncated_messages)
+        early, self.early_frames, self.truncated_messages = self.early_frames, [], []
         for frame in early:
             task.requeue(task.decode(frame))
         if self.pause_due:
             self.pause_due = False
-            self.hear(self.home, Pause())
+            self.handle(self.coordinator_task, Pause())
 
     def _report(self, message: ToCoordinator) -> None:
-        if self.home == self.number:
-            self.hear(self.home, message)
+        if self.coordinator_task == self.number:
+            self.handle(self.coordinator_task, message)
         else:
-            self.task.control(self.home, message)
+            self.task.control(self.coordinator_task, message)
 
     def _broadcast(self, message: ToAll | None) -> None:
         if message is not None:
             for peer in range(self.tasks):
                 if peer != self.number:
                     self.task.control(peer, message)
-            self.hear(self.number, message)
+            self.handle(self.number, message)

@@ -99,7 +99,7 @@ class Task(TaskControl):
             self,
             self.job.snapshots,
             number=self.number,
-            home=self.placement.workers[self.job.plan.root.id],
+            coordinator_task=self.placement.workers[self.job.plan.root.id],
             tasks=self.placement.tasks,
             peers=self.channels,
             first=self.start.number,
@@ -195,15 +195,15 @@ class Task(TaskControl):
         return max((w.passed for w in self.workers.values() if w.passed is not None), default=None)
 
     def truncate(self, ts: int | None) -> list[EncodedMessage]:
-        taken_back: list[EncodedMessage] = []
+        truncated_messages: list[EncodedMessage] = []
         for reader in self.readers.values():
             reader.paused, reader.limit = False, ts
         if ts is not None:
             for name, worker in self.workers.items():
                 effects, found = worker.truncate(ts)
-                taken_back += [(name, data.part, data) for data in found]
+                truncated_messages += [(name, data.part, data) for data in found]
                 self.perform(name, effects)
-        return taken_back
+        return truncated_messages
 
     def drain(self) -> None:
         self.perform(TREE_ROOT, self.tree_root.end())
@@ -227,25 +227,25 @@ class Task(TaskControl):
     def decode(self, frame: Any) -> Iterable[EncodedMessage]:  # noqa: ANN401 -- what channels carry
         return self.codec.decode(frame)
 
-    def hand_in(self, saved: TaskCheckpoint) -> None:
+    def send_checkpoint(self, saved: TaskCheckpoint) -> None:
         self.client.save(saved)
 
     # -- the loop ---------------------------------------------------------------------------------------------
 
     def turn(self) -> None:
         """Deliver all messages, then send a batch or wait."""
-        while self.inbox and not (self.participant is not None and self.participant.frozen):
+        while self.inbox and not (self.participant is not None and self.participant.paused):
             self.deliver(*self.inbox.popleft())
             self.send_posted()  # first: a leaf here may fold for long while a peer waits for its state
         if self.any_ready():
             if not self.look(0):  # messages first: a parent may wait for the response
                 self.pump()
-        elif not self.over() and not (self.inbox and self.participant is not None and not self.participant.frozen):
+        elif not self.over() and not (self.inbox and self.participant is not None and not self.participant.paused):
             self.rest()
 
     def over(self) -> bool:
         """Tell whether the run is over for this task; with checkpoints, this may begin the next epoch."""
-        return self.finished() and (self.participant is None or self.participant.over())
+        return self.finished() and (self.participant is None or self.participant.advance())
 
     def finished(self) -> bool:
         """Tell whether this task has processed the current epoch."""
@@ -278,7 +278,7 @@ class Task(TaskControl):
                 worker.counting.waited[stall.wait] += now - began
         self.report(now)
         if self.participant is not None:
-            self.participant.look(time.monotonic())
+            self.participant.report_progress(time.monotonic())
 
     def any_ready(self) -> bool:
         """Tell whether a source reader has a batch to send."""
@@ -297,7 +297,7 @@ class Task(TaskControl):
         if now >= self.next_report:
             self.report(now)
         if self.participant is not None:
-            self.participant.look(time.monotonic())
+            self.participant.report_progress(time.monotonic())
         return True
 
     def look(self, timeout: float) -> bool:
@@ -328,9 +328,9 @@ class Task(TaskControl):
                 self.gone.add(peer)
             elif len(frame) == 2 and bytes(frame[0][: len(CONTROL)]) == CONTROL:
                 assert self.participant is not None
-                self.participant.hear(peer, pickle.loads(frame[1]))  # noqa: S301 -- from a task that knows the secret
+                self.participant.handle(peer, pickle.loads(frame[1]))  # noqa: S301 -- from a task that knows the secret
             else:
-                decode = self.decode(frame) if self.participant is None else self.participant.sort(peer, frame)
+                decode = self.decode(frame) if self.participant is None else self.participant.decode_frame(peer, frame)
                 self.inbox.extend(decode)
         return bool(frames)
 
@@ -359,7 +359,7 @@ class Task(TaskControl):
         else:
             assert isinstance(to, str)
             if self.participant is not None:
-                message = self.participant.seen(to, message)
+                message = self.participant.truncate_message(to, message)
             try:
                 effects = self.workers[to].handle(sender, message)
             except FluminaError as error:

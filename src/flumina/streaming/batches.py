@@ -33,11 +33,11 @@ from flumina.input.watermarks import EVERYTHING, NOTHING, ClosedBatches, Seen
 from flumina.plan.render.json import from_json, to_json
 from flumina.program.base import AnyProgram
 from flumina.storage.directory import Directory
+from flumina.streaming.batch_log import BatchLog, restoring
 from flumina.streaming.batch_state import BatchState, batch_progress, following, progress_of, was_written
 from flumina.streaming.batch_watermark import BatchWatermark, choose, holding
 from flumina.streaming.dead_letters import dead_letters_of, first_error
 from flumina.streaming.engine import BatchEngine, BatchRun
-from flumina.streaming.log import Log, restoring
 from flumina.streaming.order import check_order
 from flumina.streaming.planner import Change, Planner
 from flumina.streaming.progress import ProgressLog, Stopwatch, entry
@@ -71,7 +71,7 @@ class Batches:
         progress: ProgressLog,
         hooks: Hooks = NO_HOOKS,
     ) -> None:
-        self.log = Log(folder.below("log"))
+        self.log = BatchLog(folder.below("log"))
         self.store = Checkpoints(folder.at("state"), folder.filesystem)
         self.fingerprint = {**program_fingerprint(program, streams), "timestamps": str(ts_type)}
         self.program = {name: self.fingerprint[name] for name in ("parameters", "code")}
@@ -152,7 +152,7 @@ class Batches:
         ended = logged is not None and logged.closed and not closed
         if self.log.committed(batch):
             if ended:
-                raise self.log.over(batch)
+                raise self.log.drained_error(batch)
             if logged is not None:
                 rows, digests = _numbers(
                     gather({s.name: RowValidator(s, self.rules.policies[s.name]) for s in self.streams})
@@ -161,7 +161,7 @@ class Batches:
             return
         previous = self._before(batch, reopened=ended)
         if previous.closed:
-            raise self.log.over(batch)
+            raise self.log.drained_error(batch)
         if ended:
             self.log.forget(batch)
             logged = None
@@ -185,7 +185,7 @@ class Batches:
                 self._check_buffered(watermark, rows)
             watermark = self.log.decide(watermark)
             ready = {name: split(table, watermark.ts) for name, table in rows.items()}
-            buffered = {name: behind for name, (_, behind) in ready.items()}
+            buffered = {name: later for name, (_, later) in ready.items()}
         self._reached("after-watermark", batch)
         change, ran = self._run(batch, {name: now for name, (now, _) in ready.items()}, previous, watch)
         after = self._after(batch, watermark, previous, validated, seen, buffered, ran)
@@ -240,7 +240,7 @@ class Batches:
                 hint="restore the checkpoint, or start with a new one and a new sink",
             ) from None
         if reopened and was_written(batch, snapshot):
-            raise self.log.over(batch)
+            raise self.log.drained_error(batch)
         if batch and not self.log.committed(batch - 1):
             self._complete(batch - 1, snapshot)
         previous = self._restored(snapshot)

@@ -53,7 +53,7 @@ class StreamingOptions(CommonOptions):
     ``watermarks``         the watermark policy, for all streams or by name:
                            :class:`~flumina.InOrder` (the default), :class:`~flumina.BoundedDelay`,
                            :class:`~flumina.Heartbeats`, :class:`~flumina.ClosedBatches`
-    ``late``               what happens to rows behind the watermark: "error", "dead-letter" or "drop" (counted)
+    ``late``               what happens to rows at or before the watermark: "error", "dead-letter" or "drop" (counted)
     ``dead_letters``       the folder for dead letters; by default one in the checkpoint
     ``trigger``            ``{"availableNow": True}`` or ``{"processingTime": "1 second"}``, as for Spark
     ``drain``              with availableNow: the streams are complete, so process buffered rows, too

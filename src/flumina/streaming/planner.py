@@ -17,7 +17,7 @@ from flumina.plan.sources import bind
 from flumina.plan.tree import Plan
 from flumina.plan.validity import check_valid
 from flumina.program.definition import Definition
-from flumina.streaming.observed import Observed
+from flumina.streaming.recent_rates import RecentRates
 
 WORTH = 0.2
 """The least relative saving, by the cost model, for which the plan changes."""
@@ -38,7 +38,7 @@ class Change:
 
 @dataclass
 class Planner:
-    """Chooses the plan of each batch from the observed rates.
+    """Chooses the plan of each batch from the recent rates.
 
     ``fixed``     the user's plan, which never changes; None: plans are optimized
     ``workers``   the most workers that may run in parallel; None: the slots of the cluster
@@ -59,11 +59,11 @@ class Planner:
     _fractions: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.observed = Observed(self.streams)
+        self.rates = RecentRates(self.streams)
         self.single = {stream.name: must_be_one_part(self.definition, stream) for stream in self.streams}
         self.shape = {name: 1 if one else self.parts for name, one in self.single.items()}
         if self.fixed is not None:
-            check_valid(self.fixed, self.definition, bind(self.definition, self.observed.sources(self._fixed())).shapes)
+            check_valid(self.fixed, self.definition, bind(self.definition, self.rates.sources(self._fixed())).shapes)
             self.shape, self.plan = self._fixed(), self.fixed
 
     def _fixed(self) -> dict[str, int]:
@@ -89,20 +89,20 @@ class Planner:
 
     def observe(self, ready: Mapping[str, pa.Table]) -> None:
         """Count the events of the next batch."""
-        self.observed.add(ready)
+        self.rates.add(ready)
 
     def choose(self, slots: int) -> tuple[Plan, Change | None]:
         """Return the plan for the next batch, and the change if it replaces another plan."""
         if self.fixed is not None:
             return self.fixed, None
-        outline = (slots, *self.observed.outline())
+        outline = (slots, *self.rates.outline())
         if (
             self.plan is not None
             and (not self.adaptive or outline == self._outline)
             and not self._unfit(self.plan, slots)
         ):
             return self.plan, None
-        sources = self.observed.sources(self.shape)
+        sources = self.rates.sources(self.shape)
         proposed = make_plan(
             self.definition,
             sources,
@@ -120,7 +120,7 @@ class Planner:
         return self.plan, change
 
     def _change(self, now: Plan, proposed: Plan, slots: int) -> Change | None:
-        inputs = bind(self.definition, self.observed.sources(self.shape))
+        inputs = bind(self.definition, self.rates.sources(self.shape))
         before, after = evaluate(now, inputs).load, evaluate(proposed, inputs).load
         saving = 1 - after / before if before else 0.0
         unfit = self._unfit(now, slots)
@@ -137,8 +137,8 @@ class Planner:
         return None
 
     def _remember(self) -> None:
-        self._hot = {f"{tag} on {stream}": set(self.observed.hot(stream, tag)) for stream, tag in self.observed.keys}
-        self._fractions = self.observed.fractions()
+        self._hot = {f"{tag} on {stream}": set(self.rates.hot(stream, tag)) for stream, tag in self.rates.keys}
+        self._fractions = self.rates.fractions()
 
     def _reason(self, proposed: Plan) -> str:
         """Return what has changed since the plan was chosen: a new hot key, else the rate that changed most."""
@@ -147,13 +147,13 @@ class Planner:
         named = {key for worker in proposed.workers for _, keys in worker.tags for key in keys.flips}
         new = [
             (fraction, key, f"{tag} on {stream}")
-            for stream, tag in self.observed.keys
-            for key, fraction in self.observed.hot(stream, tag).items()
+            for stream, tag in self.rates.keys
+            for key, fraction in self.rates.hot(stream, tag).items()
             if key in named and key not in self._hot.get(f"{tag} on {stream}", set())
         ]
         if new:
             fraction, key, what = max(new, key=lambda entry: entry[0])
             return f"key {key!r} has {fraction:.0%} of {what}"
-        now, before = self.observed.fractions(), self._fractions
+        now, before = self.rates.fractions(), self._fractions
         most = max(now, key=lambda what: abs(now[what] - before.get(what, 0.0)))
         return f"{most} is {now[most]:.0%} of all events, was {before.get(most, 0.0):.0%}"

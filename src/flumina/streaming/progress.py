@@ -95,7 +95,7 @@ def entry(
 
     ``ready`` has, for each stream, the rows that were processed and the rows that are buffered.
     """
-    buffered = {name: len(behind) for name, (_, behind) in ready.items()}
+    buffered = {name: len(later) for name, (_, later) in ready.items()}
     held = holding(watermark, sum(buffered.values()))
     bad = {name: len(found.bad) - found.late for name, found in validated.items()}
     late = {name: found.late for name, found in validated.items()}

@@ -11,7 +11,7 @@ from flumina.input.dead_letters import BadRows
 from flumina.input.watermarks import ClosedBatches, WatermarkPolicy
 
 LateRows = Literal["error", "dead-letter", "drop"]
-"""What happens to rows behind the watermark of their stream."""
+"""What happens to rows at or before the watermark of their stream."""
 
 MAX_BUFFERED_ROWS = 20_000_000
 """The default of the number of buffered rows above which a batch fails."""

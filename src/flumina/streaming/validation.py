@@ -109,10 +109,10 @@ class RowValidator:
             late = late if events is None else late & events
             if late.any():
                 kind = timestamp_type(rows.schema.field(self.stream.ts).type)
-                behind = self.done - int(ts[late].min())
+                earlier = self.done - int(ts[late].min())
                 message = (
                     f"the timestamp lies at or before {shown_time(self.done, kind)}, up to which everything has been "
-                    f"processed; late rows of this batch lie up to {shown_span(behind, kind)} before it"
+                    f"processed; late rows of this batch lie up to {shown_span(earlier, kind)} before it"
                 )
                 faults.add(late, Fault(LATE, self.stream.ts, message))
         return events

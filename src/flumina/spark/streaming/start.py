@@ -23,9 +23,9 @@ from flumina.spark.gang import explained
 from flumina.spark.run import timestamps
 from flumina.spark.session import Cluster
 from flumina.spark.streaming.engine import SparkEngine
+from flumina.spark.streaming.function_sink import FunctionSink
 from flumina.spark.streaming.ingest import Wide
 from flumina.spark.streaming.query import StreamingQuery
-from flumina.spark.streaming.sinks import FunctionSink
 from flumina.storage.directory import Directory
 from flumina.streaming.batches import Batches
 from flumina.streaming.options import StreamingArguments, StreamingOptions

@@ -25,7 +25,7 @@ _MOST_HOT_KEYS = 64
 """The plan considers at most this many hot keys of a tag, the hottest ones."""
 
 
-class Observed:
+class RecentRates:
     """Counts events and keys, with less weight for earlier batches; the number of distinct keys does not fade."""
 
     def __init__(self, streams: Sequence[Stream]) -> None:

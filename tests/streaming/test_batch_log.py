@@ -8,8 +8,8 @@ import flumina as fl
 from flumina.checkpoint.store.layout import LOGS, CheckpointDirectory
 from flumina.checkpoint.store.verify import verify_log
 from flumina.storage.directory import Directory
+from flumina.streaming.batch_log import BatchLog
 from flumina.streaming.batch_watermark import BatchWatermark
-from flumina.streaming.log import Log
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def folder(tmp_path: Path) -> Directory:
 
 
 def test_a_checkpoint_belongs_to_one_query(folder: Directory) -> None:
-    log = Log(folder)
+    log = BatchLog(folder)
     log.create()
     log.register_query("q")
     log.register_query("q")
@@ -29,7 +29,7 @@ def test_a_checkpoint_belongs_to_one_query(folder: Directory) -> None:
 
 
 def test_the_first_cut_of_a_batch_counts(folder: Directory) -> None:
-    log = Log(folder)
+    log = BatchLog(folder)
     log.create()
     first = BatchWatermark(2, 10, {"a": 10}, {"a": 3}, {"a": 2}, {"a": 77})
     assert log.decide(first) == first
@@ -45,7 +45,7 @@ def test_the_first_cut_of_a_batch_counts(folder: Directory) -> None:
 
 @pytest.mark.parametrize("kind", ["watermark", "commit"])
 def test_every_byte_of_an_entry_counts(folder: Directory, kind: str) -> None:
-    log = Log(folder)
+    log = BatchLog(folder)
     log.create()
     log.decide(BatchWatermark(2, 10, {"a": 10}, {"a": 3}, {"a": 2}, {"a": 77}))
     log.commit(2)
@@ -64,7 +64,7 @@ def test_every_byte_of_an_entry_counts(folder: Directory, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", LOGS)
 def test_verification_finds_a_damaged_entry(folder: Directory, kind: str) -> None:
-    log = Log(folder)
+    log = BatchLog(folder)
     log.create()
     log.decide(BatchWatermark(2, 10, {"a": 10}, {"a": 3}, {"a": 2}, {"a": 77}))
     log.commit(2)
@@ -77,7 +77,7 @@ def test_verification_finds_a_damaged_entry(folder: Directory, kind: str) -> Non
 
 
 def test_old_entries_go(folder: Directory) -> None:
-    log = Log(folder)
+    log = BatchLog(folder)
     log.create()
     for batch in range(131):
         log.commit(batch)

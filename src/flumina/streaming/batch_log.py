@@ -14,7 +14,7 @@ from flumina.storage.directory import Directory
 from flumina.storage.record import from_json, to_json
 from flumina.streaming.batch_watermark import BatchWatermark
 
-KEPT = 100
+MAX_ENTRIES = 100
 """How many entries of a log are kept."""
 
 Given = ParamSpec("Given")
@@ -22,7 +22,7 @@ Given = ParamSpec("Given")
 _QUERY = "query.json"
 
 
-class Log:
+class BatchLog:
     """Log in the folder of a checkpoint: one file per entry, each written once."""
 
     def __init__(self, folder: Directory) -> None:
@@ -84,14 +84,14 @@ class Log:
         self.commits.write_once(_name(batch), encode("commit", {"batch": batch}))
 
     def prune(self, batch: int) -> None:
-        """Delete entries of all but the last :data:`KEPT` batches; at every tenth batch."""
+        """Delete entries of all but the last :data:`MAX_ENTRIES` batches; at every tenth batch."""
         if batch % 10 == 0:
             for log in (self.watermarks, self.commits):
                 for name in log.names():
-                    if name < _name(batch - KEPT):
+                    if name < _name(batch - MAX_ENTRIES):
                         log.remove(name)
 
-    def over(self, batch: int) -> CheckpointError:
+    def drained_error(self, batch: int) -> CheckpointError:
         """Return the error for rows that arrive after the end of a drained query."""
         return CheckpointError(
             "DRAINED",
