@@ -43,8 +43,8 @@ class Gang:
         manifest = Manifest("r", task, f"{attempt}-{epoch}", {"output": 1}, {"output": file}, {})
         return TaskCheckpoint(epoch, 100 * number, manifest, events, states)
 
-    def hand_in(self, task: int, epoch: int, attempt: str = "1", events: int = 5) -> None:
-        self.committer.hand_in(task, self.saved(task, epoch, attempt, events))
+    def add_checkpoint(self, task: int, epoch: int, attempt: str = "1", events: int = 5) -> None:
+        self.committer.add_checkpoint(task, self.saved(task, epoch, attempt, events))
 
     def taken(self) -> list[tuple[int, int | None, int, set[str]]]:
         """Number, timestamp, events, and by which attempts the outputs were written."""
@@ -61,12 +61,12 @@ def gang(tmp_path: Path) -> Gang:
 
 def test_a_snapshot_is_taken_when_all_tasks_have_handed_in(gang: Gang) -> None:
     assert gang.committer.begin() == Start(after=-1), "where the job begins"
-    gang.hand_in(1, 0)
+    gang.add_checkpoint(1, 0)
     assert gang.taken() == []
-    gang.hand_in(1, 1, events=9)  # one task may be ahead
-    gang.hand_in(0, 0)
+    gang.add_checkpoint(1, 1, events=9)  # one task may be ahead
+    gang.add_checkpoint(0, 0)
     assert gang.taken() == [(1, 100, 10, {"1"})]
-    gang.hand_in(0, 1, events=8)
+    gang.add_checkpoint(0, 1, events=8)
     assert gang.taken()[-1] == (2, 200, 17, {"1"}), "tasks count from their beginning"
     assert gang.committer.snapshots == 2
     latest = gang.store.latest()
@@ -77,23 +77,23 @@ def test_a_snapshot_is_taken_when_all_tasks_have_handed_in(gang: Gang) -> None:
 
 def test_what_a_gang_that_was_lost_has_handed_in_is_no_part_of_a_snapshot(gang: Gang) -> None:
     gang.committer.begin()
-    gang.hand_in(0, 0, "1")
+    gang.add_checkpoint(0, 0, "1")
     gang.committer.begin()
-    gang.hand_in(1, 0, "2")
+    gang.add_checkpoint(1, 0, "2")
     assert gang.taken() == [], "one task of each gang"
-    gang.hand_in(0, 0, "2", events=7)
+    gang.add_checkpoint(0, 0, "2", events=7)
     assert gang.taken() == [(1, 100, 12, {"2"})]
 
 
 def test_a_gang_goes_on_from_the_last_snapshot(gang: Gang) -> None:
     gang.committer.begin()
     for task in (0, 1):
-        gang.hand_in(task, 0, "1")
-    gang.hand_in(0, 1, "1")
+        gang.add_checkpoint(task, 0, "1")
+    gang.add_checkpoint(0, 1, "1")
     start = gang.committer.begin()
     assert (start.after, start.number) == (100, 2)
     assert start.state is not None
     assert start.state.size == sum(map(len, STATES.values()))
     for task in (0, 1):
-        gang.hand_in(task, 0, "2", events=3)
+        gang.add_checkpoint(task, 0, "2", events=3)
     assert gang.taken() == [(1, 100, 10, {"1"}), (2, 200, 16, {"1", "2"})], "events since the last snapshot come on top"

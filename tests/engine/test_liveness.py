@@ -14,10 +14,10 @@ def watch(liveness: Liveness, signs: list[float], until: float) -> list[tuple[fl
     for before, after in pairwise([0.0, *signs, until]):
         while monitor.due is not None and before <= monitor.due < after:
             now = monitor.due
-            found.append((now, monitor.look(now)))
+            found.append((now, monitor.check(now)))
             if found[-1][1] is Silence.TIMEOUT:
                 return found
-        silence = monitor.hear(after) if after != until else None
+        silence = monitor.record(after) if after != until else None
         if silence is not None:
             found.append((after, silence))
     return found
@@ -46,10 +46,10 @@ def test_a_timeout_shorter_than_the_warning() -> None:
 
 def test_looking_too_early_says_nothing() -> None:
     monitor = LivenessMonitor(Liveness(5, 30, 60), 0.0)
-    assert monitor.look(29.9) is None
-    assert monitor.look(30) is Silence.WARN
-    assert monitor.look(59.9) is None
-    assert monitor.look(60) is Silence.TIMEOUT
+    assert monitor.check(29.9) is None
+    assert monitor.check(30) is Silence.WARN
+    assert monitor.check(59.9) is None
+    assert monitor.check(60) is Silence.TIMEOUT
 
 
 @pytest.mark.parametrize("given", [0, -1, True, "10", float("nan"), float("inf")])

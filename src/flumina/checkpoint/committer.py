@@ -45,7 +45,7 @@ class Committer:
         self._gang_began = self._committed
         return self.start if self._committed is self.base else self._committed.start()
 
-    def hand_in(self, task: int, what: object) -> None:
+    def add_checkpoint(self, task: int, what: object) -> None:
         """Add the checkpoint of a task that has ended an epoch; commit the snapshot with the last one."""
         assert isinstance(what, TaskCheckpoint)
         parts = self._waiting.setdefault(what.epoch, {})

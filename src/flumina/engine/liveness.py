@@ -57,18 +57,18 @@ class LivenessMonitor:
 
     def __init__(self, liveness: Liveness, now: float) -> None:
         self.liveness = liveness
-        self.heard = now
+        self.last_sign = now
         self.warned = False
 
-    def hear(self, now: float) -> float | None:
+    def record(self, now: float) -> float | None:
         """Record a sign of life; return the seconds of silence before it, if there was a warning."""
-        silence = now - self.heard if self.warned else None
-        self.heard, self.warned = now, False
+        silence = now - self.last_sign if self.warned else None
+        self.last_sign, self.warned = now, False
         return silence
 
-    def look(self, now: float) -> Silence | None:
-        """Return the reaction that is due at ``now``, all signs of life until then heard; a warning is due once."""
-        silence = now - self.heard
+    def check(self, now: float) -> Silence | None:
+        """Return the reaction that is due at ``now``, if all signs of life until then are recorded; it warns once."""
+        silence = now - self.last_sign
         timeout = self.liveness.timeout
         if timeout is not None and silence >= timeout:
             return Silence.TIMEOUT
@@ -80,7 +80,7 @@ class LivenessMonitor:
     @property
     def due(self) -> float | None:
         """The next time at which a reaction may be due; None if there is none."""
-        times = [] if self.warned else [self.heard + self.liveness.warn_after]
+        times = [] if self.warned else [self.last_sign + self.liveness.warn_after]
         if self.liveness.timeout is not None:
-            times.append(self.heard + self.liveness.timeout)
+            times.append(self.last_sign + self.liveness.timeout)
         return min(times, default=None)

@@ -85,7 +85,7 @@ class Task(TaskControl):
         self.gone: set[int] = set()
         """Peers that have sent :data:`BYE`."""
         self.selector = selectors.DefaultSelector()
-        self.bell, self.ringer = socket.socketpair()
+        self.wake_receiver, self.wake_sender = socket.socketpair()
         self.asleep = False
         self.rows = 0
         """Rows of outputs in earlier epochs."""
@@ -128,13 +128,13 @@ class Task(TaskControl):
         if self.asleep:
             self.asleep = False
             with suppress(OSError):  # closed: the run is over, and this reader ended late
-                self.ringer.send(b"!")
+                self.wake_sender.send(b"!")
 
     def run(self, readers: Iterable[SourceReader]) -> TaskStats:
         """Run the loop until every worker here has stopped and every part has been read; return statistics."""
         self.readers = {reader.part: reader for reader in readers}
-        self.bell.settimeout(0)
-        self.selector.register(self.bell, selectors.EVENT_READ, self.drain_bell)
+        self.wake_receiver.settimeout(0)
+        self.selector.register(self.wake_receiver, selectors.EVENT_READ, self.drain_wakes)
         self.selector.register(self.client, selectors.EVENT_READ, self.client.check)
         for peer, channel in self.channels.items():
             self.selector.register(channel, selectors.EVENT_READ, peer)
@@ -151,8 +151,8 @@ class Task(TaskControl):
             for reader in self.readers.values():  # all are stopped before any is joined: one may block another
                 reader.stop()
             self.selector.close()
-            self.bell.close()
-            self.ringer.close()
+            self.wake_receiver.close()
+            self.wake_sender.close()
         read, dead = (
             sum(reader.sent for reader in self.readers.values()),
             0 if self.dead_letter_writer is None else self.dead_letter_writer.rows,
@@ -238,10 +238,10 @@ class Task(TaskControl):
             self.deliver(*self.inbox.popleft())
             self.send_posted()  # first: a leaf here may fold for long while a peer waits for its state
         if self.any_ready():
-            if not self.look(0):  # messages first: a parent may wait for the response
+            if not self.poll(0):  # messages first: a parent may wait for the response
                 self.pump()
         elif not self.over() and not (self.inbox and self.participant is not None and not self.participant.paused):
-            self.rest()
+            self.idle()
 
     def over(self) -> bool:
         """Tell whether the run is over for this task; with checkpoints, this may begin the next epoch."""
@@ -256,7 +256,7 @@ class Task(TaskControl):
             and self.tree_root.finished
         )
 
-    def rest(self) -> None:
+    def idle(self) -> None:
         """Poll for messages for a moment, then sleep; count the time as waiting of the stalled workers."""
         began = time.perf_counter()
         # While readers are busy, polling would take processor time from them.
@@ -264,11 +264,11 @@ class Task(TaskControl):
         spin_until = began + spin
         found = False
         while not found and time.perf_counter() < spin_until:
-            found = self.look(0) or self.any_ready()
+            found = self.poll(0) or self.any_ready()
         if not found:
             self.asleep = True
             if not self.any_ready():
-                self.look(_SLEEP)
+                self.poll(_SLEEP)
             self.asleep = False
         now = time.perf_counter()
         self.meter.idle += now - began
@@ -300,13 +300,13 @@ class Task(TaskControl):
             self.participant.report_progress(time.monotonic())
         return True
 
-    def look(self, timeout: float) -> bool:
+    def poll(self, timeout: float) -> bool:
         """Handle the sockets that are ready; return whether a message or a wake-up was received."""
         found = False
         for key, events in self.selector.select(timeout):
             if callable(key.data):
                 key.data()
-                found = found or key.data == self.drain_bell
+                found = found or key.data == self.drain_wakes
                 continue
             if events & selectors.EVENT_WRITE:
                 self.flush(key.data)
@@ -334,10 +334,10 @@ class Task(TaskControl):
                 self.inbox.extend(decode)
         return bool(frames)
 
-    def drain_bell(self) -> None:
+    def drain_wakes(self) -> None:
         """Read the bytes that woke the loop."""
         with suppress(BlockingIOError):
-            self.bell.recv(64)
+            self.wake_receiver.recv(64)
 
     # -- messages ---------------------------------------------------------------------------------------------
 
@@ -413,7 +413,7 @@ class Task(TaskControl):
         for peer in self.channels:
             self.put(peer, [BYE])
         while self.unsent or len(self.gone) < len(self.channels):
-            self.look(_SLEEP)
+            self.poll(_SLEEP)
             self.inbox.clear()
 
     # -- reports ----------------------------------------------------------------------------------------------

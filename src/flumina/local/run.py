@@ -85,7 +85,7 @@ def _execute(
                 LOOPBACK,
                 assemble_within=patience,
                 on_progress=line.update,
-                records=committer,
+                committer=committer,
                 retry=False,
                 liveness=job.liveness,
             ) as rendezvous,

@@ -153,7 +153,7 @@ class Gang:
             except (Py4JError, OSError):
                 continue  # the cluster is gone, which the job's own thread reports
             if not phase.counts:
-                self.rendezvous.prolong()
+                self.rendezvous.restart_deadline()
             self.line.wait(phase.text)
 
     def _stages(self) -> list[Stage]:

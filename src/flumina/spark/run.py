@@ -270,7 +270,7 @@ def execute(
             cluster.listens_at,
             assemble_within=patience,
             on_progress=line.update,
-            records=committer,
+            committer=committer,
             liveness=job.liveness,
             on_silent=partial(kill_attempt, cluster.spark),
         ) as rendezvous,

@@ -149,7 +149,7 @@ def test_time_counts_from_when_tasks_can_come(pool: ThreadPoolExecutor) -> None:
     with Rendezvous(2, SECRET, assemble_within=0.5) as meeting:
         until = time.monotonic() + 2
         while time.monotonic() < until:
-            meeting.prolong()
+            meeting.restart_deadline()
             time.sleep(0.05)
         assert not meeting.over
         assert not meeting.assembled
@@ -164,7 +164,7 @@ def test_time_goes_on_once_a_task_has_come(pool: ThreadPoolExecutor) -> None:
         gang.settle(1)
         until = time.monotonic() + 300
         while not meeting.over and time.monotonic() < until:
-            meeting.prolong()
+            meeting.restart_deadline()
             time.sleep(0.05)
         with pytest.raises(GangError, match="1 of 2 came, missing: 1"):
             meeting.wait(0)
@@ -219,7 +219,7 @@ class Handed:
     def begin(self) -> None:
         return None
 
-    def hand_in(self, task: int, what: object) -> None:
+    def add_checkpoint(self, task: int, what: object) -> None:
         self.what.append((task, what))
 
 
@@ -230,7 +230,7 @@ def test_nothing_is_heard_of_a_task_that_was_called_off(
     monkeypatch.setattr(module, "GRACE", 60.0)  # on a busy machine it may take a while
     told: list[tuple[int, object]] = []
     handed = Handed()
-    with Rendezvous(2, SECRET, on_progress=lambda task, what: told.append((task, what)), records=handed) as meeting:
+    with Rendezvous(2, SECRET, on_progress=lambda task, what: told.append((task, what)), committer=handed) as meeting:
         gang = Gang(pool, meeting)
         stale = gang.assemble(2)
         members = gang.assemble(2, "2")

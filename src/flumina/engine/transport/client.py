@@ -36,14 +36,14 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class PeerTable:
-    """All tasks are there; ``generation`` counts how often that was so."""
+    """Addresses of all tasks of a complete gang; ``generation`` counts the gangs."""
 
     generation: int
     addresses: Mapping[int, Address]
     started: float = 0.0
-    """When that was, as ``time.time()`` counts: the start of the run."""
+    """The ``time.time()`` at which the gang was complete: the start of the run."""
     start: Any = None
-    """Where this gang begins, if that is not where the first one did; only the engine knows what that means."""
+    """The resume point of this gang, if it has one; its type is defined by the engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +56,21 @@ class CalledOff:
 
 @dataclass(frozen=True, slots=True)
 class ControlMessage:
-    """Carry what the driver says to a task that runs; the thread of the line deals with what needs no loop."""
+    """A message of the driver to a running task; the client's thread handles replies to pings itself."""
 
     what: object
 
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """Tell the driver that the process of a task is alive; ``number`` counts these messages."""
+    """Sign of life of a task; ``number`` counts these messages."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class PingReply:
-    """Answer :class:`Ping`, as a word: the driver has dealt with all that came before it on this line."""
+    """Reply to a :class:`Ping`: the driver has handled all messages before it on this connection."""
 
     number: int
 
@@ -108,7 +108,7 @@ class TaskFailure:
 
     @classmethod
     def of(cls, error: BaseException) -> TaskFailure:
-        """The message for an error of any kind."""
+        """Return the message for an error of any kind."""
         text = "".join(traceback.format_exception(error)).strip()
         for chain in ((error, error.__cause__), (error, None)):
             try:
@@ -120,7 +120,7 @@ class TaskFailure:
         return cls(text, None)
 
     def error(self, task: int) -> BaseException:
-        """The error as it was if it can be had, or else one with its text."""
+        """Return the error if it can be unpickled, else a :class:`TaskFailedError` with its text."""
         error: object = None
         if self.pickled is not None:
             try:
@@ -137,7 +137,7 @@ class TaskFailure:
 
 
 class DriverClient:
-    """Keep the line of a task that has been told its peers; nothing here blocks its loop but :meth:`done` and the like.
+    """Connection of a task to the driver; only :meth:`done` and :meth:`fail` block the task's loop.
 
     Wait for ``fileno`` to become readable, then ``check``.
     """
@@ -149,21 +149,21 @@ class DriverClient:
         """Guards everything below and the channel, which one thread at a time may use."""
         self._messages: deque[object] = deque()
         self._error: BaseException | None = None
-        """Why no more words will come."""
-        self._alive = self._heard = 0
+        """The reason why no more messages will be received."""
+        self._pings = self._replied = 0
         self._closed = False
-        self._bell, self._rope = _socket_pair()
-        self._nudged, self._nudge = _socket_pair()
-        self._thread = Thread(target=self._keep, name="line to the driver", daemon=True)
+        self._wake_loop_receiver, self._wake_loop_sender = _socket_pair()
+        self._wake_thread_receiver, self._wake_thread_sender = _socket_pair()
+        self._thread = Thread(target=self._serve, name="line to the driver", daemon=True)
         self._thread.start()
 
     @classmethod
     def join(
         cls, address: Address, secret: Secret, registration: Registration, *, within: float, interval: float = INTERVAL
     ) -> DriverClient:
-        """Register with the driver, and wait for as long as it takes the driver to call the gang complete, or off.
+        """Register with the driver, and wait until the gang is complete or called off.
 
-        ``within`` is for the connection alone: how long a gang may take to assemble is the driver's to decide.
+        ``within`` limits the seconds for the connection; the driver limits the time to assemble a gang.
         """
         channel = connect(address, secret, registration, within=within)
         channel.name = "the driver"
@@ -172,7 +172,7 @@ class DriverClient:
         try:
             while not client.generation:
                 with client._changed:
-                    while not client._told:
+                    while not client._has_message:
                         client._changed.wait()
                 client.check()
         except BaseException:
@@ -187,18 +187,18 @@ class DriverClient:
 
     def fileno(self) -> int:
         """For selectors; -1 once closed."""
-        return self._bell.fileno()
+        return self._wake_loop_receiver.fileno()
 
     def check(self) -> None:
         """Raise CalledOffError if the run is over for this task, PeerLostError if the driver is gone."""
         with self._changed:
             if not self._closed:
                 self._receive()
-                with suppress(OSError):  # all that it rang for is taken now
-                    self._bell.recv(64)
-            words, self._messages = self._messages, deque()
+                with suppress(OSError):  # every message that it announced is taken now
+                    self._wake_loop_receiver.recv(64)
+            messages, self._messages = self._messages, deque()
             error = self._error
-        for message in words:
+        for message in messages:
             if isinstance(message, CalledOff):
                 raise CalledOffError(message.reason, over=message.over)
             if isinstance(message, PeerTable):
@@ -207,16 +207,16 @@ class DriverClient:
             raise error
 
     def wait_for_message(self, seconds: float) -> None:
-        """Wait until the driver has said why a peer is gone; return if it does not know.
+        """Wait for the driver's reason why a peer is gone; return if it has none.
 
-        It does not know if it has answered twice from here on, and said nothing else for so many seconds: a driver
-        that is busy for longer gets the time that it takes.
+        It has none if it has replied to two pings from here on, and sent nothing else for so many seconds; the wait for
+        a driver that is busy is not limited.
         """
         deadline = time.monotonic() + seconds
         with self._changed:
             for _ in range(2):
-                number = self._tell_alive()
-                while self._heard < number and not self._over:
+                number = self._ping()
+                while self._replied < number and not self._over:
                     self._changed.wait()
             while not self._over and (left := deadline - time.monotonic()) > 0:
                 self._changed.wait(left)
@@ -236,11 +236,11 @@ class DriverClient:
 
     def fail(self, error: BaseException) -> None:
         """Send the error that ends the run, and disconnect."""
-        self._last(TaskFailure.of(error))
+        self._send_last(TaskFailure.of(error))
 
     def done(self, result: object) -> None:
         """Send the result of this task, and disconnect."""
-        self._last(TaskDone(result))
+        self._send_last(TaskDone(result))
 
     def close(self) -> None:
         """Disconnect; without :meth:`done` or :meth:`fail` before, the driver considers this task lost."""
@@ -248,16 +248,21 @@ class DriverClient:
             if self._closed:
                 return
             self._closed = True
-            self._wake()
+            self._wake_thread()
         self._thread.join()
         self._channel.close()
-        for end in (self._bell, self._rope, self._nudged, self._nudge):
+        for end in (
+            self._wake_loop_receiver,
+            self._wake_loop_sender,
+            self._wake_thread_receiver,
+            self._wake_thread_sender,
+        ):
             end.close()
 
-    def _last(self, message: object) -> None:
-        """Send it, wait until it is sent, and leave: here a task has nothing else to do any more.
+    def _send_last(self, message: object) -> None:
+        """Send the last message of this task, wait until it is sent, and disconnect.
 
-        Nothing bounds that but the driver's end: a driver that is busy is not gone.
+        Only the end of the driver bounds the wait: a driver that is busy is not gone.
         """
         buffers = dumps(message)
         with self._changed:
@@ -268,39 +273,39 @@ class DriverClient:
                     self._changed.wait()
                 unsent = self._channel.pending or self._channel.lost
             if unsent:
-                self.check()  # why, if the driver said so
+                self.check()  # raises the driver's reason, if it has sent one
                 raise _driver_lost()
         finally:
             self.close()
 
-    # With the condition held.
+    # Called with the condition held.
 
     @property
-    def _told(self) -> bool:
-        """Whether there is something for the loop to look at."""
+    def _has_message(self) -> bool:
+        """Tell whether there is a message or an error for the loop."""
         return bool(self._messages) or self._error is not None
 
     @property
     def _over(self) -> bool:
         """Tell whether the task has been called off, or has lost the driver."""
-        return self._error is not None or any(isinstance(word, CalledOff) for word in self._messages)
+        return self._error is not None or any(isinstance(message, CalledOff) for message in self._messages)
 
     def _put(self, buffers: Any) -> None:  # noqa: ANN401 -- what channels take
         self._channel.put(buffers)
         if self._channel.pending:
-            self._wake()  # the thread sends the rest
+            self._wake_thread()  # the thread sends the rest
 
-    def _tell_alive(self) -> int:
-        self._alive += 1
-        self._put(dumps(Ping(self._alive)))
-        return self._alive
+    def _ping(self) -> int:
+        self._pings += 1
+        self._put(dumps(Ping(self._pings)))
+        return self._pings
 
-    def _wake(self) -> None:
-        with suppress(OSError):  # full: it wakes already
-            self._nudge.send(b"!")
+    def _wake_thread(self) -> None:
+        with suppress(OSError):  # full: the thread is being woken already
+            self._wake_thread_sender.send(b"!")
 
     def _receive(self) -> None:
-        """Take in what the driver has said, and send what is queued."""
+        """Receive the messages of the driver, and send the queued ones."""
         if self._error is not None:
             return
         before = len(self._messages)
@@ -309,7 +314,7 @@ class DriverClient:
             for frame in self._channel.take():
                 message = loads(frame)
                 if isinstance(message, ControlMessage):
-                    self._hear(message.what)
+                    self._handle(message.what)
                 else:
                     self._messages.append(message)
         except PeerLostError:
@@ -317,30 +322,30 @@ class DriverClient:
         except Exception as error:  # noqa: BLE001 -- raised in the loop: a task can't go on without the driver
             self._error = error
         if len(self._messages) > before or self._error is not None:
-            with suppress(OSError):  # full: it rings already
-                self._rope.send(b"!")
+            with suppress(OSError):  # full: the loop is being woken already
+                self._wake_loop_sender.send(b"!")
         self._changed.notify_all()
 
-    def _hear(self, what: object) -> None:
-        """Deal with a word, or leave it to the loop."""
+    def _handle(self, what: object) -> None:
+        """Handle a reply to a ping; queue other messages for the loop."""
         if isinstance(what, PingReply):
-            self._heard = what.number
+            self._replied = what.number
         else:
             self._messages.append(what)
 
-    # The thread.
+    # Called by the thread.
 
-    def _keep(self) -> None:
-        """Give signs of life and take in words until the line is closed, here or by the driver."""
+    def _serve(self) -> None:
+        """Send pings and receive messages until the connection is closed, here or by the driver."""
         due = time.monotonic() + self._interval
         with selectors.DefaultSelector() as selector:
-            selector.register(self._nudged, selectors.EVENT_READ)
+            selector.register(self._wake_thread_receiver, selectors.EVENT_READ)
             selector.register(self._channel, selectors.EVENT_READ)
             while True:
                 selector.select(max(0.0, due - time.monotonic()))
                 with self._changed:
                     with suppress(OSError):
-                        self._nudged.recv(64)
+                        self._wake_thread_receiver.recv(64)
                     if self._closed:
                         return
                     self._receive()
@@ -348,7 +353,7 @@ class DriverClient:
                         return
                     if time.monotonic() >= due:
                         if not self._channel.pending:  # else the driver hears from us anyway, or reads nothing
-                            self._tell_alive()
+                            self._ping()
                         due = time.monotonic() + self._interval
                     write = selectors.EVENT_WRITE if self._channel.pending else 0
                     selector.modify(self._channel, selectors.EVENT_READ | write)
@@ -359,8 +364,8 @@ def _driver_lost() -> PeerLostError:
 
 
 def _socket_pair() -> tuple[socket.socket, socket.socket]:
-    """A bell and its rope; neither ever blocks."""
-    bell, rope = socket.socketpair()
-    bell.settimeout(0)
-    rope.settimeout(0)
-    return bell, rope
+    """Return the receiver and the sender of wake-ups; neither blocks."""
+    receiver, sender = socket.socketpair()
+    receiver.settimeout(0)
+    sender.settimeout(0)
+    return receiver, sender

@@ -47,7 +47,7 @@ class SnapshotCommitter(Protocol):
     def begin(self) -> object:
         """Return the resume point of a gang that is complete; drop the parts of an incomplete snapshot."""
 
-    def hand_in(self, task: int, what: object) -> None:
+    def add_checkpoint(self, task: int, what: object) -> None:
         """Add a part of a snapshot from a task of the running gang."""
 
 
@@ -86,12 +86,12 @@ class Rendezvous:
         *,
         assemble_within: float = 60.0,
         on_progress: OnProgress | None = None,
-        records: SnapshotCommitter | None = None,
+        committer: SnapshotCommitter | None = None,
         retry: bool = True,
         liveness: Liveness | None = None,
         on_silent: OnSilent | None = None,
     ) -> None:
-        self._records = records
+        self._committer = committer
         self._liveness, self._on_silent = liveness or Liveness(), on_silent
         self._silent: TaskSilentError | None = None
         """Why the last generation was over, if that was silence."""
@@ -106,14 +106,14 @@ class Rendezvous:
         self._error: BaseException | None = None
         self._over = Event()
         self._closing = False
-        self._notes: deque[Callable[[], None]] = deque()
-        self._bell, self._rope = socket.socketpair()
-        self._bell.settimeout(0)
-        self._rope.settimeout(0)
+        self._requests: deque[Callable[[], None]] = deque()
+        self._wake_receiver, self._wake_sender = socket.socketpair()
+        self._wake_receiver.settimeout(0)
+        self._wake_sender.settimeout(0)
         self._selector = selectors.DefaultSelector()
-        self._selector.register(self._bell, selectors.EVENT_READ)
+        self._selector.register(self._wake_receiver, selectors.EVENT_READ)
         try:
-            self._listener = Listener(host, secret, self._arrive)
+            self._listener = Listener(host, secret, self._on_connection)
         except BaseException:
             self._clear_up()
             raise
@@ -152,32 +152,32 @@ class Rendezvous:
         """Tell whether a gang is complete and runs."""
         return self._running
 
-    def prolong(self) -> None:
-        """Count the time to assemble from now on, from any thread: tasks can't come yet. Too late once one has come."""
-        self._note(self._count_anew)
+    def restart_deadline(self) -> None:
+        """Count the time to assemble from now on, unless a task has registered; callable from any thread."""
+        self._request(self._restart_deadline)
 
     def cancel(self, error: BaseException) -> None:
         """End the run from any thread: all tasks are called off, and ``wait`` raises the error."""
-        self._note(lambda: self._end(error))
+        self._request(lambda: self._end(error))
 
     def close(self) -> None:
         """Call off the remaining tasks, and end the thread and all sockets."""
         self._listener.close()
         self.cancel(GangError("the rendezvous was closed before the run was over"))
-        self._note(self._begin_to_close)
+        self._request(self._start_closing)
         self._thread.join()
 
-    # In other threads.
+    # Called by other threads.
 
-    def _arrive(self, hello: object, channel: Channel) -> None:
-        self._note(lambda: self._register(hello, channel))
+    def _on_connection(self, hello: object, channel: Channel) -> None:
+        self._request(lambda: self._register(hello, channel))
 
-    def _note(self, action: Callable[[], None]) -> None:
-        self._notes.append(action)
+    def _request(self, action: Callable[[], None]) -> None:
+        self._requests.append(action)
         with suppress(OSError):  # full: the thread is being woken already; closed: the thread has ended
-            self._rope.send(b"!")
+            self._wake_sender.send(b"!")
 
-    # In our own thread.
+    # Called by the thread of the rendezvous.
 
     def _serve(self) -> None:
         try:
@@ -190,18 +190,18 @@ class Rendezvous:
             self._clear_up()
 
     def _turn(self) -> None:
-        heard_until = time.monotonic()  # before we listen: that this process stood still is no silence of others
-        for key, _ in self._selector.select(self._patience()):
+        listened_until = time.monotonic()  # before we listen: that this process stood still is no silence of others
+        for key, _ in self._selector.select(self._seconds_until_due()):
             if isinstance(key.data, _Peer):
-                self._hear(key.data)
+                self._receive(key.data)
             else:
-                self._bell.recv(4096)
-        while self._notes:
-            self._notes.popleft()()
-        self._look_for_silence(heard_until)
+                self._wake_receiver.recv(4096)
+        while self._requests:
+            self._requests.popleft()()
+        self._check_liveness(listened_until)
         now = time.monotonic()
         if not self._running and not self._over.is_set() and now >= self._deadline:
-            self._end(self._incomplete())
+            self._end(self._incomplete_gang())
         for peer in [peer for peer in self._leaving if peer.leaves_by is not None and now >= peer.leaves_by]:
             self._remove(peer)
 
@@ -210,11 +210,11 @@ class Rendezvous:
             if isinstance(key.data, _Peer):
                 key.data.channel.close()
         self._selector.close()
-        self._bell.close()
-        self._rope.close()
+        self._wake_receiver.close()
+        self._wake_sender.close()
 
-    def _patience(self) -> float | None:
-        """Seconds until something is due."""
+    def _seconds_until_due(self) -> float | None:
+        """Return the seconds until a deadline of the gang or of a task; None if there is none."""
         due = [peer.leaves_by for peer in self._leaving if peer.leaves_by is not None]
         if not self._running and not self._over.is_set():
             due.append(self._deadline)
@@ -232,24 +232,24 @@ class Rendezvous:
         if self._over.is_set():
             self._call_off(peer, "the run is over")
             return
-        self._make_way(hello.task)
+        self._call_off_earlier_attempts(hello.task)
         self._gang[hello.task] = peer
         if len(self._gang) == self._tasks:
             self._generation += 1
             self._running, self._silent = True, None
             addresses = {task: s.registration.address for task, s in sorted(self._gang.items())}
-            start = None if self._records is None else self._records.begin()
+            start = None if self._committer is None else self._committer.begin()
             peer_table = PeerTable(self._generation, addresses, time.time(), start)
             for client in self._gang.values():
                 client.generation = self._generation
-                self._tell(client, peer_table)
+                self._send(client, peer_table)
 
-    def _count_anew(self) -> None:
+    def _restart_deadline(self) -> None:
         if not self._running and not self._gang:
             self._deadline = time.monotonic() + self._within
 
-    def _make_way(self, task: int) -> None:
-        """A task that comes again was tried again, and so were all that had come before it did."""
+    def _call_off_earlier_attempts(self, task: int) -> None:
+        """Call off a task that registers again, and all that registered before it: Spark has retried the stage."""
         if task not in self._gang:
             return
         reason = f"task {task} was tried again"
@@ -260,14 +260,14 @@ class Rendezvous:
             earliest = next(iter(self._gang))
             self._call_off(self._gang.pop(earliest), reason)
 
-    def _look_for_silence(self, now: float) -> None:
+    def _check_liveness(self, now: float) -> None:
         """Warn of silent tasks, and lose the ones that have reached the timeout."""
         for peer in [peer for peer in self._gang.values() if not peer.done]:
-            match peer.monitor.look(now):
+            match peer.monitor.check(now):
                 case Silence.WARN:
-                    log.warning(_silence(peer.registration, now - peer.monitor.heard, self._liveness.timeout))
+                    log.warning(_silence(peer.registration, now - peer.monitor.last_sign, self._liveness.timeout))
                 case Silence.TIMEOUT:
-                    self._time_out(peer, now - peer.monitor.heard)
+                    self._time_out(peer, now - peer.monitor.last_sign)
                     return  # the gang is another one now
 
     def _time_out(self, peer: _Peer, seconds: float) -> None:
@@ -282,13 +282,13 @@ class Rendezvous:
         if self._on_silent is not None:
             self._on_silent(whom, error.message)
 
-    def _hear(self, peer: _Peer) -> None:
-        silence = peer.monitor.hear(time.monotonic())
+    def _receive(self, peer: _Peer) -> None:
+        silence = peer.monitor.record(time.monotonic())
         if silence is not None:
             log.warning("task %d is heard again, after %.0f s", peer.registration.task, silence)
         try:
             if peer.waits_to_write and peer.channel.flush():
-                self._listen(peer, selectors.EVENT_READ)
+                self._watch(peer, selectors.EVENT_READ)
             messages = [loads(frame) for frame in peer.channel.take()]
         except FluminaError:  # the connection is gone, or what came is no message
             self._lose(peer)
@@ -299,12 +299,12 @@ class Rendezvous:
         for message in messages:
             if peer.leaves_by is not None:
                 return
-            self._understand(peer, message)
+            self._handle(peer, message)
 
-    def _understand(self, peer: _Peer, message: object) -> None:
+    def _handle(self, peer: _Peer, message: object) -> None:
         task = peer.registration.task
         if isinstance(message, Ping):
-            self._tell(peer, ControlMessage(PingReply(message.number)))
+            self._send(peer, ControlMessage(PingReply(message.number)))
         elif isinstance(message, TaskFailure):
             self._end(message.error(task))
         elif isinstance(message, ProgressReport) and self._on_progress is not None:
@@ -314,8 +314,8 @@ class Rendezvous:
                 self._end(error)
         elif isinstance(message, CheckpointPart):
             try:
-                assert self._records is not None
-                self._records.hand_in(task, message.what)
+                assert self._committer is not None
+                self._committer.add_checkpoint(task, message.what)
             except Exception as error:  # noqa: BLE001 -- the run must not go on without
                 self._end(error)
         elif isinstance(message, TaskDone):
@@ -326,7 +326,7 @@ class Rendezvous:
                 self._end(None)
 
     def _lose(self, peer: _Peer, why: TaskSilentError | None = None) -> None:
-        """A connection is gone, or given up: the end of the gang unless the task was done, or had been called off."""
+        """Drop a task whose connection is gone; end its gang unless the task was done or called off."""
         wanted = peer.leaves_by is None and not peer.done
         self._remove(peer)
         if not wanted or self._over.is_set():
@@ -362,19 +362,19 @@ class Rendezvous:
         self._gang.clear()
 
     def _call_off(self, peer: _Peer, reason: str) -> None:
-        """Tell a task to end, and hear no more of it; it has a while to read that."""
+        """Send a task the message that it is called off, and ignore its messages from now on."""
         if peer.channel.fileno() < 0:
             return  # it was done, and has left
         peer.leaves_by = time.monotonic() + GRACE
         self._leaving.add(peer)
-        self._tell(peer, CalledOff(reason, over=self._over.is_set()))
+        self._send(peer, CalledOff(reason, over=self._over.is_set()))
 
-    def _tell(self, peer: _Peer, message: object) -> None:
+    def _send(self, peer: _Peer, message: object) -> None:
         peer.channel.put(dumps(message))
         if peer.channel.pending:
-            self._listen(peer, selectors.EVENT_READ | selectors.EVENT_WRITE)
+            self._watch(peer, selectors.EVENT_READ | selectors.EVENT_WRITE)
 
-    def _listen(self, peer: _Peer, events: int) -> None:
+    def _watch(self, peer: _Peer, events: int) -> None:
         peer.waits_to_write = events != selectors.EVENT_READ
         self._selector.modify(peer.channel, events, peer)
 
@@ -384,12 +384,12 @@ class Rendezvous:
             self._selector.unregister(peer.channel)
         peer.channel.close()
 
-    def _begin_to_close(self) -> None:
+    def _start_closing(self) -> None:
         self._closing = True
         for peer in self._leaving:
             peer.leaves_by = min(peer.leaves_by or 0.0, time.monotonic() + 0.5)
 
-    def _incomplete(self) -> GangError:
+    def _incomplete_gang(self) -> GangError:
         missing = [task for task in range(self._tasks) if task not in self._gang]
         names = ", ".join(map(str, missing[:10])) + (", ..." if len(missing) > 10 else "")
         before = "" if not self._generation else f" again after generation {self._generation} was lost"
