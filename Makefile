@@ -5,7 +5,7 @@
 
 export PYTHON
 ENV := tools/with-env
-TESTERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)# one more than cores: tests with Spark wait most of the time
+TESTERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)# more than cores: tests with Spark wait most of the time
 .DEFAULT_GOAL := help
 CORE := model state program input check plan runtime sim
 .PHONY: help run check test soak scale lint docs bench bench-quick bench-parts format lock clean

@@ -25,10 +25,12 @@ TOGETHER = {
         "test_streaming_faults",
         "test_streaming_order",
     },
-    "sessions of their own": {"test_cluster", "test_command_line", "test_scripts", "test_validation"},
+    "a cluster": {"test_cluster"},
+    "sessions of their own": {"test_command_line", "test_scripts", "test_validation"},
 }
-"""Files that run in one process, one after the other: those of the first group share a session of Spark; those of the
-second start one of their own or a cluster, mostly wait for it, and run beside them. All other tests run anywhere."""
+"""Files that run in one process, one after the other: those of the first group share a session of Spark, those of the
+second a cluster; those of the third start sessions of their own. They mostly wait, and run beside one another. All
+other tests run anywhere."""
 
 
 SLOW = {

@@ -32,9 +32,8 @@ class Cluster:
                 "master", f"{_DEPLOY}.master.Master", "--host", HERE, "--port", "0", "--webui-port", "0"
             )
             self.master = self._wait_for(master, re.compile(rb"Starting Spark master at (spark://\S+)"))
-            self.workers = [self._start_worker(number, cores) for number in range(workers)]
-            for number in range(workers):
-                self._wait_for(f"worker{number}", re.compile(rb"(Successfully registered) with master"))
+            self.cores, self.workers = cores, list[int]()
+            self.add_workers(workers)
         except BaseException:
             self.close()
             raise
@@ -59,8 +58,15 @@ class Cluster:
         self.processes.append(process)
         return name
 
-    def _start_worker(self, number: int, cores: int) -> int:
-        options = ("--host", HERE, "--port", "0", "--webui-port", "0", "--cores", str(cores), "--memory", "1g")
+    def add_workers(self, count: int) -> None:
+        """Have so many machines more."""
+        added = range(len(self.workers), len(self.workers) + count)
+        self.workers += [self._start_worker(number) for number in added]
+        for number in added:
+            self._wait_for(f"worker{number}", re.compile(rb"(Successfully registered) with master"))
+
+    def _start_worker(self, number: int) -> int:
+        options = ("--host", HERE, "--port", "0", "--webui-port", "0", "--cores", str(self.cores), "--memory", "1g")
         work = str(self.folder / f"work{number}")
         self._start(f"worker{number}", f"{_DEPLOY}.worker.Worker", *options, "--work-dir", work, self.master)
         return self.processes[-1].pid

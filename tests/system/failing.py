@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import signal
 import threading
 from typing import Any
 
@@ -18,6 +19,21 @@ class InUpdate(ValueBarrierByHand):
     def update(self, state: int, event: fl.Event, emit: fl.Emit) -> int:
         if event.tag is self.value and event.v == BAD:
             raise ZeroDivisionError("bad value")  #: update
+        return super().update(state, event, emit)
+
+
+class StandsStill(ValueBarrierByHand):
+    """Stops its process in update, at one event, the first time that it gets there, and says in a file which."""
+
+    def __init__(self, once: str) -> None:
+        super().__init__()
+        self.once = once
+
+    def update(self, state: int, event: fl.Event, emit: fl.Emit) -> int:
+        if event.tag is self.value and event.v == BAD and not os.path.exists(self.once):  # noqa: PTH110
+            with open(self.once, "x", encoding="utf-8") as file:  # noqa: PTH123
+                file.write(str(os.getpid()))
+            os.kill(os.getpid(), signal.SIGSTOP)
         return super().update(state, event, emit)
 
 

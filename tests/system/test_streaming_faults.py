@@ -10,10 +10,12 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import flumina as fl
@@ -29,6 +31,7 @@ from flumina.state.compare import same
 from flumina.streaming import batches as batches_module
 from flumina.testing import assert_same_outputs
 from tests.streaming.failpoints import VARIABLE, At
+from tests.system import failing
 from tests.system.cluster import kill
 from tests.system.endless import ENDLESS, expected, options, stopped_after
 from tests.system.processes import children
@@ -234,6 +237,36 @@ def test_python_workers_are_killed(spark: SparkSession, tmp_path: Path) -> None:
     assert all(killed.values()), killed
     assert max(entry["leaves"] for entry in query.recentProgress) > 1
     assert_exactly_once(tmp_path / "out", files.expected())
+
+
+def test_a_python_worker_that_stands_still_is_ended_and_its_batch_tried_again(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    values = pa.table({"ts": range(60), "v": [failing.BAD if ts == 30 else ts for ts in range(60)]})
+    barriers = pa.table({"ts": range(9, 60, 10)})
+    tables = {"values": values, "barriers": barriers}
+    program = failing.StandsStill(str(tmp_path / "once"))
+    given = [
+        fl.Stream("values", program.value, values),
+        fl.Stream("barriers", program.barrier, barriers),
+    ]
+    for name, table in tables.items():
+        (tmp_path / "in" / name).mkdir(parents=True)
+        pq.write_table(table, tmp_path / "in" / name / "0.parquet")
+    streams = [
+        replace(s, data=spark.readStream.schema(ddl).parquet(str(tmp_path / "in" / s.name)))
+        for s, ddl in zip(given, ("ts long, v long", "ts long"), strict=True)
+    ]
+    more: dict[str, Any] = {
+        "program": program,
+        "watermarks": None,
+        "task_timeout": 3.0,
+        "engine_options": fl.EngineOptions(liveness_interval=0.2, warn_after=1.0),
+    }
+    start(spark, streams, tmp_path, **more).awaitTermination()
+    stopped = int((tmp_path / "once").read_text())
+    assert f"process {stopped} on " in caplog.text
+    assert_exactly_once(tmp_path / "out", dict(fl.spec(program, given).outputs))
 
 
 def lose_newest_commits(folder: Path, rng: random.Random) -> None:
