@@ -15,8 +15,7 @@ from flumina.errors import UsageError
 from flumina.input.dead_letters import SCHEMA, BadRows, RejectedRows, makes_dead_letters
 from flumina.input.decode import OnBadRows, Part, decode
 from flumina.input.stream import Stream
-from flumina.input.stream_checks import check_streams
-from flumina.input.stream_info import one_ts_type
+from flumina.input.stream_checks import check_streams, one_ts_type
 from flumina.input.ties import check_ties
 from flumina.model import emit as emitting
 from flumina.model.batch import Batch

@@ -1,21 +1,13 @@
-"""Describe the streams of a run in the driver, and select the data of each task."""
+"""Select the data of each task."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-import pyarrow as pa
-
 from flumina.engine.job import Job
 from flumina.input.sources import GeneratorSource, InMemoryTables
 from flumina.input.stream import Stream
-from flumina.input.stream_info import describe, one_ts_type
-
-
-def timestamp_type(streams: Sequence[Stream]) -> pa.DataType:
-    """Return the type of timestamps that all streams with rows have in common."""
-    return one_ts_type((stream, describe(stream).ts_type) for stream in streams) or pa.int64()
 
 
 def is_paced(streams: Sequence[Stream]) -> bool:

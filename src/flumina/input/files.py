@@ -184,9 +184,10 @@ class _Parquet:
         groups = self.metadata.num_row_groups
         spread = np.unique(np.linspace(0, groups - 1, _SAMPLED).astype(int)).tolist() if groups else []
         firsts = np.cumsum([0, *(self.metadata.row_group(group).num_rows for group in range(groups))])
-        for group in spread:
-            for chunk in islice(self._read([group], columns, max(1, rows // len(spread))), 1):
-                yield int(firsts[group]), chunk
+        with self._open(spread) as file:
+            for group in spread:
+                for chunk in islice(self._batches(file, [group], columns, max(1, rows // len(spread))), 1):
+                    yield int(firsts[group]), chunk
 
     def bounds(self, column: str) -> pa.Array | None:
         """Return bounds from the statistics of the row groups, if all have some."""
@@ -215,13 +216,24 @@ class _Parquet:
             yield run
 
     def _read(self, groups: list[int], columns: Sequence[str], size: int) -> Iterator[pa.RecordBatch]:
+        with self._open(groups) as file:
+            yield from self._batches(file, groups, columns, size)
+
+    @staticmethod
+    def _batches(
+        file: pq.ParquetFile, groups: list[int], columns: Sequence[str], size: int
+    ) -> Iterator[pa.RecordBatch]:
+        yield from file.iter_batches(size, row_groups=groups, columns=list(columns), use_threads=False)
+
+    @contextmanager
+    def _open(self, groups: list[int]) -> Iterator[pq.ParquetFile]:
+        """Open the file to read these row groups."""
         small = sum(self.metadata.row_group(group).total_byte_size for group in groups) <= _MAPPED
         local = self.file.is_local
         # A row group too large for memory is read through a buffer; remote files are fastest read at once.
         options: dict[str, Any] = {"pre_buffer": small and not local, "buffer_size": 0 if small else 2**20}
         with self.file.open(mapped=small) as opened:
-            file = pq.ParquetFile(opened, metadata=self.metadata, **options)
-            yield from file.iter_batches(size, row_groups=groups, columns=list(columns), use_threads=False)
+            yield pq.ParquetFile(opened, metadata=self.metadata, **options)
 
 
 class _Arrow:

@@ -1,11 +1,13 @@
-"""Check a list of streams against a program."""
+"""Check a list of streams against a program, and their timestamps against one another."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from flumina.errors import UsageError
+import pyarrow as pa
+
+from flumina.errors import InputError, UsageError
 from flumina.input.stream import Stream
 from flumina.program.definition import Definition
 
@@ -30,3 +32,21 @@ def check_streams(definition: Definition, streams: Sequence[Stream]) -> None:
                     f"which is not a tag of {definition.name}{twin}",
                     hint=f"its tags are {list(definition.tags)}",
                 )
+
+
+def one_ts_type(found: Iterable[tuple[Stream, pa.DataType | None]]) -> pa.DataType | None:
+    """Return the common type of the timestamps of these streams; None if no stream has rows."""
+    first: tuple[Stream, pa.DataType] | None = None
+    for stream, ts_type in found:
+        if ts_type is None:
+            continue
+        first = first or (stream, ts_type)
+        if ts_type != first[1]:
+            raise InputError(
+                "TIMESTAMP_TYPES",
+                f"timestamps are {ts_type}, but {first[1]} in stream {first[0].name!r}",
+                stream=stream.name,
+                column=stream.ts,
+                hint="events of all streams are ordered together, so their timestamps must be of one kind",
+            )
+    return first[1] if first else None

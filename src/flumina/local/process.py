@@ -14,8 +14,8 @@ import time
 from typing import Any, BinaryIO
 
 from flumina.engine.host import host, left_behind
-from flumina.engine.sampling import Sampling
 from flumina.errors import FluminaError
+from flumina.local.sample_request import SampleRequest
 
 HEADER = struct.Struct("!Q")
 READY = b"."
@@ -56,7 +56,7 @@ def main(ready: int) -> None:
         os.chdir(folder)
         with contextlib.suppress(FluminaError):  # the driver raises it
             given = pickle.loads(arguments)  # noqa: S301
-            if isinstance(given, Sampling):
+            if isinstance(given, SampleRequest):
                 given.execute()
             else:
                 host(*given)

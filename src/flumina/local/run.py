@@ -14,7 +14,7 @@ import pyarrow as pa
 from flumina.checkpoint.committer import Committer
 from flumina.engine.driver import choose_plan, final_state, make_job, resume, run_job
 from flumina.engine.host import TaskAssignment
-from flumina.engine.inputs import data_of, is_paced, timestamp_type
+from flumina.engine.inputs import data_of, is_paced
 from flumina.engine.job import Job, TaskReport
 from flumina.engine.options import RunArguments, RunOptions, takes
 from flumina.engine.progress import ProgressLine
@@ -26,7 +26,7 @@ from flumina.input.stream import Stream
 from flumina.input.stream_checks import check_streams
 from flumina.local.pool import POOL, PoolProcess
 from flumina.local.sampling import sampled
-from flumina.plan.rates import estimate
+from flumina.plan.survey import Survey
 from flumina.program import pickling
 from flumina.program.base import AnyProgram, define
 
@@ -47,17 +47,15 @@ def run(program: AnyProgram, streams: Sequence[Stream], **options: Unpack[RunArg
     chosen = RunOptions.of(options)
     definition = define(program)
     check_streams(definition, streams)
-    sources = estimate(definition, streams)
-    plan = choose_plan(definition, sources, chosen, cores(), partial(sampled, program, streams, chosen.bad_rows))
+    survey = Survey.of(definition, streams)
+    plan = choose_plan(definition, survey.rates(), chosen, cores(), partial(sampled, program, survey, chosen.bad_rows))
     resume_point = resume(chosen, program, streams)
-    job = make_job(
-        program, streams, plan, timestamp_type(streams), chosen, paced=is_paced(streams), resume_point=resume_point
-    )
+    job = make_job(program, streams, plan, survey.ts_type, chosen, paced=is_paced(streams), resume_point=resume_point)
     line = ProgressLine(definition.name, shown=chosen.progress)
     committed, reports, snapshots = run_job(
         job,
         resume_point,
-        lambda committer: _execute(job, streams, line, committer, tls=chosen.tls),
+        lambda committer: _execute(job, survey.inputs, line, committer, tls=chosen.tls),
         state=chosen.return_state,
     )
     stats = RunStats.of(reports, snapshots=snapshots)

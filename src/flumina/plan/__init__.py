@@ -3,13 +3,14 @@
 from flumina.plan.components import components
 from flumina.plan.cost_model import Cost, CostModel, evaluate
 from flumina.plan.fingerprint import fingerprint
+from flumina.plan.heavy_hitters import HeavyHitters
 from flumina.plan.measure import measure
 from flumina.plan.optimize import OPTIMIZERS, Optimizer, make_plan
 from flumina.plan.optimize.cost import with_model
-from flumina.plan.rates import HeavyHitters, estimate
 from flumina.plan.routing import Router
 from flumina.plan.sources import Inputs, StreamRates, bind
 from flumina.plan.state_sizes import StateSize, sample_states
+from flumina.plan.survey import estimate
 from flumina.plan.tree import Itag, Plan, PlanWorker, StreamShape
 from flumina.plan.validity import Violation, check_valid, validate
 

@@ -34,7 +34,10 @@ EVENTS = 4_000
 """How many events are folded, at most."""
 
 SECONDS = 0.25
-"""After how many seconds no further event is folded."""
+"""Seconds of processor time after which no further event is folded."""
+
+PATIENCE = 8
+"""An ``update`` that waits is given this many times as long."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,8 @@ def sample_states(
     """Fold the program over the first events and measure the state.
 
     ``distinct`` is how many different keys the whole input has, if that is known. At most ``events`` events are folded,
-    and none after ``seconds`` (the one that is under way is not interrupted). What ``update`` raises is raised.
+    and none after ``seconds`` of processor time, so that a busy machine gives the same sample (the one that is under
+    way is not interrupted). What ``update`` raises is raised.
     """
     definition, given = define(program), tuple(streams)
     state = initial_state(definition)
@@ -85,7 +89,7 @@ def sample_states(
     keys: set[Key] = set()
     first = _first(definition, given, events, on_bad_rows=makes_dead_letters(bad_rows))
     if first is not None:
-        state = fold(kind, state, _until(first, time.monotonic() + seconds, keys, emit), emit)
+        state = fold(kind, state, _until(first, seconds, keys, emit), emit)
     entries, keyed, rest = _split(state)
     if not entries:
         return StateSize(rest_bytes=rest)
@@ -117,10 +121,11 @@ def _forget(_: RejectedRows) -> None:
     """Leave out a bad row: the run handles it."""
 
 
-def _until(batch: Batch, deadline: float, keys: set[Key], emit: Emit) -> Iterator[Event]:
-    """Yield events up to a deadline; collect their keys and drop their outputs."""
+def _until(batch: Batch, seconds: float, keys: set[Key], emit: Emit) -> Iterator[Event]:
+    """Yield events for so many seconds of processor time; collect their keys and drop their outputs."""
+    deadline, patience = time.thread_time() + seconds, time.monotonic() + PATIENCE * seconds
     for number, event in enumerate(batch):
-        if time.monotonic() > deadline:
+        if time.thread_time() > deadline or time.monotonic() > patience:
             return
         if event.tag.key is not None:
             keys.add(event.key)

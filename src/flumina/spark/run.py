@@ -9,17 +9,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Unpack, cast
 
-import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark import Broadcast
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_type
 
 from flumina.checkpoint.committer import Committer
 from flumina.checkpoint.resume import ResumePoint
 from flumina.engine.driver import check_is_no_input, choose_plan, final_state, make_job, resume, run_job
 from flumina.engine.host import TaskAssignment
-from flumina.engine.inputs import data_of, is_paced, timestamp_type
+from flumina.engine.inputs import data_of, is_paced
 from flumina.engine.job import Job, TaskReport
 from flumina.engine.options import RunOptions, SparkRunArguments, SparkRunOptions, takes
 from flumina.engine.progress import ProgressLine
@@ -29,11 +27,9 @@ from flumina.engine.transport.rendezvous import Rendezvous
 from flumina.errors import FluminaError, GangError
 from flumina.input.stream import Stream
 from flumina.input.stream_checks import check_streams
-from flumina.input.stream_info import describe, one_ts_type
 from flumina.input.ties import must_be_one_part
-from flumina.model import schema
-from flumina.plan.rates import estimate
 from flumina.plan.sources import StreamRates as PlannedSource
+from flumina.plan.survey import Survey
 from flumina.program import pickling
 from flumina.program.base import AnyProgram, define
 from flumina.program.definition import Definition
@@ -80,9 +76,10 @@ def run(
     check_streams(definition, streams)
     line = ProgressLine(definition.name, shown=chosen.progress)
     try:
+        surveyed = _survey(definition, streams)
         while True:
             try:
-                return _run_once(cluster, program, streams, chosen, line, tls=tls)
+                return _run_once(cluster, program, surveyed, chosen, line, tls=tls)
             except _LostSlotsError as lost:
                 if chosen.on_lost_slots == "fail" or not lost.slots:
                     raise lost.gang from None
@@ -106,7 +103,7 @@ class _LostSlotsError(Exception):
 def _run_once(
     cluster: Cluster,
     program: AnyProgram,
-    streams: Sequence[Stream],
+    surveyed: _Surveyed,
     options: RunOptions,
     line: ProgressLine,
     *,
@@ -114,8 +111,8 @@ def _run_once(
 ) -> RunResult[DataFrame]:
     """Run a program with a plan for the available slots, from its last snapshot if it has a checkpoint."""
     definition = define(program)
-    resume_point = resume(options, program, streams)
-    staged = _stage(cluster, program, definition, streams, options, resume_point)
+    resume_point = resume(options, program, surveyed.streams)
+    staged = _stage(cluster, program, definition, surveyed, options, resume_point)
     cluster.require(staged.job.placement.tasks)
     shuffled: int | None = None
 
@@ -145,28 +142,48 @@ class Staged:
     frame: Frame | None
 
 
+@dataclass(frozen=True)
+class _Surveyed:
+    """Streams with their survey; of DataFrames with rows, the columns that are read, by stream."""
+
+    streams: Sequence[Stream]
+    columns: Mapping[str, Sequence[str]]
+    survey: Survey
+
+
+def _survey(definition: Definition, streams: Sequence[Stream]) -> _Surveyed:
+    """Survey the streams once: Spark executes each DataFrame for a sample, all other data is opened here."""
+    columns = {s.name: needed(s, s.data) for s in streams if isinstance(s.data, DataFrame)}
+    known = [_sampled(s, columns[s.name]) if s.name in columns else s for s in streams]
+    # Spark skips stages without input rows, and the gang with them.
+    given = [
+        sample if stream.name in columns and not sample.data.num_rows else stream
+        for stream, sample in zip(streams, known, strict=True)
+    ]
+    survey = Survey.of(definition, known)
+    inputs = [
+        stream if isinstance(stream.data, DataFrame) else converted
+        for stream, converted in zip(given, survey.inputs, strict=True)
+    ]
+    return _Surveyed(inputs, columns, survey)
+
+
 def _stage(
     cluster: Cluster,
     program: AnyProgram,
     definition: Definition,
-    streams: Sequence[Stream],
+    surveyed: _Surveyed,
     options: RunOptions,
     resume_point: ResumePoint | None,
 ) -> Staged:
     """Choose a plan, and whether DataFrames are read in place or shuffled."""
-    columns = {s.name: needed(s, s.data) for s in streams if isinstance(s.data, DataFrame)}
-    sampled = {s.name: _sampled(s, columns[s.name]) for s in streams if isinstance(s.data, DataFrame)}
-    # Spark skips stages without input rows, and the gang with them.
-    streams = [
-        replace(s, data=sampled[s.name].data) if s.name in sampled and not sampled[s.name].data.num_rows else s
-        for s in streams
-    ]
+    streams, columns, survey = surveyed.streams, surveyed.columns, surveyed.survey
     frames = [stream for stream in streams if isinstance(stream.data, DataFrame)]
     slots = cluster.slots()
     if not frames:
-        plan = choose_plan(definition, estimate(definition, streams), options, slots)
+        plan = choose_plan(definition, survey.rates(), options, slots)
         job = make_job(
-            program, streams, plan, timestamp_type(streams), options, paced=is_paced(streams), resume_point=resume_point
+            program, streams, plan, survey.ts_type, options, paced=is_paced(streams), resume_point=resume_point
         )
         return Staged(job, streams, None, None)
     direct = _sits_in_place(definition, frames, slots)
@@ -181,15 +198,14 @@ def _stage(
             frames, [stream.data for stream in frames], [columns[stream.name] for stream in frames], single, tasks
         )
     _check_out(frames, options)
-    known = [sampled[stream.name] if stream in frames else stream for stream in streams]
-    sources = [_spread(source, frame) for source in estimate(definition, known)]
+    sources = [_spread(source, frame) for source in survey.rates()]
     plan = choose_plan(definition, sources, options, tasks)
     given: dict[PartId, int] = {
         (name, part): home for name, homes in frame.parts.items() for part, home in enumerate(homes)
     }
     described = [replace(s, sorted=True) if s in frames else s for s in streams]
     job = make_job(
-        program, described, plan, timestamps(streams), options, given=given, tasks=tasks, resume_point=resume_point
+        program, described, plan, survey.ts_type, options, given=given, tasks=tasks, resume_point=resume_point
     )
     return Staged(job, described, frame_rows, frame)
 
@@ -230,20 +246,6 @@ def _spread(source: PlannedSource, frame: Frame) -> PlannedSource:
     assert isinstance(source.tags, Mapping), "an estimate has rates"
     rates = {tag: sum(rate) if isinstance(rate, list) else rate for tag, rate in source.tags.items()}
     return replace(source, tags=rates, parts=len(homes), hosts=[f"task{home}" for home in homes])
-
-
-def timestamps(streams: Sequence[Stream]) -> pa.DataType:
-    """Return the timestamp type of all streams; that of a DataFrame follows from its schema."""
-    found = [
-        (
-            stream,
-            schema.timestamp_type(to_arrow_type(stream.data.schema[stream.ts].dataType, timezone="UTC"))
-            if isinstance(stream.data, DataFrame)
-            else describe(stream).ts_type,
-        )
-        for stream in streams
-    ]
-    return one_ts_type(found) or pa.int64()
 
 
 def execute(

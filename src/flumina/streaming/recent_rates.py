@@ -12,7 +12,7 @@ from flumina.input.event_table import TAG, columns_of
 from flumina.input.stream import Stream
 from flumina.model.tag import Tag
 from flumina.model.tag_set import Key
-from flumina.plan.rates import HOT, HeavyHitters
+from flumina.plan.heavy_hitters import HOT, HeavyHitters
 from flumina.plan.sources import StreamRates
 
 FADE = 0.5

@@ -8,19 +8,21 @@ from dataclasses import replace
 from itertools import combinations
 from typing import Unpack
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_type
 
 from flumina.engine.options import takes
 from flumina.errors import UsageError
 from flumina.input.stream import Stream
-from flumina.input.stream_checks import check_streams
+from flumina.input.stream_checks import check_streams, one_ts_type
 from flumina.input.watermarks import BoundedDelay
+from flumina.model.schema import timestamp_type
 from flumina.plan.tree import Plan
 from flumina.program.base import AnyProgram, define
 from flumina.program.definition import Definition
 from flumina.spark.gang import explained
-from flumina.spark.run import timestamps
 from flumina.spark.session import Cluster
 from flumina.spark.streaming.engine import SparkEngine
 from flumina.spark.streaming.function_sink import FunctionSink
@@ -73,7 +75,7 @@ def start(
         wide = Wide.of(definition, streams, rules.policies)
     except PySparkException as error:
         raise explained(error) from None
-    ts_type = timestamps(streams)
+    ts_type = _timestamps(streams)
     for policy in rules.policies.values():
         if isinstance(policy, BoundedDelay):
             policy.ticks(ts_type)
@@ -177,3 +179,9 @@ def _url(folder: Directory, name: str) -> str:
     """Return the URL of a file in a folder, with its scheme, since Spark's default file system may be another."""
     path = folder.at(name)
     return f"file://{path}" if folder.is_local else path
+
+
+def _timestamps(streams: Sequence[Stream]) -> pa.DataType:
+    """Return the timestamp type of all streams, from the schemas of their DataFrames."""
+    found = [(s, timestamp_type(to_arrow_type(s.data.schema[s.ts].dataType, timezone="UTC"))) for s in streams]
+    return one_ts_type(found) or pa.int64()

@@ -5,8 +5,9 @@ import pyarrow as pa
 import flumina as fl
 from flumina import local
 from flumina.apps import KeyCounter, ValueBarrier
-from flumina.engine.sampling import Sampling
+from flumina.local.sample_request import SampleRequest
 from flumina.local.sampling import FEW, sampled
+from flumina.plan.survey import Survey
 from tests.system import failing
 
 
@@ -18,26 +19,30 @@ def values(program: type[fl.Program], rows: int) -> list[fl.Stream]:
     ]
 
 
+def survey(program: type[fl.Program], rows: int) -> Survey:
+    return Survey.of(program, values(program, rows))
+
+
 def test_an_order_leaves_the_size_in_its_file_and_nothing_where_update_fails(tmp_path: Path) -> None:
     stream = fl.Stream("i", KeyCounter.inc, [{"ts": n, "k": n} for n in range(50)])
-    order = Sampling.of(KeyCounter, [stream], 500.0, "error", tmp_path / "size")
+    order = SampleRequest.of(KeyCounter, [stream], 500.0, "error", tmp_path / "size")
     assert order.result() is None
     order.execute()
     found = order.result()
     assert found is not None
     assert found.keys == 500
-    failed = Sampling.of(failing.InUpdate, values(failing.InUpdate, 5), 0.0, "error", tmp_path / "none")
+    failed = SampleRequest.of(failing.InUpdate, values(failing.InUpdate, 5), 0.0, "error", tmp_path / "none")
     failed.execute()
     assert failed.result() is None
 
 
 def test_states_are_sampled_in_a_process_that_may_die() -> None:
     """An update that ends its process does not end the driver, and the next sample has a process again."""
-    assert sampled(failing.Dies, values(failing.Dies, FEW), "error", 0.0) is None
-    found = sampled(ValueBarrier, values(ValueBarrier, FEW), "error", 0.0)
+    assert sampled(failing.Dies, survey(failing.Dies, FEW), "error", 0.0) is None
+    found = sampled(ValueBarrier, survey(ValueBarrier, FEW), "error", 0.0)
     assert found is not None
     assert found.rest_bytes > 0
-    assert sampled(ValueBarrier, values(ValueBarrier, 10), "error", 0.0) is None  # few events
+    assert sampled(ValueBarrier, survey(ValueBarrier, 10), "error", 0.0) is None  # few events
 
 
 def test_a_run_of_many_keys_with_an_unkeyed_tag_has_one_worker() -> None:

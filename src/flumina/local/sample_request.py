@@ -1,33 +1,33 @@
-"""Sample state sizes in a separate process, so that ``update`` can't harm the driver."""
+"""Request to sample state sizes, which a process of the pool executes."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import pyarrow as pa
-
+from flumina.input.dead_letters import BadRows
 from flumina.input.stream import Stream
-from flumina.plan.state_sizes import EVENTS, StateSize, sample_states
+from flumina.plan.state_sizes import StateSize, sample_states
 from flumina.program import pickling
 from flumina.program.base import AnyProgram
 
 
 @dataclass(frozen=True)
-class Sampling:
+class SampleRequest:
     """A request to sample the states of a program, and the file for the result."""
 
     packed: bytes
     out: str
 
     @staticmethod
-    def of(program: AnyProgram, streams: Sequence[Stream], distinct: float, bad_rows: str, out: Path) -> Sampling:
+    def of(
+        program: AnyProgram, heads: Sequence[Stream], distinct: float, bad_rows: BadRows, out: Path
+    ) -> SampleRequest:
         """Pack a program and the first rows of its streams."""
-        first = [head for stream in streams if (head := _head(stream)) is not None]
-        return Sampling(pickling.dumps((program, first, distinct, bad_rows)), str(out))
+        return SampleRequest(pickling.dumps((program, heads, distinct, bad_rows)), str(out))
 
     def execute(self) -> None:
         """Sample, and write the size as JSON; write nothing where the program fails, since the run will raise."""
@@ -42,14 +42,3 @@ class Sampling:
             return StateSize(**json.loads(Path(self.out).read_text(encoding="utf-8")))
         except (OSError, ValueError):  # the process ended before it had written the file
             return None
-
-
-def _head(stream: Stream) -> Stream | None:
-    """Return the stream with the first rows of its parts; None if it has none."""
-    source = stream.source()
-    found = []
-    for number in range(source.parts):
-        chunk = next(iter(source.chunks(number, stream.columns, EVENTS)), None)
-        if chunk is not None and chunk.num_rows:
-            found.append(pa.Table.from_batches([chunk.slice(0, EVENTS)]))
-    return replace(stream, data=found) if found else None

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,9 +14,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import flumina as fl
+from flumina import local
 from flumina.apps import KeyCounter, PageViews, ValueBarrier
 from flumina.errors import InputError, UsageError
-from flumina.plan import HeavyHitters, bind, estimate, make_plan
+from flumina.input import files
+from flumina.input.conversion import Converter
+from flumina.local.sample_request import SampleRequest
+from flumina.plan import OPTIMIZERS, HeavyHitters, Inputs, Plan, bind, estimate, make_plan
+from flumina.plan.survey import Survey
 
 
 @given(st.lists(st.lists(st.integers(0, 12), max_size=40), max_size=8), st.integers(1, 6))
@@ -104,7 +110,7 @@ class TestFilesAndGenerators:
         table = self.views(40_000)
         pq.write_table(table, tmp_path / "a.parquet", row_group_size=1000)
         pq.write_table(table.slice(0, 10_000), tmp_path / "b.parquet", row_group_size=1000)
-        monkeypatch.setattr("flumina.plan.rates.SAMPLE_ROWS", 4000)
+        monkeypatch.setattr("flumina.plan.survey.SAMPLE_ROWS", 4000)
         (source,) = estimate(PageViews, [fl.Stream("views", PageViews.view, fl.Parquet(tmp_path))])
         assert source.tags == {"view": pytest.approx([40_000 / 39_999, 10_000 / 39_999])}
         assert source.hot["view"]["home"] == pytest.approx(0.5 * 50_000 / 39_999, rel=0.05)
@@ -117,7 +123,7 @@ class TestFilesAndGenerators:
         pq.write_table(
             pa.table({"ts": ts, "what": what, "k": np.arange(count) % 5}), tmp_path / "x", row_group_size=500
         )
-        monkeypatch.setattr("flumina.plan.rates.SAMPLE_ROWS", 1600)
+        monkeypatch.setattr("flumina.plan.survey.SAMPLE_ROWS", 1600)
         tags = {"i": KeyCounter.inc, "r": KeyCounter.read}
         (source,) = estimate(KeyCounter, [fl.Stream("s", tags, fl.Parquet(tmp_path / "x"), tag_column="what")])
         assert source.tags == {"inc": [pytest.approx(0.9, rel=1e-3)], "read": [pytest.approx(0.1, rel=1e-3)]}
@@ -153,7 +159,7 @@ class TestFilesAndGenerators:
             estimate(KeyCounter, [fl.Stream("s", KeyCounter.inc, table)])
 
     def test_of_a_generator_the_first_rows_and_how_long_they_last(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("flumina.plan.rates.SAMPLE_ROWS", 1000)
+        monkeypatch.setattr("flumina.plan.survey.SAMPLE_ROWS", 1000)
 
         def forever(part: int) -> Iterator[dict[str, range]]:
             for start in itertools.count(0, 100):  # part 0: two events a second, part 1: one
@@ -174,7 +180,7 @@ class TestFilesAndGenerators:
         assert source.tags == {"inc": [pytest.approx(101 / 200)]}
 
     def test_a_paced_one_has_its_rate(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("flumina.plan.rates.SAMPLE_ROWS", 1000)
+        monkeypatch.setattr("flumina.plan.survey.SAMPLE_ROWS", 1000)
         generated = fl.GeneratorSource(lambda _: ({"k": [n % 2] * 10} for n in itertools.count()), parts=2, rate=5000)
         paced = fl.Stream("paced", KeyCounter.inc, generated)
         table = fl.Stream("table", KeyCounter.read, {"ts": [0, 1_000_000, 2_000_000], "k": [1, 1, 1]})
@@ -196,3 +202,131 @@ def test_different_keys_are_counted_over_parts_and_extrapolated_to_rows_that_wer
     fresh = pa.table({"ts": range(20_000), "k": range(20_000)})
     (every,) = estimate(KeyCounter, [fl.Stream("s", KeyCounter.inc, fresh)], rows=2000)
     assert every.distinct["inc"] == pytest.approx(20_000, rel=0.05)
+
+
+ROWS = pa.table({"ts": [1, 2], "user": [3, 4], "page": ["a", "b"]})
+MOMENTS = ROWS.slice(0, 1).set_column(0, "ts", pa.array([datetime(2026, 1, 1, tzinfo=UTC)]))
+UTC_TYPE = pa.timestamp("us", tz="UTC")
+
+
+def views(data: Any, name: str = "s") -> fl.Stream:
+    return fl.Stream(name, PageViews.view, data)
+
+
+def survey(*streams: fl.Stream) -> Survey:
+    return Survey.of(PageViews, streams)
+
+
+def rows_of(found: Survey) -> list[int | None]:
+    return [part.rows for part in found.streams[0].parts]
+
+
+class TestOfTypesAndRows:
+    def test_tables(self) -> None:
+        found = survey(views([ROWS, ROWS.slice(0, 0), MOMENTS.slice(0, 0)]))
+        assert (found.ts_type, rows_of(found)) == (pa.int64(), [2, 0, 0])
+        assert survey(views(MOMENTS)).ts_type == UTC_TYPE
+        nothing = survey(views([]))
+        assert (nothing.streams[0].ts_type, nothing.ts_type, nothing.heads) == (None, pa.int64(), [])
+
+    def test_files(self, tmp_path: Path) -> None:
+        for name in ("a", "b"):
+            pq.write_table(ROWS, tmp_path / f"{name}.parquet")
+        found = survey(views(fl.Parquet(tmp_path)))
+        assert (found.ts_type, rows_of(found), found.rows(unknown=100)) == (pa.int64(), [2, 2], 4)
+
+    def test_files_of_different_schemas(self, tmp_path: Path) -> None:
+        pq.write_table(ROWS, tmp_path / "a.parquet")
+        other = ROWS.set_column(1, "user", pa.array([1, 2], pa.int32()))
+        pq.write_table(other, tmp_path / "b.parquet")
+        with pytest.raises(InputError, match=r"FILE_SCHEMAS.*'user'.*int32 in .*b\.parquet, but int64 in .*a\.parquet"):
+            survey(views(fl.Parquet(tmp_path)))
+        pq.write_table(ROWS.drop_columns(["user"]), tmp_path / "b.parquet")
+        with pytest.raises(InputError, match=r"MISSING_COLUMN.*part 1.*'user'"):
+            survey(views(fl.Parquet(tmp_path)))
+
+    def test_generators(self) -> None:
+        found = survey(views(fl.GeneratorSource(lambda _: [ROWS], parts=3)))
+        assert (found.ts_type, rows_of(found), found.rows(unknown=100)) == (pa.int64(), [None] * 3, 300)
+        assert survey(views(fl.GeneratorSource(lambda _: [], parts=2))).streams[0].ts_type is None
+        paced = fl.GeneratorSource(lambda _: [ROWS.drop_columns(["ts"])], rate=5)
+        assert survey(views(paced)).ts_type == pa.int64()
+
+    def test_columns_that_do_not_fit_are_refused(self, tmp_path: Path) -> None:
+        bad = ROWS.set_column(1, "user", pa.array(["x", "y"]))
+        pq.write_table(bad, tmp_path / "a.parquet")
+        for data in (bad, fl.Parquet(tmp_path), fl.GeneratorSource(lambda _: [bad])):
+            with pytest.raises(InputError, match=r"COLUMN_TYPE.*'user'"):
+                survey(views(data))
+
+    def test_all_timestamps_are_of_one_kind(self) -> None:
+        with pytest.raises(InputError, match="TIMESTAMP_TYPES"):
+            survey(views([ROWS, MOMENTS]))
+        with pytest.raises(InputError, match=r"TIMESTAMP_TYPES.*'other'.*but int64 in stream 's'"):
+            _ = survey(views(ROWS), views(MOMENTS, "other")).ts_type
+
+
+def test_heads_are_the_first_rows_of_each_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flumina.plan.survey.EVENTS", 5)
+    table = pa.table({"ts": range(40), "user": range(40), "page": ["a"] * 40})
+    pq.write_table(table, tmp_path / "one.parquet", row_group_size=3)
+    pq.write_table(table, tmp_path / "two.parquet", row_group_size=2)  # of which not all row groups are read
+    with pa.ipc.new_file(tmp_path / "three.arrow", table.schema) as file:
+        file.write_table(table, max_chunksize=2)
+    generated = fl.GeneratorSource(lambda _: (table.slice(start, 3) for start in range(0, 40, 3)))
+    for data in ([table], [table.slice(0, 3)], fl.Parquet(tmp_path), generated):
+        (head,) = survey(views(data)).heads
+        for part in head.parts():
+            assert part == table.select(part.column_names).slice(0, part.num_rows)
+            assert 2 <= part.num_rows <= 5
+
+
+def test_the_driver_opens_every_source_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the tasks run, in processes of their own: for rates, types, the plan and the size of states."""
+    count = 3000
+    table = pa.table({"ts": range(count), "v": range(count)})
+    for name in ("one", "two"):
+        pq.write_table(table, tmp_path / f"{name}.parquet", row_group_size=1000)
+    started, opened, converted = Counter[int](), Counter[str](), Counter[str]()
+
+    def generate(part: int) -> Iterator[pa.Table]:
+        started[part] += 1
+        yield table
+
+    read, tables = files.File.open, Converter.tables
+
+    def counted_open(self: files.File, *, mapped: bool) -> pa.NativeFile:
+        opened[Path(self.path).stem] += mapped  # not for the metadata alone
+        return read(self, mapped=mapped)
+
+    def counted_tables(self: Converter, data: Any) -> Any:
+        converted[self.stream] += 1
+        return tables(self, data)
+
+    monkeypatch.setattr(files.File, "open", counted_open)
+    monkeypatch.setattr(Converter, "tables", counted_tables)
+    streams = [
+        fl.Stream("files", ValueBarrier.value, fl.Parquet(tmp_path)),
+        fl.Stream("generated", ValueBarrier.value, fl.GeneratorSource(generate, parts=2)),
+        fl.Stream("in memory", ValueBarrier.value, [table, table]),
+        fl.Stream("barriers", ValueBarrier.barrier, {"ts": [5]}),
+    ]
+    sampled: list[Path] = []
+    original = SampleRequest.of
+
+    def counted_request(*given: Any) -> SampleRequest:
+        sampled.append(given[-1])
+        return original(*given)
+
+    monkeypatch.setattr(SampleRequest, "of", staticmethod(counted_request))
+    result = local.run(ValueBarrier, streams, workers=2, optimizer=joining, progress=False, out=fl.DISCARD)
+    assert result.stats.events == 6 * count + 1
+    assert sampled, "states were sampled"
+    assert started == {0: 1, 1: 1}
+    assert opened == {"one": 1, "two": 1}
+    assert converted == {"in memory": 1, "barriers": 1}
+
+
+def joining(inputs: Inputs, slots: int | None, /) -> Plan:
+    """Plan as the greedy optimizer does, for which by its name no states are sampled."""
+    return OPTIMIZERS["greedy"](inputs, slots)
