@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from flumina.apps import PageViews
-from flumina.checkpoint.committer import CommittedProgress, Committer
+from flumina.checkpoint.committer import Committer, next_number
 from flumina.checkpoint.participant import TaskCheckpoint
 from flumina.checkpoint.start import Start
 from flumina.checkpoint.store.checkpoints import Checkpoints
@@ -30,18 +30,23 @@ class Gang:
         self.outputs = Outputs(define(PageViews).outputs, pa.int64(), ("views",), "r", location, checked=True)
         self.outputs.prepare()
         self.owner = self.store.take_over(resumes=None, run="r")
-        self.committer = Committer(self.owner, self.outputs, PLAN, 2, Start(after=-1), CommittedProgress())
+        self.committer = Committer(self.owner, self.outputs, PLAN, 2, Start(after=-1), None)
 
     def saved(self, task: int, epoch: int, attempt: str, events: int) -> TaskCheckpoint:
         assert self.outputs.location is not None
         trees = {tree: STATES[tree] for tree in TREES[task]}
         sizes = [(tree, len(state)) for tree, state in trees.items()]
-        number = self.committer._gang_began.number + epoch
+        number = self.began + epoch
         states = self.store.write_state(self.owner.snapshot_id(number), b"".join(trees.values()), sizes)
         path = f"{self.outputs.location.staging}/{task}-{attempt}-{epoch}/output.parquet"
         file = StagedFile(path, rows=1, size=10, crc=1)
         manifest = Manifest("r", task, f"{attempt}-{epoch}", {"output": 1}, {"output": file}, {})
         return TaskCheckpoint(epoch, 100 * number, manifest, events, states)
+
+    def begin(self) -> Start:
+        start = self.committer.begin()
+        self.began = next_number(self.committer.last)
+        return start
 
     def add_checkpoint(self, task: int, epoch: int, attempt: str = "1", events: int = 5) -> None:
         self.committer.add_checkpoint(task, self.saved(task, epoch, attempt, events))
@@ -49,7 +54,7 @@ class Gang:
     def taken(self) -> list[tuple[int, int | None, int, set[str]]]:
         """Number, timestamp, events, and by which attempts the outputs were written."""
         return [
-            (one.number, one.after, one.manifest.events, {file.path.split("-")[1] for file in one.manifest.outputs})
+            (one.number, one.end, one.manifest.events, {file.path.split("-")[1] for file in one.manifest.outputs.files})
             for one in self.store.all()
         ]
 
@@ -60,7 +65,7 @@ def gang(tmp_path: Path) -> Gang:
 
 
 def test_a_snapshot_is_taken_when_all_tasks_have_handed_in(gang: Gang) -> None:
-    assert gang.committer.begin() == Start(after=-1), "where the job begins"
+    assert gang.begin() == Start(after=-1), "where the job begins"
     gang.add_checkpoint(1, 0)
     assert gang.taken() == []
     gang.add_checkpoint(1, 1, events=9)  # one task may be ahead
@@ -71,14 +76,14 @@ def test_a_snapshot_is_taken_when_all_tasks_have_handed_in(gang: Gang) -> None:
     assert gang.committer.snapshots == 2
     latest = gang.store.latest()
     assert latest is not None
-    assert [[tree for tree, _ in file.tree_sizes] for file in latest.manifest.states] == [["one", "three"], ["two"]]
+    assert [[tree for tree, _ in file.tree_sizes] for file in latest.manifest.state] == [["one", "three"], ["two"]]
     assert latest.manifest.rows == {"output": 4}
 
 
 def test_what_a_gang_that_was_lost_has_handed_in_is_no_part_of_a_snapshot(gang: Gang) -> None:
-    gang.committer.begin()
+    gang.begin()
     gang.add_checkpoint(0, 0, "1")
-    gang.committer.begin()
+    gang.begin()
     gang.add_checkpoint(1, 0, "2")
     assert gang.taken() == [], "one task of each gang"
     gang.add_checkpoint(0, 0, "2", events=7)
@@ -86,11 +91,11 @@ def test_what_a_gang_that_was_lost_has_handed_in_is_no_part_of_a_snapshot(gang: 
 
 
 def test_a_gang_goes_on_from_the_last_snapshot(gang: Gang) -> None:
-    gang.committer.begin()
+    gang.begin()
     for task in (0, 1):
         gang.add_checkpoint(task, 0, "1")
     gang.add_checkpoint(0, 1, "1")
-    start = gang.committer.begin()
+    start = gang.begin()
     assert (start.after, start.number) == (100, 2)
     assert start.state is not None
     assert start.state.size == sum(map(len, STATES.values()))

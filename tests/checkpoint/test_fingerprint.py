@@ -25,6 +25,7 @@ from flumina.checkpoint.differences import check_program, differences
 from flumina.checkpoint.fingerprint import code_hash, input_fingerprint, program_fingerprint
 from flumina.checkpoint.store.checkpoints import Checkpoints
 from flumina.errors import CheckpointError
+from tests.checkpoint.store.support import commit
 
 SOURCE = """
 import flumina as fl
@@ -362,9 +363,8 @@ def test_input_is_told_apart_as_far_as_that_costs_nothing(tmp_path: Path) -> Non
 def test_other_input_is_refused(tmp_path: Path) -> None:
     """Also if the program may be another one: rows before the snapshot would be missing without a word."""
     store, fingerprint = Checkpoints(tmp_path), program_fingerprint(ValueBarrier)
-    snapshot = store.take_over(resumes=None, fingerprint={**fingerprint, "input": {"values": {"rows": 2}}}).commit(
-        state=b""
-    )
+    owner = store.take_over(resumes=None, fingerprint={**fingerprint, "input": {"values": {"rows": 2}}})
+    snapshot = commit(owner, state=b"")
     other = {**fingerprint, "input": {"values": {"rows": 3}}}
     for changed in (False, True):
         with pytest.raises(CheckpointError, match=r"or from other input:\n  - input 'values': rows 2 -> 3") as caught:
@@ -386,7 +386,7 @@ def test_snapshots_that_say_nothing_of_an_input_are_accepted(rows: list[dict[str
 def test_another_program_can_not_claim(tmp_path: Any) -> None:
     store = Checkpoints(tmp_path)
     owner = store.take_over(resumes=None, fingerprint=program_fingerprint(Fraud))
-    snapshot = owner.commit(state=b"")
+    snapshot = commit(owner, state=b"")
     with pytest.raises(CheckpointError, match=r"CHECKPOINT_PROGRAM(.|\n)*tag 'transaction' is gone"):
         store.take_over(resumes=snapshot, fingerprint=program_fingerprint(PageViews), allow_code_change=True)
     changed = program_fingerprint(Fraud)
@@ -394,10 +394,8 @@ def test_another_program_can_not_claim(tmp_path: Any) -> None:
     with pytest.raises(CheckpointError, match="allow_code_change=True"):
         store.take_over(resumes=snapshot, fingerprint=changed)
     assert {found.term for found in store.folder.listing().owners} == {1}
-    assert (
-        store.take_over(resumes=snapshot, fingerprint=changed, allow_code_change=True).commit().manifest.fingerprint
-        == changed
-    )
+    owner = store.take_over(resumes=snapshot, fingerprint=changed, allow_code_change=True)
+    assert commit(owner).manifest.fingerprint == changed
 
 
 WORDS_SOURCE = """

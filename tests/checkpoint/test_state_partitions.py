@@ -25,6 +25,7 @@ from flumina.plan.forest import Forest
 from flumina.plan.render.json import to_json
 from flumina.plan.tree import Itag, Plan, PlanWorker, StreamShape
 from flumina.program.base import define
+from tests.checkpoint.store.support import commit
 from tests.plan.test_forest import Own
 
 PAGES = define(PageViews)
@@ -114,7 +115,7 @@ def test_shares_that_other_code_has_left_are_divided_anew(store: Checkpoints) ->
     """Of the same trees, too: who observes what may be another matter now."""
     owner = store.take_over(resumes=None, fingerprint={"code": {"update": "as it was"}})
     files, _ = in_files(store, owner).keep(store, owner.snapshot_id(1))
-    snapshot = owner.commit(number=1, state_files=files, plan=to_json(PLAN))
+    snapshot = commit(owner, number=1, state=files, plan=to_json(PLAN))
     assert PartitionedState.of(snapshot, owner.fingerprint).is_divided_by(CROWN)
     foreign = PartitionedState.of(snapshot, {"code": {"update": "another one"}})
     assert not foreign.is_divided_by(CROWN)
@@ -164,10 +165,10 @@ def test_other_trees_are_given_what_they_need(store: Checkpoints, owner: Checkpo
 def test_a_snapshot_with_shares_is_read_again(store: Checkpoints, owner: CheckpointOwner) -> None:
     files, after = in_files(store, owner).keep(store, owner.snapshot_id(1))
     assert after.partitions == in_order(after, files)
-    owner.commit(number=1, state_files=files, plan=to_json(PLAN))
+    commit(owner, number=1, state=files, plan=to_json(PLAN))
     latest = store.latest()
     assert latest is not None
-    assert [file.tree_sizes for file in latest.manifest.states] == [
+    assert [file.tree_sizes for file in latest.manifest.state] == [
         (("one", len(STATES["one"])), ("three", len(STATES["three"]))),
         (("two", len(STATES["two"])),),
     ]
@@ -186,7 +187,7 @@ def test_what_is_at_hand_is_written_to_one_file_and_stays_at_hand(store: Checkpo
     files, after = at_hand().keep(store, owner.snapshot_id(1))
     assert [[tree for tree, _ in file.tree_sizes] for file in files] == [["one", "three", "two"]]
     assert after == at_hand()
-    owner.commit(number=1, state_files=files, plan=to_json(PLAN))
+    commit(owner, number=1, state=files, plan=to_json(PLAN))
     latest = store.latest()
     assert latest is not None
     assert len(PartitionedState.of(latest).whole(PAGES, CODEC)) == 4
@@ -197,7 +198,7 @@ def test_files_of_another_snapshot_are_copied(store: Checkpoints, owner: Checkpo
     files, after = before.keep(store, owner.snapshot_id(2))
     assert all(file.is_of(owner.snapshot_id(2)) for file in files)
     assert [file.tree_sizes for file in files] == [partition.tree_sizes for partition in before.partitions]
-    owner.commit(number=2, state_files=files, plan=to_json(PLAN))
+    commit(owner, number=2, state=files, plan=to_json(PLAN))
     assert len(after.whole(PAGES, CODEC)) == 4
 
 
@@ -222,7 +223,7 @@ def test_a_share_that_was_changed_is_noticed(store: Checkpoints, owner: Checkpoi
 def test_sizes_that_do_not_make_up_the_file(store: Checkpoints, owner: CheckpointOwner) -> None:
     data = b"".join(STATES.values())
     wrong = [(tree, len(state) - 1) for tree, state in STATES.items()]
-    owner.commit(number=1, state_files=[store.write_state(owner.snapshot_id(1), data, wrong)], plan=to_json(PLAN))
+    commit(owner, number=1, state=[store.write_state(owner.snapshot_id(1), data, wrong)], plan=to_json(PLAN))
     latest = store.latest()
     assert latest is not None
     with pytest.raises(CheckpointError, match=r"CHECKPOINT_DAMAGED.*do not add up to its size"):
@@ -234,7 +235,7 @@ def test_what_a_lost_task_wrote_is_deleted_with_the_commit_or_told(store: Checkp
     snapshot_id = owner.snapshot_id(1)
     in_files(store, owner)
     files, _ = in_files(store, owner).keep(store, snapshot_id)
-    owner.commit(number=1, state_files=files, plan=to_json(PLAN))
+    commit(owner, number=1, state=files, plan=to_json(PLAN))
     assert not store.verify()
     left = {name for _, name in store.folder.listing().states}
     assert left == {file.name for file in files}
@@ -252,7 +253,7 @@ def test_a_manifest_whose_states_do_not_fit_its_plan(
     store: Checkpoints, owner: CheckpointOwner, trees: list[str], plan: Plan | None
 ) -> None:
     files = [store.write_state(owner.snapshot_id(1), STATES[tree], [(tree, len(STATES[tree]))]) for tree in trees]
-    snapshot = owner.commit(number=1, state_files=files, plan=None if plan is None else to_json(plan))
+    snapshot = commit(owner, number=1, state=files, plan=None if plan is None else to_json(plan))
     with pytest.raises(CheckpointError, match="CHECKPOINT_DAMAGED"):
         PartitionedState.of(snapshot)
     assert bool(trees) == any(finding.damaged for finding in store.verify())

@@ -7,13 +7,13 @@ import pytest
 from flumina.apps import ValueBarrier
 from flumina.checkpoint.fingerprint import program_fingerprint
 from flumina.checkpoint.store.checkpoints import Checkpoints
-from flumina.checkpoint.store.manifest import OutputFile, RunProgress
+from flumina.checkpoint.store.manifest import EpochOutputs, OutputFile
 from flumina.cli.main import main
 from flumina.plan.optimize import make_plan
 from flumina.plan.render.json import to_json
 from flumina.plan.sources import StreamRates
 from flumina.storage.checksummed_file import encode
-from tests.checkpoint.store.support import fill
+from tests.checkpoint.store.support import commit, fill
 
 Output = pytest.CaptureFixture[str]
 
@@ -27,17 +27,16 @@ def path(tmp_path: Path) -> Path:
     plan = make_plan(ValueBarrier, sources, workers=2)
     fingerprint = program_fingerprint(ValueBarrier)
     owner = store.take_over(resumes=None, fingerprint=fingerprint, run="first")
-    owner.commit(after=100, state=b"x" * 2048, events=1000, plan=to_json(plan))
+    commit(owner, end=100, state=b"x" * 2048, events=1000, plan=to_json(plan))
     owner = store.take_over(resumes=store.latest(), fingerprint=fingerprint, run="second")
     file = OutputFile("output", "0/output.parquet", 10, 5, 7)
-    owner.commit(
-        after=200,
+    commit(
+        owner,
+        end=200,
         state=b"y",
         events=2000,
         plan=to_json(plan),
-        folder="out",
-        outputs=[file],
-        progress=RunProgress({"output": 7}),
+        outputs=EpochOutputs("out", (file,), {"output": 7}),
     )
     return place
 
@@ -70,7 +69,7 @@ def test_ls_as_json(path: Path, capsys: Output) -> None:
         "number": 2,
         "term": 2,
         "latest": True,
-        "after": 200,
+        "end": 200,
         "events": 2000,
         "state_size": 1,
         "rows": {"output": 7},
@@ -85,10 +84,10 @@ def test_show(path: Path, capsys: Output) -> None:
     assert code == 0
     for part in (
         "snapshot 2 of term 2\n",
-        "resumed from  snapshot 1 of term 1\n",
+        "after         snapshot 1 of term 1\n",
         "up to         timestamp 200\n",
         "output: 7 rows in 1 file, 10 bytes\n",
-        "progress\n  rows: output 7\n",
+        "outputs\n  rows: output 7\n",
         "name: ValueBarrier\n",
         "barrier, value always",
         "total Sum(long)",
@@ -99,7 +98,7 @@ def test_show(path: Path, capsys: Output) -> None:
     code, out, _ = run(capsys, "show", path, 1)
     assert code == 0
     assert out.startswith("snapshot 1 of term 1\n")
-    assert "resumed from  nothing" in out
+    assert "after         nothing" in out
 
 
 def test_show_as_json(path: Path, capsys: Output) -> None:
@@ -133,8 +132,10 @@ def test_verify(path: Path, capsys: Output) -> None:
 )
 def test_outputs_that_can_not_be_checked_are_told(tmp_path: Path, capsys: Output, *, finished: bool, why: str) -> None:
     outputs = (OutputFile("counts", "part-0.parquet", size=10, rows=1, crc32=1),)
-    Checkpoints(tmp_path / "c").take_over(resumes=None).commit(
-        folder=str(tmp_path / "parts"), outputs=outputs, finished=finished
+    commit(
+        Checkpoints(tmp_path / "c").take_over(resumes=None),
+        outputs=EpochOutputs(str(tmp_path / "parts"), outputs),
+        finished=finished,
     )
     code, out, _ = run(capsys, "verify", tmp_path / "c")
     assert code == 0
@@ -157,7 +158,7 @@ def test_damage_is_shown_and_exits_with_1(path: Path, capsys: Output) -> None:
 
 
 def test_a_plan_that_can_not_be_read_hides_nothing(tmp_path: Path, capsys: Output) -> None:
-    Checkpoints(tmp_path).take_over(resumes=None).commit(plan="{}", finished=True)
+    commit(Checkpoints(tmp_path).take_over(resumes=None), plan="{}", finished=True)
     code, out, _ = run(capsys, "show", tmp_path)
     assert code == 0
     assert "finished      yes" in out

@@ -308,7 +308,7 @@ def test_a_checkpoint_is_gone_on_from(tmp_path: Path, capsys: Output, monkeypatc
     before, latest = Checkpoints(kept).all()[-2:]
     assert not latest.manifest.finished
     assert before.manifest.events < latest.manifest.events
-    state = kept / latest.manifest.states[0].name
+    state = kept / latest.manifest.state[0].name
     state.write_bytes(b"")
     broken.unlink()
     code, _, err = run(capsys, *arguments)

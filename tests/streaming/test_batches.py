@@ -389,7 +389,7 @@ def test_a_state_in_shares_is_gone_on_with_under_any_plan(
         query.feed(number, batches[-1])
         latest = query.batches.store.latest()
         assert latest is not None
-        files = [[tree for tree, _ in file.tree_sizes] for file in latest.manifest.states]
+        files = [[tree for tree, _ in file.tree_sizes] for file in latest.manifest.state]
         divided = len(Forest.of(from_json(str(latest.manifest.plan)).root).trees)
         assert sum(map(len, files)) == divided
         assert len(files) == (1 if inline else divided), "small ones are written together"

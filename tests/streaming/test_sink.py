@@ -18,9 +18,11 @@ from flumina.checkpoint.store.batches import MARKER
 from flumina.checkpoint.store.checkpoints import Checkpoints
 from flumina.cli.main import main
 from flumina.output.commit import CommittedOutput
+from flumina.output.outputs import DEAD_LETTERS
 from flumina.storage.owner import OWNER, OwnerName, OwnerToken
 from flumina.streaming.sink import ParquetSink
 from flumina.testing import assert_same_outputs
+from tests.checkpoint.store.support import commit
 from tests.storage.crashing import PowerFailure, Steps, counted_calls, disk, power_of
 from tests.streaming.support import Crash, Given, Query, crash_at, everything
 from tests.streaming.test_batches import (
@@ -231,7 +233,7 @@ def test_verify_looks_for_the_files_of_the_sink(tmp_path: Path, capsys: pytest.C
 
 
 def test_verify_of_a_sink_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Checkpoints(tmp_path / "c").take_over(resumes=None).commit(state=b"x")
+    commit(Checkpoints(tmp_path / "c").take_over(resumes=None), state=b"x")
     assert main(["checkpoint", "verify", str(tmp_path / "c"), "--sink"]) == 2
     assert "NO_SINK" in capsys.readouterr().err
 
@@ -357,9 +359,8 @@ def test_an_output_called_letters_is_not_taken_for_the_dead_letters(
         query.feed(number, given)
     newest = Checkpoints(tmp_path / "checkpoint" / "state").latest()
     assert newest is not None
-    assert newest.manifest.batch_progress is not None
-    progress = newest.manifest.batch_progress
-    assert (progress.last_batches, progress.last_dead_letters) == ({"letters": 1}, 1)
+    last = (newest.manifest.outputs.last, newest.manifest.dead_letters.last)
+    assert last == ({"letters": 1}, {DEAD_LETTERS: 1})
     for gone in (tmp_path / "out" / "letters" / "batch=1", tmp_path / "dead" / "batch=1"):
         aside = gone.rename(tmp_path / "aside")
         assert main(["checkpoint", "verify", str(tmp_path / "checkpoint"), "--sink"]) == 1

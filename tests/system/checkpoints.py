@@ -175,7 +175,7 @@ def run(case: str, folder: Path, *, workers: int = 2, **policy: Any) -> RunResul
 
 def snapshots(case: str, folder: Path) -> list[Snapshot]:
     """Those that were taken on the way."""
-    return [one for one in Checkpoints(folder / "kept").all() if one.after is not None]
+    return [one for one in Checkpoints(folder / "kept").all() if one.end is not None]
 
 
 def assert_agrees(case: str, result: RunResult) -> None:
@@ -187,8 +187,8 @@ def assert_states_are_those_of_the_oracle(case: str, taken: list[Snapshot]) -> N
     program, streams = CASES[case]
     codec = Codec(define(program), [stream.name for stream in streams()])
     for snapshot in taken:
-        assert snapshot.after is not None
-        expected = fl.spec(program, streams(), until=Point(snapshot.after, LAST, LAST))
+        assert snapshot.end is not None
+        expected = fl.spec(program, streams(), until=Point(snapshot.end, LAST, LAST))
         assert same(PartitionedState.of(snapshot).whole(define(program), codec), expected.state)
         assert snapshot.manifest.events == expected.events
         rows = {name: table.num_rows for name, table in expected.outputs.items() if table.num_rows}
@@ -204,9 +204,9 @@ def assert_in_shares(case: str, taken: list[Snapshot]) -> None:
         plan = from_json(str(snapshot.manifest.plan))
         trees = {tree.id: tree for tree in Forest.of(plan.root).trees}
         places = {plan[name].place for name in trees}
-        assert len(snapshot.manifest.states) == len(places) == len(trees) > 1
+        assert len(snapshot.manifest.state) == len(places) == len(trees) > 1
         found: list[Any] = []
-        for file in snapshot.manifest.states:
+        for file in snapshot.manifest.state:
             ((name, size),) = file.tree_sizes
             assert size == file.size
             state = codec.unpack(read_state(snapshot.folder, file))

@@ -99,7 +99,7 @@ def test_snapshots_after_so_many_events_that_synchronize(case: str, workers: int
     result = run(case, tmp_path, workers=workers, events=None, syncs=10)
     assert_synchronized(result, workers)
     assert_agrees(case, result)
-    cuts = [one.after for one in snapshots(case, tmp_path) if one.after is not None]
+    cuts = [one.end for one in snapshots(case, tmp_path) if one.end is not None]
     assert len(cuts) == result.stats.snapshots >= (8 if workers == 1 else 1)
     synchronizing = pa.concat_tables(CASES[case][1]()[-1].parts())["ts"].to_numpy()
     until = synchronizing.searchsorted(cuts, "right").tolist()
@@ -172,11 +172,11 @@ def test_events_that_come_when_they_are_due(tmp_path: Path) -> None:
     with pytest.raises(TaskLostError):
         begin(when=dies)
     before = assert_crashed("value-barrier", tmp_path, 2)[-1]
-    assert before.after is not None
+    assert before.end is not None
     began = time.monotonic()
     result = begin(seconds=0.05)
     assert_synchronized(result, 2)
-    left = 2.0 - before.after / 1e6
+    left = 2.0 - before.end / 1e6
     assert left - 0.2 < time.monotonic() - began, "events are not due before their time"
     assert result.stats.snapshots >= 3
     assert 0 < result.stats.latency.total < result.output.num_rows
@@ -299,7 +299,7 @@ def test_a_damaged_state_is_noticed_and_an_older_one_used_on_request(tmp_path: P
     with pytest.raises(TaskLostError):
         run("fraud", tmp_path, events=None, when=crash(tmp_path))
     newest = snapshots("fraud", tmp_path)[-1]
-    file = tmp_path / "kept" / newest.manifest.states[0].name
+    file = tmp_path / "kept" / newest.manifest.state[0].name
     file.write_bytes(file.read_bytes()[:-1] + b"?")
     with pytest.raises(CheckpointError, match="CHECKPOINT_DAMAGED"):
         run("fraud", tmp_path)
@@ -346,9 +346,9 @@ def test_two_are_kept_and_nothing_else(tmp_path: Path) -> None:
     def assert_two_with_their_files(*, states: int) -> None:
         both = Checkpoints(kept).all()
         assert len(both) == 2
-        assert sum(len(one.manifest.states) for one in both) == states
+        assert sum(len(one.manifest.state) for one in both) == states
         named = [name for one in both for name in (one.manifest.snapshot_id.manifest, one.manifest.snapshot_id.marker)]
-        named += [file.name for one in both for file in one.manifest.states]
+        named += [file.name for one in both for file in one.manifest.state]
         term = both[-1].manifest.term
         there = sorted(path.name for path in kept.iterdir())
         assert there == sorted([*named, f"owner-{term:06d}-{both[-1].manifest.owner}.json"])

@@ -203,7 +203,7 @@ def goes_on_from_the_last_snapshot(cluster: Cluster, folder: Path) -> None:
 def taken(folder: Path) -> list[int]:
     """How many events lie before each snapshot on the way."""
     found = Checkpoints(folder).all() if folder.exists() else []
-    return [one.manifest.events for one in found if one.after is not None]
+    return [one.manifest.events for one in found if one.end is not None]
 
 
 @pytest.mark.soak

@@ -62,7 +62,7 @@ def test_a_tree_whose_share_is_damaged_is_told(tmp_path: Path) -> None:
     """Also if it is another task's than the driver's or the leader's."""
     with pytest.raises(TaskLostError):
         run("page-views", tmp_path, workers=4, optimizer=sharded, events=None, when=crash(tmp_path))
-    for state in snapshots("page-views", tmp_path)[-1].manifest.states:
+    for state in snapshots("page-views", tmp_path)[-1].manifest.state:
         file = tmp_path / "kept" / state.name
         whole = file.read_bytes()
         file.write_bytes(whole[:-1] + b"?")
@@ -77,8 +77,8 @@ def test_an_older_snapshot_is_used_on_request_if_one_share_is_damaged(after: int
     with pytest.raises(TaskLostError):
         run("page-views", tmp_path, workers=4, optimizer=sharded, events=None, when=crash(tmp_path))
     first, newest = snapshots("page-views", tmp_path)
-    (tmp_path / "kept" / newest.manifest.states[-1].name).unlink()
-    with pytest.raises(CheckpointError, match=rf"CHECKPOINT_MISSING_FILE.*{newest.manifest.states[-1].name}"):
+    (tmp_path / "kept" / newest.manifest.state[-1].name).unlink()
+    with pytest.raises(CheckpointError, match=rf"CHECKPOINT_MISSING_FILE.*{newest.manifest.state[-1].name}"):
         run("page-views", tmp_path, workers=after, optimizer=sharded)
     result = run("page-views", tmp_path, workers=after, optimizer=sharded, allow_older=True, return_state=True)
     assert_agrees("page-views", result)
@@ -232,7 +232,7 @@ def test_code_that_was_changed_gets_the_state_as_its_own_forks_divide_it(plan: A
     with pytest.raises(TaskLostError):
         begin(Counting, by_stream, when=once_after_two)
     newest = snapshots("", tmp_path)[-1]
-    counted = sum(1 for ts in range(0, 2000, 2) if ts <= (newest.after or 0))
+    counted = sum(1 for ts in range(0, 2000, 2) if ts <= (newest.end or 0))
     result = begin(Reading, plan, events=200, allow_code_change=True)
     assert 2 + result.stats.snapshots >= 3
     assert set(result.output.column("n").to_pylist()) == {counted}

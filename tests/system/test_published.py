@@ -185,11 +185,11 @@ def test_outputs_are_on_the_disk_before_a_snapshot_vouches_for_them(tmp_path: Pa
     subprocess.run(command, env={**os.environ, "PYTHONPATH": paths, "LOG": str(log)}, timeout=500, check=True)
     lines = log.read_text().splitlines()
     taken = Checkpoints(place / "kept").all()
-    staging = Path(str(taken[0].manifest.folder))
+    staging = Path(str(taken[0].manifest.outputs.folder))
     for snapshot in taken:
         known = set(lines[: lines.index(f"vouched {snapshot.manifest.snapshot_id.manifest}")])
-        files = [staging / file.path for file in snapshot.manifest.outputs]
-        results = snapshot.manifest.results
+        files = [staging / file.path for file in snapshot.manifest.outputs.files]
+        results = snapshot.manifest.outputs.results
         files += [] if results is None else map(Path, results.names)
         for file in files:
             wanted = [file, *(folder for folder in file.parents if folder.is_relative_to(place))]
@@ -216,7 +216,9 @@ def staged(folder: Path) -> list[Path]:
 def test_damaged_outputs_are_noticed(damage: str, tmp_path: Path) -> None:
     with pytest.raises(TaskLostError):
         run("page-views", tmp_path, events=None, when=crash(tmp_path))
-    named = {Path(file.path).as_posix() for one in snapshots("page-views", tmp_path) for file in one.manifest.outputs}
+    named = {
+        Path(file.path).as_posix() for one in snapshots("page-views", tmp_path) for file in one.manifest.outputs.files
+    }
     victim = next(path for path in staged(tmp_path) if "/".join(path.parts[-2:]) in named)
     whole = victim.read_bytes()
     if damage == "delete":
@@ -259,9 +261,9 @@ def dies_over_publishing(
     over = Checkpoints(folder / "kept").latest()
     assert over is not None
     assert not over.manifest.finished
-    assert over.manifest.results is not None
-    named = {name: Path(path) for path, name in over.manifest.results.names.items()}
-    place = Path(str(over.manifest.folder)) / "ready" if renames else folder / "out"
+    assert over.manifest.outputs.results is not None
+    named = {name: Path(path) for path, name in over.manifest.outputs.results.names.items()}
+    place = Path(str(over.manifest.outputs.folder)) / "ready" if renames else folder / "out"
     lie = [place / name if (place / name).exists() else path for name, path in named.items()]
     assert len(set(lie) - set(named.values())) == moved
     return lie
@@ -324,7 +326,7 @@ def test_what_is_damaged_before_the_same_driver_publishes(
 
 
 def files_of(snapshot: Snapshot) -> set[Path]:
-    return {Path(str(snapshot.manifest.folder)) / file.path for file in snapshot.manifest.outputs}
+    return {Path(str(snapshot.manifest.outputs.folder)) / file.path for file in snapshot.manifest.outputs.files}
 
 
 @pytest.mark.parametrize("how", ["flip", "cut", "delete"])

@@ -72,8 +72,8 @@ def test_every_state_is_the_fold_of_the_oracle(spark: SparkSession, files: Files
     kept = Checkpoints(tmp_path / "checkpoint" / "state").all()
     assert len(kept) == 3
     for snapshot in kept:
-        assert snapshot.after is not None
-        expected = fl.spec(Fraud, files.whole(), until=Point(snapshot.after, LAST, LAST))
+        assert snapshot.end is not None
+        expected = fl.spec(Fraud, files.whole(), until=Point(snapshot.end, LAST, LAST))
         assert 0 < expected.events == snapshot.manifest.events
         assert same(PartitionedState.of(snapshot).whole(define(Fraud), codec), expected.state)
 
@@ -240,7 +240,7 @@ def test_a_key_becomes_hot_on_the_way(
     )
     plan = from_json(str(latest.manifest.plan))
     homes = {plan[tree.id].place for tree in Forest.of(plan.root).trees}
-    assert len(latest.manifest.states) == (1 if inline else len(homes)), "what is small goes through the driver"
+    assert len(latest.manifest.state) == (1 if inline else len(homes)), "what is small goes through the driver"
 
 
 def test_every_bad_row_is_accounted_for(spark: SparkSession, tmp_path: Path) -> None:

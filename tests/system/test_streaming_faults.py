@@ -312,5 +312,5 @@ def test_whoever_is_killed_at_any_time(spark_home: None, tmp_path: Path, seed: i
         assert_exactly_once(tmp_path / "out", expected(ENDLESS[name], done))
     if name == "pages":
         taken = Checkpoints(tmp_path / "checkpoint" / "state").all()
-        written = [sum(bool(file.tree_sizes) for file in snapshot.manifest.states) for snapshot in taken]
+        written = [sum(bool(file.tree_sizes) for file in snapshot.manifest.state) for snapshot in taken]
         assert max(written) > 1, "each task writes its share by itself"

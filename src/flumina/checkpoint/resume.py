@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from flumina.checkpoint.committer import CommittedProgress, Committer, commit
+from flumina.checkpoint.committer import Committer, next_number, start_after
 from flumina.checkpoint.fingerprint import input_fingerprint, program_fingerprint
 from flumina.checkpoint.policy import Checkpoint
 from flumina.checkpoint.start import Snapshots, Start
 from flumina.checkpoint.store.checkpoints import Checkpoints
+from flumina.checkpoint.store.manifest import Epoch
 from flumina.checkpoint.store.owner import CheckpointOwner
 from flumina.checkpoint.store.snapshot import Snapshot
 from flumina.errors import CheckpointError
@@ -69,7 +70,7 @@ class ResumePoint:
     @property
     def final(self) -> bytes | None:
         """The final state of a run that is over, if it was stored."""
-        return self.latest.state() if self.latest is not None and self.over and self.latest.manifest.states else None
+        return self.latest.state() if self.latest is not None and self.over and self.latest.manifest.state else None
 
     def resume(self, location: OutputDirectory | None) -> tuple[Start, Snapshots] | None:
         """Return the resume point of the run and how it takes snapshots; None if the run is over.
@@ -84,33 +85,41 @@ class ResumePoint:
             return None
         if self.latest is not None and location is not None:
             location.restage(self.store.names(self.latest.seen, self.latest.manifest.snapshot_id))
-        progress = CommittedProgress.of(self.latest)
         snapshots = Snapshots(self.given.policy, self.store, self.owner.token.term)
-        return progress.start(self.owner.fingerprint), snapshots
+        return start_after(self.latest, self.owner.fingerprint), snapshots
 
     def committer(self, outputs: Outputs, plan: Plan, tasks: int, start: Start) -> Committer:
         """Return the committer of this run's snapshots."""
-        return Committer(self.owner, outputs, plan, tasks, start, CommittedProgress.of(self.latest))
+        return Committer(self.owner, outputs, plan, tasks, start, self.latest)
 
     def results(self, outputs: Outputs) -> dict[str, CommittedOutput]:
         """Return the results of a run that is over; complete their commit if the driver died before it."""
         assert self.latest is not None
-        manifest, done = self.latest.manifest, CommittedProgress.of(self.latest)
-        assert manifest.results is not None, "the run is over"
-        output_commit = OutputCommit(outputs, done.rows, manifest.results.files)
+        manifest = self.latest.manifest
+        assert manifest.outputs.results is not None, "the run is over"
+        output_commit = OutputCommit(outputs, manifest.outputs.rows, manifest.outputs.results.files)
         if outputs.location is not None:
             if not outputs.location.is_committed:
                 output_commit.make_visible()
             outputs.location.sync_committed()
             outputs.location.discard()
         if not manifest.finished:
-            state = self.final
-            commit(self.owner, done, manifest.results, outputs, manifest.plan, state=state, finished=True)
+            number, state = next_number(self.latest), self.final
+            files = () if state is None else (self.owner.write_state(number, state),)
+            done = Epoch(
+                number=number,
+                events=manifest.events,
+                state=files,
+                plan=manifest.plan,
+                outputs=manifest.outputs,
+                finished=True,
+            )
+            self.owner.commit(done)
         return output_commit.results()
 
     def _check_folder(self, latest: Snapshot, location: OutputDirectory | None) -> None:
         """Raise if the outputs so far are in another directory than the outputs to come."""
-        before, now = latest.manifest.folder, None if location is None else location.staging
+        before, now = latest.manifest.outputs.folder, None if location is None else location.staging
         if before != now:
             raise CheckpointError(
                 "CHECKPOINT_OUT",
@@ -126,10 +135,11 @@ def check_outputs(store: Checkpoints, snapshot: Snapshot, location: OutputDirect
     Outputs in another directory than this run's are not checked.
     """
     manifest = snapshot.manifest
-    if location is None or manifest.folder != location.staging:
+    if location is None or manifest.outputs.folder != location.staging:
         return
-    if manifest.results is None:
-        written = {f"{location.staging}/{file.path}": Checksum(file.size, file.crc32) for file in manifest.outputs}
+    if manifest.outputs.results is None:
+        files = manifest.outputs.files
+        written = {f"{location.staging}/{file.path}": Checksum(file.size, file.crc32) for file in files}
     elif location.is_committed:
         return
     elif manifest.finished:
@@ -140,8 +150,8 @@ def check_outputs(store: Checkpoints, snapshot: Snapshot, location: OutputDirect
             hint="restore the results from a copy, or begin anew with another checkpoint",
         )
     else:
-        written = dict(manifest.results.checksums)
-        for path in manifest.results.names:
+        written = dict(manifest.outputs.results.checksums)
+        for path in manifest.outputs.results.names:
             if path not in written:
                 raise damaged(path, "no checksum was taken when it was written")
     names = store.names(snapshot.seen, manifest.snapshot_id)  # of this one, or of a newer one that is damaged
@@ -150,4 +160,4 @@ def check_outputs(store: Checkpoints, snapshot: Snapshot, location: OutputDirect
 
 
 def _is_over(snapshot: Snapshot) -> bool:
-    return snapshot.manifest.results is not None
+    return snapshot.manifest.outputs.results is not None

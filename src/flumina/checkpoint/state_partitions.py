@@ -98,7 +98,7 @@ class PartitionedState:
     @staticmethod
     def of(snapshot: Snapshot, fingerprint: Mapping[str, Any] | None = None) -> PartitionedState:
         """Return the state of a snapshot; ``fingerprint`` is that of the resuming program, if it may differ."""
-        partitions = [StoredPartition(snapshot.folder, file) for file in snapshot.manifest.states if file.tree_sizes]
+        partitions = [StoredPartition(snapshot.folder, file) for file in snapshot.manifest.state if file.tree_sizes]
         foreign = fingerprint is not None and bool(differences(snapshot.manifest.fingerprint, fingerprint))
         return PartitionedState(snapshot.forest(), tuple(partitions), foreign)
 

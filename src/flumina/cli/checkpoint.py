@@ -10,7 +10,7 @@ from typing import Any
 
 from flumina.checkpoint.store.batches import verify_sink
 from flumina.checkpoint.store.checkpoints import Checkpoints
-from flumina.checkpoint.store.manifest import SnapshotManifest
+from flumina.checkpoint.store.manifest import EpochManifest
 from flumina.checkpoint.store.snapshot import Snapshot
 from flumina.checkpoint.store.verify import verify_log
 from flumina.errors import CheckpointError, PlanError, UsageError
@@ -121,7 +121,7 @@ def _summary(snapshot: Snapshot | CheckpointError) -> dict[str, Any]:
     manifest = snapshot.manifest
     return {
         "created": manifest.created.isoformat(),
-        "after": manifest.after,
+        "end": manifest.end,
         "events": manifest.events,
         "state_size": manifest.state_size,
         "rows": manifest.rows,
@@ -136,7 +136,7 @@ def _cells(snapshot: Snapshot | CheckpointError) -> list[str]:
     manifest = snapshot.manifest
     return [
         f"{manifest.created:%Y-%m-%d %H:%M:%S}",
-        "" if manifest.after is None else str(manifest.after),
+        "" if manifest.end is None else str(manifest.end),
         f"{manifest.events:,}",
         size(manifest.state_size),
         _rows(manifest.rows),
@@ -155,31 +155,29 @@ def _show(store: Checkpoints, args: argparse.Namespace) -> int:
     return 0
 
 
-def _described(manifest: SnapshotManifest) -> Iterator[str]:
+def _described(manifest: EpochManifest) -> Iterator[str]:
     yield f"snapshot {manifest.number} of term {manifest.term}"
-    before = manifest.resumes
+    before = manifest.parent
     lines = {
         "created": f"{manifest.created:%Y-%m-%d %H:%M:%S} UTC by flumina {manifest.flumina}",
         "run": manifest.run,
-        "resumed from": "nothing" if before is None else f"snapshot {before.number} of term {before.term}",
-        "up to": "" if manifest.after is None else f"timestamp {manifest.after}",
+        "after": "nothing" if before is None else f"snapshot {before.number} of term {before.term}",
+        "up to": "" if manifest.end is None else f"timestamp {manifest.end}",
         "events": f"{manifest.events:,}",
         "finished": "yes" if manifest.finished else "no",
-        "outputs in": manifest.folder or "",
+        "outputs in": manifest.outputs.folder or "",
     }
     yield from (f"  {name:<13} {text}" for name, text in lines.items() if text)
-    for file in manifest.states:
+    for file in manifest.state:
         trees = f", of {', '.join(tree for tree, _ in file.tree_sizes)}" if file.tree_sizes else ""
         yield f"  {'state':<13} {file.name}, {size(file.size)}{trees}"
-    for name in dict.fromkeys(file.output for file in manifest.outputs):
-        mine = [file for file in manifest.outputs if file.output == name]
+    for name in dict.fromkeys(file.output for file in manifest.outputs.files):
+        mine = [file for file in manifest.outputs.files if file.output == name]
         files, bytes_ = f"{len(mine)} file{'' if len(mine) == 1 else 's'}", sum(file.size for file in mine)
         yield f"  {'output':<13} {name}: {sum(file.rows for file in mine):,} rows in {files}, {size(bytes_)}"
     content = manifest.to_json()
-    if manifest.run_progress is not None:
-        yield from ("progress", *_nested({"rows": content["run_progress"]["rows"]}))
-    if manifest.batch_progress is not None:
-        yield from ("progress", *_nested(content["batch_progress"]))
+    yield from ("input", *_nested(content["inputs"]))
+    yield from ("outputs", *_nested({name: content["outputs"][name] for name in ("rows", "last")}))
     if manifest.fingerprint:
         yield from ("program", *_nested(manifest.fingerprint))
     if manifest.plan is not None:

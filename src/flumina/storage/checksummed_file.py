@@ -20,7 +20,7 @@ from flumina.errors import CheckpointError, UsageError
 from flumina.storage.checksum import damaged
 
 FORMAT = "flumina-checkpoint"
-VERSION = 4
+VERSION = 5
 """Incremented when the files change so that older versions of the library would misread them."""
 
 _OPENING, _CLOSING = b'{"sha256": "', b'",\n'

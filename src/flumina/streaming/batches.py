@@ -23,21 +23,22 @@ from flumina.checkpoint.differences import check_program
 from flumina.checkpoint.fingerprint import program_fingerprint
 from flumina.checkpoint.state_partitions import FinalStatePolicy, PartitionedState
 from flumina.checkpoint.store.checkpoints import Checkpoints
-from flumina.checkpoint.store.manifest import BufferedRows
+from flumina.checkpoint.store.manifest import BufferedRows, Epoch, EpochOutputs
 from flumina.checkpoint.store.owner import CheckpointOwner
 from flumina.checkpoint.store.snapshot import Snapshot, read_state
 from flumina.engine.hooks import BATCH_STEPS, NO_HOOKS, Hooks
 from flumina.errors import CheckpointError, FluminaError, InputError, UsageError
 from flumina.input.stream import Stream
 from flumina.input.watermarks import EVERYTHING, NOTHING, ClosedBatches, Seen
+from flumina.output.outputs import DEAD_LETTERS
 from flumina.plan.render.json import from_json, to_json
 from flumina.program.base import AnyProgram
 from flumina.storage.directory import Directory
 from flumina.streaming.batch_log import BatchLog, restoring
-from flumina.streaming.batch_state import BatchState, batch_progress, following, progress_of, was_written
 from flumina.streaming.batch_watermark import BatchWatermark, choose, holding
 from flumina.streaming.dead_letters import dead_letters_of, first_error
 from flumina.streaming.engine import BatchEngine, BatchRun
+from flumina.streaming.epoch_state import EpochState, first_epoch, following, inputs, was_written
 from flumina.streaming.order import check_order
 from flumina.streaming.planner import Change, Planner
 from flumina.streaming.progress import ProgressLog, Stopwatch, entry
@@ -80,7 +81,7 @@ class Batches:
         self.engine, self.sink, self.dead_letters, self.progress = engine, sink, dead_letters, progress
         self.hooks = hooks
         self._owner: CheckpointOwner | None = None
-        self._last: tuple[int, BatchState] | None = None
+        self._last: tuple[int, EpochState] | None = None
         """The last batch and the state after it, so that it need not be read again."""
         self.waiting = 0
         """The number of buffered rows when the query was started."""
@@ -93,15 +94,14 @@ class Batches:
         if newest is None:
             owner = self.store.take_over(resumes=None, fingerprint=self.fingerprint)
             seen = {s.name: Seen() for s in self.streams}
-            initial = BatchState(None, {}, seen, NOTHING, {}, None, closed=False, lineage="", last_batches={})
-            newest = owner.commit(number=0, progress=progress_of(initial, {}, self.sink.place, self._dead_letters_path))
+            newest = owner.commit(first_epoch(seen, self.sink.place, self._dead_letters_path))
         check_program(
             newest.manifest.fingerprint,
             self.fingerprint,
             allow_code_change=allow_code_change,
             where=self.store.folder.path,
         )
-        self.waiting = sum(buffered.rows for buffered in batch_progress(newest).buffered)
+        self.waiting = sum(buffered.rows for buffered in newest.manifest.buffered)
         self._check_sink(newest)
         self.sink.prepare(newest.manifest.run, self.program)
         self.dead_letters.prepare(newest.manifest.run, self.program)
@@ -115,8 +115,8 @@ class Batches:
         """Raise if outputs or dead letters would go to another folder than before; it may have been moved."""
         if not newest.number:
             return
-        before, run = batch_progress(newest), newest.manifest.run
-        sink, dead_letters = before.sink, before.dead_letters
+        before, run = newest.manifest, newest.manifest.run
+        sink, dead_letters = before.outputs.folder, before.dead_letters.folder
         if sink != self.sink.place and (sink is None or not self.sink.is_of(run)):
             there, here = ("a function" if at is None else at for at in (sink, self.sink.place))
             raise self._elsewhere(f"the outputs of this query so far went to {there}, not to {here}", "sink")
@@ -160,7 +160,7 @@ class Batches:
                 logged.check_same_rows(replace(logged, rows=rows, digests=digests))
             return
         previous = self._before(batch, reopened=ended)
-        if previous.closed:
+        if previous.epoch.finished:
             raise self.log.drained_error(batch)
         if ended:
             self.log.forget(batch)
@@ -179,7 +179,7 @@ class Batches:
                 else in_order(s, [placed(validated[s.name].events, batch)])
                 for s in self.streams
             }
-            watermark = self._watermark(batch, validated, seen, previous.done, closed=closed)
+            watermark = self._watermark(batch, validated, seen, previous.end, closed=closed)
             if logged is None:  # a refused batch must not be logged, so that its rows can still be repaired
                 check_order(self.planner.definition, self.streams, rows, validated, batch)
                 self._check_buffered(watermark, rows)
@@ -188,11 +188,9 @@ class Batches:
             buffered = {name: later for name, (_, later) in ready.items()}
         self._reached("after-watermark", batch)
         change, ran = self._run(batch, {name: now for name, (now, _) in ready.items()}, previous, watch)
-        after = self._after(batch, watermark, previous, validated, seen, buffered, ran)
         with watch.phase("deadLetters"):
             dead_letters = self._dead_letters(validated)
-            if len(dead_letters) and self._dead_letters_path is not None:
-                after.last_dead_letters = batch
+        after = self._after(batch, watermark, previous, validated, seen, buffered, ran, dead_letters)
         self._make_durable(batch, after, previous, ran, dead_letters, watch)
         self._last = (batch, after)
         about = entry(batch, watermark, validated, ready, ran, change, after, self.planner, self.rules)
@@ -202,9 +200,9 @@ class Batches:
         """Process buffered rows as the last batch: the streams are complete."""
         newest = self.store.latest()
         assert newest is not None, "prepare() has written snapshot 0"
-        if batch_progress(newest).closed:
+        if newest.manifest.finished:
             self.process(newest.number - 1, nothing, closed=True)
-        elif batch_progress(newest).buffered:
+        elif newest.manifest.buffered:
             self.process(newest.number, nothing, closed=True)
 
     def finish(self, nothing: Gather) -> None:
@@ -214,7 +212,7 @@ class Batches:
         """
         newest = self.store.latest()
         assert newest is not None, "prepare() has written snapshot 0"
-        batch = newest.number - 1 if batch_progress(newest).closed else newest.number
+        batch = newest.number - 1 if newest.manifest.finished else newest.number
         watermark = self.log.watermark(batch)
         if watermark is not None and watermark.closed and not self.log.committed(batch) and was_written(batch, newest):
             self.process(batch, nothing, closed=True)
@@ -225,7 +223,7 @@ class Batches:
 
     # -- before ---------------------------------------------------------------------------------------------------
 
-    def _before(self, batch: int, *, reopened: bool) -> BatchState:
+    def _before(self, batch: int, *, reopened: bool) -> EpochState:
         """Return the state before a batch; ``reopened`` if it was logged as the last one, and has rows now."""
         if self._last is not None and self._last[0] == batch - 1:
             return self._last[1]
@@ -255,8 +253,9 @@ class Batches:
 
     def _complete(self, batch: int, snapshot: Snapshot) -> None:
         """Restore the missing commit of a batch that Spark does not retry; raise unless its outputs are complete."""
-        after = batch_progress(snapshot)
-        if not self.sink.holds(batch, after.outputs, after.lineage):
+        after = snapshot.manifest.outputs
+        rows = {name: 1 for name, last in after.last.items() if last == batch}
+        if not self.sink.holds(batch, rows, after.lineage):
             raise CheckpointError(
                 "NOT_COMMITTED",
                 f"batch {batch} is not committed, and its outputs are not all in the sink, but Spark requests batch "
@@ -266,37 +265,23 @@ class Batches:
             )
         self.log.commit(batch)
 
-    def _restored(self, snapshot: Snapshot) -> BatchState:
-        before = batch_progress(snapshot)
+    def _restored(self, snapshot: Snapshot) -> EpochState:
+        before = snapshot.manifest
         state = (
-            PartitionedState.of(snapshot, self.fingerprint)
-            if any(file.tree_sizes for file in snapshot.manifest.states)
-            else None
+            PartitionedState.of(snapshot, self.fingerprint) if any(file.tree_sizes for file in before.state) else None
         )
         if state is not None and before.foreign_state:  # no batch has been run with it since
             state = replace(state, foreign=True)
-        blob = memoryview(read_state(self.store.folder, snapshot.manifest.states[-1]) if before.buffered else b"")
+        blob = memoryview(read_state(self.store.folder, before.state[-1]) if before.buffered else b"")
         buffered: dict[str, pa.Table] = {}
         for name, size, _ in before.buffered:
             buffered[name], blob = from_bytes(blob[:size]), blob[size:]
-        plan = snapshot.manifest.plan
-        if plan is not None and self.planner.plan is None:
-            self.planner.resume(from_json(plan, f"the plan of snapshot {snapshot.number}"))
-        return BatchState(
-            state,
-            buffered,
-            {name: Seen(*numbers) for name, numbers in before.seen.items()},
-            before.done,
-            dict(before.totals),
-            plan,
-            before.closed,
-            before.lineage,
-            dict(before.last_batches),
-            before.last_dead_letters,
-        )
+        if before.plan is not None and self.planner.plan is None:
+            self.planner.resume(from_json(before.plan, f"the plan of snapshot {snapshot.number}"))
+        return EpochState(before, state, buffered)
 
-    def _done(self, stream: Stream, previous: BatchState) -> int:
-        return NOTHING if isinstance(self.rules.policies[stream.name], ClosedBatches) else previous.done
+    def _done(self, stream: Stream, previous: EpochState) -> int:
+        return NOTHING if isinstance(self.rules.policies[stream.name], ClosedBatches) else previous.end
 
     def _refuse(self, validated: Mapping[str, ValidatedRows]) -> None:
         """Raise the error of the first late or bad row, where the rules make it one."""
@@ -330,7 +315,7 @@ class Batches:
     # -- the run --------------------------------------------------------------------------------------------------
 
     def _run(
-        self, batch: int, ready: Mapping[str, pa.Table], previous: BatchState, watch: Stopwatch
+        self, batch: int, ready: Mapping[str, pa.Table], previous: EpochState, watch: Stopwatch
     ) -> tuple[Change | None, BatchRun | None]:
         if not any(map(len, ready.values())):
             return None, None
@@ -351,42 +336,64 @@ class Batches:
         self,
         batch: int,
         watermark: BatchWatermark,
-        previous: BatchState,
+        previous: EpochState,
         validated: Mapping[str, ValidatedRows],
         seen: dict[str, Seen],
         buffered: dict[str, pa.Table],
         ran: BatchRun | None,
-    ) -> BatchState:
+        dead_letters: pa.Table,
+    ) -> EpochState:
+        before = previous.epoch
         newest = max(s.newest for s in seen.values())
-        done = watermark.ts if watermark.ts != EVERYTHING else max(previous.done, newest)
-        totals = dict(previous.totals)
+        end = watermark.ts if watermark.ts != EVERYTHING else max(previous.end, newest)
         numbers = {
             "rows": sum(found.rows for found in validated.values()),
             "heartbeats": sum(found.heartbeats for found in validated.values()),
             "late": sum(found.late for found in validated.values()),
             "bad": sum(len(found.bad) - found.late for found in validated.values()),
-            "processed": ran.stats.events if ran is not None else 0,
         }
-        for name, number in numbers.items():
-            totals[name] = totals.get(name, 0) + number
+        totals = {name: before.inputs.totals.get(name, 0) + number for name, number in numbers.items()}
+        events = before.events + (0 if ran is None else ran.stats.events)
         waiting = sum(map(len, buffered.values()))
-        accounted = sum(totals[name] for name in ("heartbeats", "late", "bad", "processed")) + waiting
+        accounted = totals["heartbeats"] + totals["late"] + totals["bad"] + events + waiting
         assert accounted == totals["rows"], f"batch {batch}: {totals}, {waiting} buffered: rows were lost or made up"
-        plan = previous.plan if ran is None or self.planner.plan is None else to_json(self.planner.plan)
-        outputs = {} if ran is None else ran.rows
-        lineage = following(previous.lineage, watermark, outputs, self.program)
-        last = {**previous.last_batches, **{name: batch for name, count in outputs.items() if count}}
         state = previous.state if ran is None else ran.state
-        return BatchState(
-            state, buffered, seen, done, totals, plan, watermark.closed, lineage, last, previous.last_dead_letters
+        epoch = Epoch(
+            number=batch + 1,
+            end=None if end == NOTHING else end,
+            events=events,
+            inputs=inputs(seen, totals),
+            plan=before.plan if ran is None or self.planner.plan is None else to_json(self.planner.plan),
+            foreign_state=state is not None and state.foreign,
+            outputs=self._outputs(batch, watermark, before.outputs, {} if ran is None else ran.rows),
+            dead_letters=self._dead_letters_after(batch, before.dead_letters, len(dead_letters)),
+            finished=watermark.closed,
         )
+        return EpochState(epoch, state, buffered)
+
+    def _outputs(
+        self, batch: int, watermark: BatchWatermark, before: EpochOutputs, rows: Mapping[str, int]
+    ) -> EpochOutputs:
+        return EpochOutputs(
+            self.sink.place,
+            rows={name: before.rows.get(name, 0) + rows.get(name, 0) for name in {**before.rows, **rows}},
+            last={**before.last, **{name: batch for name, count in rows.items() if count}},
+            lineage=following(before.lineage, watermark, rows, self.program),
+        )
+
+    def _dead_letters_after(self, batch: int, before: EpochOutputs, rows: int) -> EpochOutputs:
+        if self._dead_letters_path is None:
+            return before
+        new = {DEAD_LETTERS: batch} if rows else {}
+        total = before.rows.get(DEAD_LETTERS, 0) + rows
+        return EpochOutputs(self._dead_letters_path, rows={DEAD_LETTERS: total}, last={**before.last, **new})
 
     def _dead_letters(self, validated: Mapping[str, ValidatedRows]) -> pa.Table:
         late, bad = self.rules.late == "dead-letter", self.rules.bad_rows == "dead-letter"
         return pa.concat_tables([dead_letters_of(name, found, late=late, bad=bad) for name, found in validated.items()])
 
-    def _write(self, batch: int, after: BatchState, outputs: Mapping[str, int]) -> PartitionedState | None:
-        """Commit the snapshot after a batch, and return the state for the next batch."""
+    def _write(self, batch: int, after: EpochState) -> PartitionedState | None:
+        """Commit the epoch of a batch, and return the state for the next batch."""
         assert self._owner is not None, "taken over before the first batch"
         place = self._owner.snapshot_id(batch + 1)
         blobs = {name: to_bytes(table) for name, table in after.buffered.items() if len(table)}
@@ -394,22 +401,14 @@ class Batches:
         buffered = [BufferedRows(name, len(blob), len(after.buffered[name])) for name, blob in blobs.items()]
         if blobs:
             written.append(self.store.write_state(place, b"".join(blobs.values())))
-        self._owner.commit(
-            number=batch + 1,
-            after=None if after.done == NOTHING else after.done,
-            state_files=written,
-            events=after.totals["processed"],
-            plan=after.plan,
-            finished=after.closed,
-            progress=progress_of(after, outputs, self.sink.place, self._dead_letters_path, buffered),
-        )
+        self._owner.commit(replace(after.epoch, state=tuple(written), buffered=tuple(buffered)))
         return state
 
     def _make_durable(
         self,
         batch: int,
-        after: BatchState,
-        before: BatchState,
+        after: EpochState,
+        before: EpochState,
         ran: BatchRun | None,
         dead_letters: pa.Table,
         watch: Stopwatch,
@@ -418,15 +417,16 @@ class Batches:
         results = {} if ran is None else ran.results
         with watch.phase("state"):
             self._reached("before-state", batch)
-            after.state = self._write(batch, after, {} if ran is None else ran.rows)
+            after.state = self._write(batch, after)
             self._reached("after-state", batch)
         with watch.phase("sink"):
             self._reached("before-sink", batch)
             assert self._owner is not None, "taken over before the first batch"
             self._owner.check()
             if self._dead_letters_path is not None:
-                self.dead_letters.commit(batch, dead_letters, after.lineage, before.last_dead_letters)
-            self.sink.commit(batch, results, after.lineage, before.last_batches)
+                last = before.epoch.dead_letters.last.get(DEAD_LETTERS)
+                self.dead_letters.commit(batch, dead_letters, after.epoch.outputs.lineage, last)
+            self.sink.commit(batch, results, after.epoch.outputs.lineage, before.epoch.outputs.last)
             self._reached("after-sink", batch)
         with watch.phase("commit"):
             self._reached("before-commit", batch)

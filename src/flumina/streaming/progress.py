@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 
 from flumina.input.watermarks import EVERYTHING, NOTHING
-from flumina.streaming.batch_state import BatchState
 from flumina.streaming.batch_watermark import BatchWatermark, holding
 from flumina.streaming.engine import BatchRun
+from flumina.streaming.epoch_state import EpochState
 from flumina.streaming.planner import Change, Planner
 from flumina.streaming.rules import Rules
 from flumina.streaming.validation import ValidatedRows
@@ -87,7 +87,7 @@ def entry(
     ready: Mapping[str, tuple[pa.Table, pa.Table]],
     ran: BatchRun | None,
     change: Change | None,
-    after: BatchState,
+    after: EpochState,
     planner: Planner,
     rules: Rules,
 ) -> dict[str, Any]:
@@ -122,7 +122,7 @@ def entry(
         "planChange": None if change is None else change.as_dict(),
         "planChanges": planner.changes,
         "stateBytes": after.size,
-        "totals": dict(after.totals),
+        "totals": after.totals,
     }
 
 

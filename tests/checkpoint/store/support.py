@@ -2,7 +2,7 @@
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from pyarrow import fs
 
 from flumina.checkpoint.store.checkpoints import Checkpoints
 from flumina.checkpoint.store.layout import CheckpointDirectory
-from flumina.checkpoint.store.manifest import RunProgress
+from flumina.checkpoint.store.manifest import Epoch, EpochOutputs, StateFile
 from flumina.checkpoint.store.owner import CheckpointOwner
 from flumina.checkpoint.store.snapshot import Snapshot
 
@@ -20,8 +20,17 @@ def fill(store: Checkpoints, *, epochs: int = 2, snapshots: int = 2, **fingerpri
     for term in range(epochs):
         owner = store.take_over(resumes=store.latest(), fingerprint=fingerprint)
         for n in range(snapshots):
-            owner.commit(after=10 * n, state=b"state %d/%d" % (term, n), events=n, progress=RunProgress({"n": n}))
+            commit(owner, end=10 * n, state=b"state %d/%d" % (term, n), events=n, outputs=EpochOutputs(rows={"n": n}))
     return owner
+
+
+def commit(
+    owner: CheckpointOwner, number: int | None = None, state: bytes | Sequence[StateFile] = (), **epoch: Any
+) -> Snapshot:
+    """Commit an epoch, by default the next one, with a state as a whole or in files."""
+    number = owner.next_number if number is None else number
+    files = (owner.write_state(number, state),) if isinstance(state, bytes) else tuple(state)
+    return owner.commit(Epoch(number=number, state=files, **epoch))
 
 
 def names(path: Path) -> list[str]:

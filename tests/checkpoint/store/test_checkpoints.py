@@ -13,14 +13,14 @@ from pyarrow import fs
 from flumina.checkpoint.store import checkpoints as store_module
 from flumina.checkpoint.store.checkpoints import Checkpoints
 from flumina.checkpoint.store.layout import Listing, SnapshotId
-from flumina.checkpoint.store.manifest import OutputFile, ResultFiles, RunProgress
+from flumina.checkpoint.store.manifest import REPLAY, EpochOutputs, Inputs, OutputFile, ResultFiles
 from flumina.errors import CheckpointError, UsageError
 from flumina.model.order import Point
 from flumina.output.outputs import SortedRun
 from flumina.storage.checksum import Checksum
 from flumina.storage.directory import temporary_name
 from flumina.storage.filesystem import put
-from tests.checkpoint.store.support import digest, fill, names
+from tests.checkpoint.store.support import commit, digest, fill, names
 
 
 def test_an_absent_and_an_empty_folder_are_a_fresh_start(tmp_path: Path) -> None:
@@ -35,18 +35,17 @@ def test_everything_that_is_committed_is_there_again(tmp_path: Path) -> None:
     runs = (SortedRun(Point(1, 0, 2), Point(-(2**63), 1, 2**63 - 1), 5),)
     file = OutputFile("flagged", "00001-a/flagged.parquet", 1234, 2**32 - 1, 5, runs)
     results = ResultFiles({"flagged": {"é": "out/_staged/x"}}, {"out/_staged/x": Checksum(1, 2)})
-    progress = RunProgress({"flagged": 5}, results)
+    outputs = EpochOutputs("out/_staged", (file,), {"flagged": 5}, results)
     before = datetime.now(UTC)
-    committed = owner.commit(
+    committed = commit(
+        owner,
         number=7,
-        after=-3,
+        end=-3,
         state=b"\x00state",
         events=12,
         plan="{}",
-        folder="out/_staged",
-        outputs=[file],
+        outputs=outputs,
         finished=True,
-        progress=progress,
     )
     found = Checkpoints(tmp_path).latest()
     assert found is not None
@@ -54,11 +53,9 @@ def test_everything_that_is_committed_is_there_again(tmp_path: Path) -> None:
     manifest = found.manifest
     assert (manifest.number, manifest.term, manifest.owner, manifest.run) == (7, 1, owner.token.id, "run-1")
     assert before <= manifest.created <= datetime.now(UTC)
-    assert (manifest.after, manifest.events, manifest.finished, manifest.plan) == (-3, 12, True, "{}")
-    assert (manifest.folder, manifest.outputs, manifest.rows) == ("out/_staged", (file,), {"flagged": 5})
-    assert (manifest.run_progress, manifest.batch_progress) == (progress, None)
-    assert manifest.results == progress.results
-    assert (manifest.fingerprint, manifest.resumes, found.after, found.number) == ({"name": "P"}, None, -3, 7)
+    assert (manifest.end, manifest.events, manifest.finished, manifest.plan) == (-3, 12, True, "{}")
+    assert (manifest.outputs, manifest.rows, manifest.inputs) == (outputs, {"flagged": 5}, Inputs(REPLAY))
+    assert (manifest.fingerprint, manifest.parent, found.end, found.number) == ({"name": "P"}, None, -3, 7)
     assert found.state() == b"\x00state"
 
 
@@ -66,7 +63,7 @@ def test_the_last_k_are_kept_with_all_their_files_and_no_other(tmp_path: Path) -
     store = Checkpoints(tmp_path, keep=2)
     owner = store.take_over(resumes=None)
     for n in range(1, 6):
-        owner.commit(state=b"%d" % n)
+        commit(owner, state=b"%d" % n)
         assert [snapshot.number for snapshot in store.all()] == list(range(max(1, n - 1), n + 1))
     assert [snapshot.state() for snapshot in store.all()] == [b"4", b"5"]
     assert len(names(tmp_path)) == 1 + 2 * 3
@@ -81,9 +78,9 @@ def test_a_new_driver_keeps_what_it_went_on_from_until_it_has_enough_of_its_own(
     assert latest.number == 3
     owner = store.take_over(resumes=latest)
     assert digest(store.latest()) == digest(latest)
-    owner.commit(state=b"new")
+    commit(owner, state=b"new")
     assert [snapshot.manifest.snapshot_id for snapshot in store.all()] == [(1, 3), (2, 4)]
-    owner.commit(state=b"newer")
+    commit(owner, state=b"newer")
     assert [snapshot.manifest.snapshot_id for snapshot in store.all()] == [(2, 4), (2, 5)]
     assert {owner.term for owner in store.folder.listing().owners} == {2}  # the first is needed by nobody
 
@@ -99,10 +96,10 @@ def test_tasks_write_states_with_nothing_but_the_store(tmp_path: Path, monkeypat
     other_attempt = store.write_state(owner.snapshot_id(3), b"of an attempt that was lost")
     file = pickle.loads(done.stdout)  # noqa: S301
     assert file.name != other_attempt.name
-    assert owner.commit(number=3, state_files=[file]).state() == b"from afar"
+    assert commit(owner, number=3, state=[file]).state() == b"from afar"
     # The lost attempt's file goes with the snapshot that it was for.
     for number in (4, 5, 6):
-        owner.commit(number=number, state=b"")
+        commit(owner, number=number, state=b"")
     assert not [name for name in names(tmp_path / "relative") if "-0000000003" in name]
 
 
@@ -111,8 +108,8 @@ def test_states_that_are_ahead_of_the_commits_are_kept(tmp_path: Path) -> None:
     owner = store.take_over(resumes=None)
     ahead = store.write_state(owner.snapshot_id(4), b"ahead")
     for number in (1, 2, 3):
-        owner.commit(number=number, state=b"")
-    assert owner.commit(number=4, state_files=[ahead]).state() == b"ahead"
+        commit(owner, number=number, state=b"")
+    assert commit(owner, number=4, state=[ahead]).state() == b"ahead"
     assert len(names(tmp_path)) == 1 + 3
 
 
@@ -120,11 +117,11 @@ def test_a_state_may_come_in_pieces_or_not_at_all(tmp_path: Path) -> None:
     store = Checkpoints(tmp_path)
     owner = store.take_over(resumes=None)
     files = [store.write_state(owner.snapshot_id(1), piece) for piece in (b"a", b"b")]
-    snapshot = owner.commit(number=1, state_files=files)
+    snapshot = commit(owner, number=1, state=files)
     assert snapshot.states() == [b"a", b"b"]
     with pytest.raises(UsageError, match=r"STATE_FILES.*2 state files"):
         snapshot.state()
-    assert owner.commit(number=2, finished=True).states() == []
+    assert commit(owner, number=2, finished=True).states() == []
 
 
 def test_state_files_are_those_of_the_snapshot_and_there(tmp_path: Path) -> None:
@@ -132,13 +129,13 @@ def test_state_files_are_those_of_the_snapshot_and_there(tmp_path: Path) -> None
     owner = store.take_over(resumes=None)
     file = store.write_state(owner.snapshot_id(1), b"abc")
     with pytest.raises(UsageError, match="was not written for snapshot 2"):
-        owner.commit(number=2, state_files=[file])
+        commit(owner, number=2, state=[file])
     (tmp_path / file.name).write_bytes(b"ab")
     with pytest.raises(CheckpointError, match=r"CHECKPOINT_DAMAGED.*2 bytes, a task wrote 3"):
-        owner.commit(number=1, state_files=[file])
+        commit(owner, number=1, state=[file])
     (tmp_path / file.name).unlink()
     with pytest.raises(CheckpointError, match="CHECKPOINT_MISSING_FILE"):
-        owner.commit(number=1, state_files=[file])
+        commit(owner, number=1, state=[file])
     assert store.latest() is None
 
 
@@ -146,16 +143,16 @@ def test_numbers_increase(tmp_path: Path) -> None:
     store = Checkpoints(tmp_path)
     owner = store.take_over(resumes=None)
     with pytest.raises(UsageError, match="from 0 on"):
-        owner.commit(number=-1)
-    assert owner.commit(number=0).number == 0  # the first batch of a stream has it
-    assert owner.commit(number=5).number == 5
+        commit(owner, number=-1)
+    assert commit(owner, number=0).number == 0  # the first batch of a stream has it
+    assert commit(owner, number=5).number == 5
     for number in (5, 4, -1, True, "6"):
         with pytest.raises(UsageError, match="SNAPSHOT_NUMBER"):
-            owner.commit(number=number)  # type: ignore[arg-type]
+            commit(owner, number=number)  # type: ignore[arg-type]
     owner = store.take_over(resumes=store.latest())
     with pytest.raises(UsageError, match="the last one was 5"):
-        owner.commit(number=5)
-    assert (owner.next_number, owner.commit().number, owner.commit().number) == (6, 6, 7)
+        commit(owner, number=5)
+    assert (owner.next_number, commit(owner).number, commit(owner).number) == (6, 6, 7)
 
 
 def test_snapshots_are_found_by_their_numbers(tmp_path: Path) -> None:
@@ -171,7 +168,7 @@ def test_what_is_no_json_is_refused_before_anything_is_written(tmp_path: Path) -
     before = names(tmp_path)
     for wrong in (object(), float("nan")):
         with pytest.raises(UsageError, match="NOT_JSON"):
-            owner.commit(state=b"x", progress=RunProgress({"x": wrong}))  # type: ignore[dict-item]
+            commit(owner, outputs=EpochOutputs(rows={"x": wrong}))  # type: ignore[dict-item]
     assert names(tmp_path) == before
 
 
@@ -259,7 +256,7 @@ def test_every_file_is_on_the_disk_before_its_name_and_its_name_before_the_next_
 
     monkeypatch.setattr(os, "fsync", recorded)
     owner = Checkpoints(tmp_path, Recorded()).take_over(resumes=None)
-    owner.commit(state=b"state")
+    commit(owner, state=b"state")
     names_in_order = [name.partition("-")[0] + Path(name).suffix for what, name in done if what == "to"]
     assert names_in_order == ["owner.json", "state.bin", "snapshot.json", "snapshot.done"]
     assert len(done) == 5 * len(names_in_order)

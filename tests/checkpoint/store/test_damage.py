@@ -11,7 +11,7 @@ from flumina.checkpoint.store.snapshot import Snapshot
 from flumina.errors import CheckpointError
 from flumina.storage import checksummed_file
 from flumina.storage.checksum import damaged
-from tests.checkpoint.store.support import InMemory, digest, fill, names
+from tests.checkpoint.store.support import InMemory, commit, digest, fill, names
 
 
 def damages(data: bytes) -> list[bytes]:
@@ -131,7 +131,7 @@ def test_an_older_snapshot_is_used_only_on_request(tmp_path: Path) -> None:
     assert (older.number, older.state()) == (1, b"state 0/0")
     owner = store.take_over(resumes=older)
     assert digest(store.latest()) == digest(older)  # from now on it is the one to go on from
-    assert owner.commit(state=b"again").number == 4  # no number is used twice
+    assert commit(owner, state=b"again").number == 4  # no number is used twice
     assert [snapshot.number for snapshot in store.all()] == [1, 4]
     assert store.verify() == []
 
@@ -146,7 +146,7 @@ def test_without_the_last_claim_older_snapshots_can_be_had_on_request(tmp_path: 
         store.latest()
     older = store.latest(allow_older=True)
     assert digest(older) == good
-    assert store.take_over(resumes=older).commit(state=b"").manifest.snapshot_id == (3, 3)
+    assert commit(store.take_over(resumes=older), state=b"").manifest.snapshot_id == (3, 3)
 
 
 def test_if_nothing_is_whole_there_is_no_older_one(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_whoever_asks_for_an_older_one_may_look_at_more_than_its_state(tmp_path:
     with pytest.raises(CheckpointError, match=r"CHECKPOINT_DAMAGED\] rows\.parquet"):
         store.latest(allow_older=True, check=up_to(0))
     owner = store.take_over(resumes=found)
-    assert owner.commit(state=b"other").manifest.snapshot_id == (2, 4)
+    assert commit(owner, state=b"other").manifest.snapshot_id == (2, 4)
     looked_at.clear()
     store.latest(allow_older=True, check=up_to(9))
     assert looked_at == [4]

@@ -1,6 +1,5 @@
 """Manifests: what was written is read again, and a field that is wrong is named."""
 
-from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,48 +9,42 @@ import pytest
 from flumina.checkpoint.store.checkpoints import Checkpoints
 from flumina.checkpoint.store.layout import SnapshotId
 from flumina.checkpoint.store.manifest import (
-    BatchProgress,
+    BATCHES,
     BufferedRows,
+    EpochManifest,
+    EpochOutputs,
+    Inputs,
     OwnerRecord,
     SeenTimestamps,
-    SnapshotManifest,
     StateFile,
 )
 from flumina.errors import CheckpointError
 from flumina.storage.checksummed_file import decode, encode
 from flumina.storage.record import from_json, to_json
+from tests.checkpoint.store.support import commit
 
-PROGRESS = BatchProgress(
-    done=5,
-    seen={"values": SeenTimestamps(7, -(2**63))},
-    buffered=(BufferedRows("values", 100, 3),),
-    totals={"rows": 9},
-    outputs={"letters": 1},
-    last_batches={"letters": 4},
-    last_dead_letters=None,
-    lineage="abc",
-    sink=None,
-    dead_letters="out/dead",
-    foreign_state=False,
-    closed=True,
-)
-MANIFEST = SnapshotManifest(
+MANIFEST = EpochManifest(
     number=3,
+    end=5,
+    inputs=Inputs(BATCHES, {"values": SeenTimestamps(7, -(2**63))}, {"rows": 9}),
+    buffered=(BufferedRows("values", 100, 3),),
+    state=(StateFile("state", 5, "00", (("w1", 2), ("w2", 3))),),
+    outputs=EpochOutputs(None, rows={"letters": 1}, last={"letters": 4}, lineage="abc"),
+    dead_letters=EpochOutputs("out/dead"),
+    finished=True,
     term=2,
     owner="id",
     run="run",
+    parent=SnapshotId(1, 2),
     created=datetime(2026, 1, 2, tzinfo=UTC),
     flumina="1",
-    states=(StateFile("state", 5, "00", (("w1", 2), ("w2", 3))),),
-    resumes=SnapshotId(1, 2),
-    batch_progress=PROGRESS,
     fingerprint={"any": ["thing", None]},
 )
 
 
 def test_what_was_written_is_read_again() -> None:
     content = decode(encode("manifest", MANIFEST.to_json()), "manifest", "f")
-    assert SnapshotManifest.from_json(content, "f") == MANIFEST
+    assert EpochManifest.from_json(content, "f") == MANIFEST
     record = OwnerRecord(1, "id", "run", None, MANIFEST.created, "1")
     assert from_json(OwnerRecord, to_json(record), "f") == record
 
@@ -62,13 +55,13 @@ def test_what_was_written_is_read_again() -> None:
         ("number", "3", "expected an integer in field 'number', got '3'"),
         ("number", True, "expected an integer in field 'number', got True"),
         ("created", "yesterday", "expected a time in field 'created'"),
-        ("resumes", [1], "expected an array of 2 in field 'resumes'"),
-        ("states", {}, "expected an array in field 'states'"),
-        ("states.0.tree_sizes.1.1", None, "expected an integer in field 'states.0.tree_sizes.1.1', got None"),
-        ("batch_progress.closed", 1, "expected true or false in field 'batch_progress.closed', got 1"),
-        ("batch_progress.seen.values.newest", "x", "in field 'batch_progress.seen.values.newest'"),
-        ("batch_progress.totals", [], "expected an object in field 'batch_progress.totals'"),
-        ("batch_progress.lineage", 1, "expected a text in field 'batch_progress.lineage'"),
+        ("parent", [1], "expected an array of 2 in field 'parent'"),
+        ("state", {}, "expected an array in field 'state'"),
+        ("state.0.tree_sizes.1.1", None, "expected an integer in field 'state.0.tree_sizes.1.1', got None"),
+        ("finished", 1, "expected true or false in field 'finished', got 1"),
+        ("inputs.seen.values.newest", "x", "in field 'inputs.seen.values.newest'"),
+        ("inputs.totals", [], "expected an object in field 'inputs.totals'"),
+        ("outputs.lineage", 1, "expected a text in field 'outputs.lineage'"),
     ],
 )
 def test_a_field_that_is_wrong_is_named(path: str, wrong: Any, told: str) -> None:
@@ -82,22 +75,22 @@ def test_a_field_that_is_wrong_is_named(path: str, wrong: Any, told: str) -> Non
     else:
         snapshot_id[last] = wrong
     with pytest.raises(CheckpointError, match="CHECKPOINT_DAMAGED.*" + told.replace("[", "\\[")) as caught:
-        SnapshotManifest.from_json(content, "f")
+        EpochManifest.from_json(content, "f")
     assert caught.value.file == "f"
 
 
 def test_a_field_that_is_missing_is_named() -> None:
-    for field in fields(BatchProgress):
+    for name in ("number", "term", "owner", "run", "parent", "created", "flumina"):
         content = MANIFEST.to_json()
-        del content["batch_progress"][field.name]
-        with pytest.raises(CheckpointError, match=f"expected a value in field 'batch_progress.{field.name}'"):
-            SnapshotManifest.from_json(content, "f")
+        del content[name]
+        with pytest.raises(CheckpointError, match=f"expected a value in field '{name}'"):
+            EpochManifest.from_json(content, "f")
 
 
 def test_a_manifest_of_another_shape_is_damage_and_no_crash(tmp_path: Path) -> None:
     """Its checksums are right: a version that forgot to raise the format has written it."""
     store = Checkpoints(tmp_path)
-    store.take_over(resumes=None).commit(state=b"x")
+    commit(store.take_over(resumes=None), state=b"x")
     manifest = next(tmp_path.glob("snapshot-*.json"))
     content = decode(manifest.read_bytes(), "manifest", "")
     for file in tmp_path.glob("*.done"):

@@ -11,7 +11,7 @@ from flumina.checkpoint.store.checkpoints import Checkpoints
 from flumina.checkpoint.store.owner import CheckpointOwner
 from flumina.checkpoint.store.snapshot import Snapshot
 from flumina.errors import CheckpointError
-from tests.checkpoint.store.support import Player, digest, fill, names, play
+from tests.checkpoint.store.support import Player, commit, digest, fill, names, play
 from tests.storage.crashing import PowerFailure, disk
 
 
@@ -20,12 +20,12 @@ def test_a_driver_that_was_replaced_is_told_and_writes_nothing(tmp_path: Path) -
     old = fill(store, epochs=1)
     new = store.take_over(resumes=store.latest())
     before = names(tmp_path)
-    for late in (lambda: old.commit(state=b"late"), old.check):
+    for late in (lambda: commit(old, state=b"late"), old.check):
         with pytest.raises(CheckpointError, match=r"CHECKPOINT_IN_USE.*took over with term 2, this one had 1"):
             late()
     assert names(tmp_path) == before
     new.check()
-    assert new.commit(state=b"new").number == 3
+    assert commit(new, state=b"new").number == 3
 
 
 def test_what_a_replaced_driver_still_writes_hides_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,15 +36,15 @@ def test_what_a_replaced_driver_still_writes_hides_nothing(tmp_path: Path, monke
     monkeypatch.setattr(CheckpointOwner, "_check", lambda self, listing: None)
     monkeypatch.setattr(CheckpointOwner, "_prune", lambda self, listing, newest: None)
     new = store.take_over(resumes=resumed)
-    old.commit(number=77, state=b"late", after=10**6)
+    commit(old, number=77, state=b"late", end=10**6)
     assert (1, 77) in store.folder.listing().manifests
     assert digest(store.latest()) == digest(resumed)
-    made = new.commit(state=b"new")
-    old.commit(number=78, state=b"later", after=10**6)
+    made = commit(new, state=b"new")
+    commit(old, number=78, state=b"later", end=10**6)
     assert digest(store.latest()) == digest(made)
     monkeypatch.undo()
     assert [finding.damaged for finding in store.verify()] == [False, False]  # told, but no damage
-    made = new.commit(state=b"newer")
+    made = commit(new, state=b"newer")
     assert digest(store.latest()) == digest(made)
     assert store.folder.listing().manifests == {made.manifest.snapshot_id}  # what was late is gone
     assert store.verify() == []
@@ -54,7 +54,7 @@ def test_a_snapshot_that_is_no_longer_the_latest_can_not_be_claimed(tmp_path: Pa
     store = Checkpoints(tmp_path)
     owner = fill(store, epochs=1)
     read = store.latest()
-    owner.commit(state=b"meanwhile")
+    commit(owner, state=b"meanwhile")
     with pytest.raises(CheckpointError, match=r"CHECKPOINT_IN_USE.*committed snapshot 3"):
         store.take_over(resumes=read)
     read = store.latest()
@@ -90,7 +90,7 @@ def test_a_checkpoint_that_is_deleted_under_a_driver_is_noticed(tmp_path: Path) 
     for file in tmp_path.iterdir():
         file.unlink()
     with pytest.raises(CheckpointError, match=r"CHECKPOINT_MISSING_FILE.*owner-000002"):
-        owner.commit(state=b"x")
+        commit(owner, state=b"x")
     assert names(tmp_path) == []
 
 
@@ -138,11 +138,11 @@ def test_a_commit_and_a_claim_at_once(tmp_path: Path, no_disk: None) -> None:
         store = Checkpoints(tmp_path / str(n), keep=1)
         old = fill(store, epochs=1)
 
-        def commit(stepwise: Checkpoints, old: CheckpointOwner = old) -> Any:
+        def commits(stepwise: Checkpoints, old: CheckpointOwner = old) -> Any:
             old._reader, old._folder = stepwise, stepwise.folder
-            return old.commit(number=3, state=b"three")
+            return commit(old, number=3, state=b"three")
 
-        players = [Player(store, commit), Player(store, take_over)]
+        players = [Player(store, commits), Player(store, take_over)]
         play(players, schedule)
         committed, taken = players[0].result, players[1].result
         for result in (committed, taken):
@@ -168,7 +168,7 @@ def test_a_driver_may_die_at_every_step(tmp_path: Path, monkeypatch: pytest.Monk
         fill(store, epochs=1, snapshots=3)
         dying, died = Checkpoints(store.folder.path, disk(step, puts_at_once=not renames), keep=2), False
         try:
-            dying.take_over(resumes=dying.latest()).commit(state=b"four", number=4)
+            commit(dying.take_over(resumes=dying.latest()), state=b"four", number=4)
         except PowerFailure:
             died = True
         latest = store.latest()
@@ -180,7 +180,7 @@ def test_a_driver_may_die_at_every_step(tmp_path: Path, monkeypatch: pytest.Monk
         assert not [finding for finding in findings if finding.damaged]
         owner = store.take_over(resumes=latest)
         assert store.verify() == []  # nothing is left behind
-        assert owner.commit(state=b"five", number=5).state() == b"five"
+        assert commit(owner, state=b"five", number=5).state() == b"five"
         assert [snapshot.number for snapshot in store.all()] == [latest.number, 5]
         assert store.verify() == []
         if not died:

@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from flumina.checkpoint.store.checkpoints import Checkpoints
-from flumina.checkpoint.store.manifest import OutputFile, ResultFiles, RunProgress
+from flumina.checkpoint.store.manifest import EpochOutputs, OutputFile, ResultFiles
 from flumina.storage.checksum import Checksum
-from tests.checkpoint.store.support import fill
+from tests.checkpoint.store.support import commit, fill
 
 
 @pytest.fixture
@@ -20,8 +20,8 @@ def store(tmp_path: Path) -> Checkpoints:
         (staged / name).write_bytes(name.encode() * 3)
         files.append(OutputFile("rows", name, len(name) * 3, zlib.crc32(name.encode() * 3), 5))
     owner = made.take_over(resumes=None)
-    owner.commit(state=b"1", folder=str(staged), outputs=files[:1])
-    owner.commit(state=b"2", folder=str(staged), outputs=files)
+    commit(owner, state=b"1", outputs=EpochOutputs(str(staged), tuple(files[:1])))
+    commit(owner, state=b"2", outputs=EpochOutputs(str(staged), tuple(files)))
     return made
 
 
@@ -52,11 +52,11 @@ def test_outputs_that_were_being_published_when_the_driver_died(tmp_path: Path) 
         (staged / name).write_bytes(name.encode() * 3)
     store = Checkpoints(tmp_path / "checkpoint")
     owner = store.take_over(resumes=None)
-    owner.commit(state=b"1", folder=str(staged), outputs=[files["a"], files["b"]])
+    commit(owner, state=b"1", outputs=EpochOutputs(str(staged), (files["a"], files["b"])))
     shown = {"1": str(staged / "b"), "2": str(staged / "c"), "3": str(staged / "d")}
     checksums = {str(staged / name): Checksum(3, zlib.crc32(name.encode() * 3)) for name in "bcd"}
-    progress = RunProgress({"rows": 10}, ResultFiles({"rows": shown}, checksums))
-    owner.commit(folder=str(staged), outputs=[files["a"], files["b"]], progress=progress)
+    results = ResultFiles({"rows": shown}, checksums)
+    commit(owner, outputs=EpochOutputs(str(staged), (files["a"], files["b"]), {"rows": 10}, results))
     assert store.verify() == []
     (staged / "b").rename(staged / "ready" / "1")
     (staged / "d").rename(tmp_path / "published")
@@ -90,7 +90,7 @@ def test_what_a_driver_deletes_meanwhile_is_no_damage(tmp_path: Path, monkeypatc
     store = Checkpoints(tmp_path, keep=1)
     owner = fill(store, epochs=1)
     listing = store.folder.listing()
-    owner.commit(state=b"next")
+    commit(owner, state=b"next")
     listings = iter([listing, store.folder.listing()])
     monkeypatch.setattr(type(store.folder), "listing", lambda self: next(listings))
     assert store.verify() == []

@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from flumina.checkpoint.store.layout import CheckpointDirectory
+from flumina.checkpoint.store.manifest import BATCHES
 from flumina.checkpoint.store.reader import SnapshotReader
 from flumina.checkpoint.store.verify import Finding
 from flumina.errors import CheckpointError, FluminaError, UsageError
@@ -55,23 +56,24 @@ def verify_sink(reader: SnapshotReader, path: str | None) -> list[Finding]:
     Without ``path`` the folders of outputs and of dead letters are read from the newest snapshot.
     """
     newest = reader.latest()
-    progress = None if newest is None else newest.manifest.batch_progress
-    if progress is None:
+    if newest is None or newest.manifest.inputs.rule != BATCHES:
         raise UsageError(
             "NO_SINK",
             f"{reader.folder.path} is not of a streaming query, so that it has no sink",
             hint="leave out --sink: outputs of a run are verified with its snapshots",
         )
-    sink = progress.sink if path is None else path
+    outputs, dead_letters = newest.manifest.outputs, newest.manifest.dead_letters
+    sink = outputs.folder if path is None else path
     if sink is None:
         raise UsageError(
             "NO_SINK", "the outputs of this query go to a function, so that there are no files", hint="leave out --sink"
         )
     found: list[Finding] = []
-    for name, last in progress.last_batches.items():
+    for name, last in outputs.last.items():
         found += _verify(_folder(reader, sink), "" if name == ONLY_OUTPUT else name, last)
-    if progress.last_dead_letters is not None and progress.dead_letters is not None:
-        found += _verify(_folder(reader, progress.dead_letters), "", progress.last_dead_letters)
+    for last in dead_letters.last.values():
+        assert dead_letters.folder is not None, "dead letters are in files"
+        found += _verify(_folder(reader, dead_letters.folder), "", last)
     return found
 
 

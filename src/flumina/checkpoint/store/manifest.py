@@ -1,4 +1,4 @@
-"""Describe a snapshot: owner, files, and progress of the run or query."""
+"""Describe an epoch: its owner, its end, where its input continues, and its files."""
 
 from __future__ import annotations
 
@@ -60,14 +60,6 @@ class ResultFiles:
         return {staged: name for named in self.files.values() for name, staged in named.items()}
 
 
-@dataclass(frozen=True)
-class RunProgress:
-    """Progress of a whole run: rows of each output so far and, once all events are processed, its results."""
-
-    rows: Mapping[str, int]
-    results: ResultFiles | None = None
-
-
 class BufferedRows(NamedTuple):
     """Rows of a stream that wait for the next batch: bytes in the last state file, one stream behind the other."""
 
@@ -83,86 +75,104 @@ class SeenTimestamps(NamedTuple):
     heard: int
 
 
-@dataclass(frozen=True)
-class BatchProgress:
-    """Progress of a streaming query after a batch.
+REPLAY = "replay"
+BATCHES = "batches"
 
-    ``done``               the timestamp up to which everything is processed
-    ``seen``               what each stream has shown so far
-    ``buffered``           the rows that wait for the next batch
-    ``totals``             counts of rows since the query began
-    ``outputs``            rows of each output in this batch
-    ``last_batches``       the last batch with rows of each output, ``last_dead_letters`` of dead letters
-    ``lineage``            a digest of all batches so far
-    ``sink``               the folder of the outputs (None: a function), ``dead_letters`` that of dead letters, if any
-    ``foreign_state``      whether the state was left by other code, and no batch has been processed with it since
-    ``closed``             whether the streams have ended
+
+@dataclass(frozen=True)
+class Inputs:
+    """Where the input of the next epoch begins.
+
+    ``rule``    :data:`REPLAY`: sources are read from the first row again, and events up to the end are skipped;
+                :data:`BATCHES`: micro-batches follow each other, and the next one has the number of this epoch
+    ``seen``    the timestamps that each stream has shown so far, which its watermark follows from
+    ``totals``  rows received so far, by what became of them
     """
 
-    done: int
-    seen: Mapping[str, SeenTimestamps]
-    buffered: tuple[BufferedRows, ...]
-    totals: Mapping[str, int]
-    outputs: Mapping[str, int]
-    last_batches: Mapping[str, int]
-    last_dead_letters: int | None
-    lineage: str
-    sink: str | None
-    dead_letters: str | None
-    foreign_state: bool
-    closed: bool
+    rule: str = REPLAY
+    seen: Mapping[str, SeenTimestamps] = field(default_factory=dict)
+    totals: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class SnapshotManifest:
-    """Everything about a snapshot but the bytes of its state.
+class EpochOutputs:
+    """Outputs up to the end of an epoch.
 
-    All events up to the timestamp ``after`` are in it and none behind (None: no timestamp says which), in all
-    ``events`` of them. ``outputs`` are the files with what these events caused, below ``folder``. With ``finished``
-    the run is over. ``fingerprint`` describe the program, ``plan`` is the one that was run (JSON). ``run_progress`` is
-    that of a whole run, ``batch_progress`` that of a streaming query.
+    ``folder``   the folder of their files; None if they go to a function, or are discarded
+    ``files``    files of this epoch, and of earlier ones whose outputs are not visible yet
+    ``rows``     rows of each output so far
+    ``results``  the files that become the results of a run, once all events are processed
+    ``last``     the last micro-batch of each output with a folder of its own
+    ``lineage``  a digest of all micro-batches so far, with their outputs
+    """
+
+    folder: str | None = None
+    files: tuple[OutputFile, ...] = ()
+    rows: Mapping[str, int] = field(default_factory=dict)
+    results: ResultFiles | None = None
+    last: Mapping[str, int] = field(default_factory=dict)
+    lineage: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Epoch:
+    """What lies between two manifests, of a whole run or of a streaming query.
+
+    ``number``         the number of its snapshot
+    ``end``            the timestamp up to which everything is processed, and nothing behind it; None: no timestamp says
+    ``events``         the number of events processed so far
+    ``inputs``         where the input continues
+    ``buffered``       rows behind the end that the source will not deliver again
+    ``state``          files with the state
+    ``plan``           the plan whose trees have left the state (JSON)
+    ``foreign_state``  whether the state was left by other code, and no epoch has been processed with it since
+    ``outputs``        outputs, and ``dead_letters`` rows that could not be processed
+    ``finished``       whether this epoch is the last
     """
 
     number: int
+    end: int | None = None
+    events: int = 0
+    inputs: Inputs = Inputs()
+    buffered: tuple[BufferedRows, ...] = ()
+    state: tuple[StateFile, ...] = ()
+    plan: str | None = None
+    foreign_state: bool = False
+    outputs: EpochOutputs = EpochOutputs()
+    dead_letters: EpochOutputs = EpochOutputs()
+    finished: bool = False
+
+    @property
+    def state_size(self) -> int:
+        """The bytes of its state."""
+        return sum(file.size for file in self.state)
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """The number of rows of each output so far, where there are any."""
+        return {name: rows for name, rows in self.outputs.rows.items() if rows}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpochManifest(Epoch):
+    """The record of an epoch: all about it but the bytes of its files.
+
+    ``term``, ``owner`` and ``run`` are those of the owner token, ``parent`` is the epoch before, and ``fingerprint``
+    describes the program.
+    """
+
     term: int
     owner: str
     run: str
+    parent: SnapshotId | None
     created: datetime
     flumina: str
-    after: int | None = None
-    events: int = 0
-    finished: bool = False
-    states: tuple[StateFile, ...] = ()
-    folder: str | None = None
-    outputs: tuple[OutputFile, ...] = ()
-    resumes: SnapshotId | None = None
-    run_progress: RunProgress | None = None
-    batch_progress: BatchProgress | None = None
     fingerprint: Mapping[str, Any] = field(default_factory=dict)
-    plan: str | None = None
 
     @property
     def snapshot_id(self) -> SnapshotId:
         """The id of the snapshot."""
         return SnapshotId(self.term, self.number)
-
-    @property
-    def state_size(self) -> int:
-        """The bytes of its state."""
-        return sum(file.size for file in self.states)
-
-    @property
-    def rows(self) -> dict[str, int]:
-        """The number of rows of each output."""
-        counted: dict[str, int] = {}
-        for file in self.outputs:
-            counted[file.output] = counted.get(file.output, 0) + file.rows
-        return counted
-
-    @property
-    def results(self) -> ResultFiles | None:
-        """The files that become the results, once all events of a whole run are processed."""
-        return None if self.run_progress is None else self.run_progress.results
 
     def to_json(self) -> dict[str, Any]:
         """Return the manifest as a JSON value."""
@@ -170,9 +180,9 @@ class SnapshotManifest:
         return content
 
     @staticmethod
-    def from_json(content: Mapping[str, Any], file: str) -> SnapshotManifest:
+    def from_json(content: Mapping[str, Any], file: str) -> EpochManifest:
         """Return what :meth:`to_json` was given; raise for a field that is wrong, with the path of the file."""
-        return from_json(SnapshotManifest, content, file)
+        return from_json(EpochManifest, content, file)
 
 
 @dataclass(frozen=True)

@@ -5,19 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from flumina.checkpoint.store.layout import Listing, SnapshotId, owner_file
-from flumina.checkpoint.store.manifest import (
-    BatchProgress,
-    OutputFile,
-    RunProgress,
-    SnapshotManifest,
-    StateFile,
-    library_version,
-)
+from flumina.checkpoint.store.manifest import Epoch, EpochManifest, StateFile, library_version
 from flumina.checkpoint.store.reader import SnapshotReader
 from flumina.checkpoint.store.snapshot import Snapshot, write_state
 from flumina.errors import CheckpointError, UsageError
@@ -39,6 +31,7 @@ class CheckpointOwner:
         highest: int,
     ) -> None:
         self.token, self.resumes, self.fingerprint = token, resumes, fingerprint
+        self._parent = resumes
         self._reader, self._folder, self._keep = reader, reader.folder, keep
         self._last, self._highest = -1 if resumes is None else resumes.number, highest
 
@@ -55,66 +48,41 @@ class CheckpointOwner:
             raise UsageError("SNAPSHOT_NUMBER", f"the numbers of snapshots increase: got {number!r}, {before}")
         return SnapshotId(self.token.term, number)
 
+    def write_state(self, number: int, data: bytes) -> StateFile:
+        """Write a state as a whole for the epoch with this number; raise if another driver has taken over."""
+        self.check()
+        return write_state(self._folder, self.snapshot_id(number), data)
+
     def check(self) -> None:
         """Raise if another driver has taken over, or the checkpoint was deleted."""
         self._check(self._folder.listing())
 
-    def commit(
-        self,
-        *,
-        number: int | None = None,
-        after: int | None = None,
-        state: bytes | None = None,
-        state_files: Sequence[StateFile] = (),
-        events: int = 0,
-        plan: str | None = None,
-        folder: str | None = None,
-        outputs: Sequence[OutputFile] = (),
-        finished: bool = False,
-        progress: RunProgress | BatchProgress | None = None,
-    ) -> Snapshot:
-        """Commit a snapshot, and delete the oldest ones beyond ``keep``.
-
-        The state is given as bytes, or in one or more files that tasks have written (``state_files``). For the other
-        arguments see :class:`SnapshotManifest`.
-        """
-        snapshot_id = self.snapshot_id(number)
-        self.check()
-        for file in state_files:
-            self._check_written(file, snapshot_id)
-        manifest = SnapshotManifest(
-            number=snapshot_id.number,
+    def commit(self, epoch: Epoch) -> Snapshot:
+        """Commit an epoch whose files are written, and delete the oldest snapshots beyond ``keep``."""
+        snapshot_id = self.snapshot_id(epoch.number)
+        manifest = EpochManifest(
+            **vars(epoch),
             term=self.token.term,
             owner=self.token.id,
             run=self.token.run,
+            parent=self._parent,
             created=datetime.now(UTC),
             flumina=library_version(),
-            after=after,
-            events=events,
-            finished=finished,
-            states=tuple(state_files),
-            folder=folder,
-            outputs=tuple(outputs),
-            resumes=self.resumes,
-            run_progress=progress if isinstance(progress, RunProgress) else None,
-            batch_progress=progress if isinstance(progress, BatchProgress) else None,
             fingerprint=self.fingerprint,
-            plan=plan,
         )
-        encode("manifest", manifest.to_json())  # raises before any file is written
-        if state is not None:
-            written = write_state(self._folder, snapshot_id, state)
-            manifest = replace(manifest, states=(*manifest.states, written))
         data = encode("manifest", manifest.to_json())
+        self.check()
+        for file in epoch.state:
+            self._check_written(file, snapshot_id)
         self._folder.write(snapshot_id.manifest, data)
         marker = encode("marker", {"manifest": hashlib.sha256(data).hexdigest()})
         self._folder.write(snapshot_id.marker, marker)
-        self._last = snapshot_id.number
+        self._last, self._parent = snapshot_id.number, snapshot_id
         now = self._folder.listing()
         self._check(now)  # before files are deleted: another driver may just have resumed from an older snapshot
         self._prune(now, manifest)
         path = self._folder.at(snapshot_id.manifest)
-        return Snapshot(SnapshotManifest.from_json(decode(data, "manifest", path), path), self._folder, now)
+        return Snapshot(EpochManifest.from_json(decode(data, "manifest", path), path), self._folder, now)
 
     def _check(self, listing: Listing) -> None:
         terms = {owner.term for owner in listing.owners}
@@ -143,13 +111,13 @@ class CheckpointOwner:
                 hint="a checkpoint needs storage that the driver and all tasks share",
             )
 
-    def _prune(self, listing: Listing, newest: SnapshotManifest) -> None:
+    def _prune(self, listing: Listing, newest: EpochManifest) -> None:
         """Delete old snapshots with the owner files before them; delete nothing if the lineage is damaged.
 
         Also deletes state files of the newest snapshot that lost tasks have written. The marker goes first and the
         state last, so that a crash leaves no marker of a snapshot without its files.
         """
-        named = {file.name for file in newest.states}
+        named = {file.name for file in newest.state}
         self._folder.delete([name for of, name in listing.states if of == newest.snapshot_id and name not in named])
         kept: list[SnapshotId] = []
         with suppress(CheckpointError):

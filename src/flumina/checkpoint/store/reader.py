@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from flumina.checkpoint.store.layout import CheckpointDirectory, Listing, SnapshotId, owner_file
 from flumina.checkpoint.store.lineage import lineage
-from flumina.checkpoint.store.manifest import OwnerRecord, SnapshotManifest
+from flumina.checkpoint.store.manifest import EpochManifest, OwnerRecord
 from flumina.checkpoint.store.snapshot import Snapshot
 from flumina.errors import CheckpointError, UsageError
 from flumina.storage.checksum import damaged, missing
@@ -116,14 +116,14 @@ class SnapshotReader:
         for snapshot_id in sorted(listing.manifests):
             if since is None or snapshot_id >= since:
                 with suppress(CheckpointError):
-                    results = self.read(snapshot_id, listing).manifest.results
+                    results = self.read(snapshot_id, listing).manifest.outputs.results
                     names |= {} if results is None else results.names
         return names
 
     def read(self, snapshot_id: SnapshotId, listing: Listing) -> Snapshot:
         """Read a snapshot, and verify its manifest against its own checksum and the one in its marker."""
         data, path = self.folder.fetch(snapshot_id.manifest), self.folder.at(snapshot_id.manifest)
-        manifest = SnapshotManifest.from_json(decode(data, "manifest", path), path)
+        manifest = EpochManifest.from_json(decode(data, "manifest", path), path)
         if manifest.snapshot_id != snapshot_id:
             raise damaged(path, f"it is the manifest of snapshot {manifest.snapshot_id}")
         if snapshot_id in listing.markers:

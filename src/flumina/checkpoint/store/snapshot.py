@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from flumina.checkpoint.store.layout import CheckpointDirectory, Listing, SnapshotId
-from flumina.checkpoint.store.manifest import SnapshotManifest, StateFile
+from flumina.checkpoint.store.manifest import EpochManifest, StateFile
 from flumina.errors import UsageError
 from flumina.plan.forest import Forest
 from flumina.plan.render.json import from_json
@@ -22,7 +22,7 @@ class Snapshot:
     current one, to find files that another driver has written since.
     """
 
-    manifest: SnapshotManifest
+    manifest: EpochManifest
     folder: CheckpointDirectory = field(repr=False)
     seen: Listing = field(repr=False)
 
@@ -32,16 +32,16 @@ class Snapshot:
         return self.manifest.number
 
     @property
-    def after(self) -> int | None:
+    def end(self) -> int | None:
         """The timestamp up to which all events are processed."""
-        return self.manifest.after
+        return self.manifest.end
 
     def state(self) -> bytes:
         """Return the bytes of the only state file."""
-        if len(self.manifest.states) != 1:
+        if len(self.manifest.state) != 1:
             raise UsageError(
                 "STATE_FILES",
-                f"snapshot {self.number} has {len(self.manifest.states)} state files, not one",
+                f"snapshot {self.number} has {len(self.manifest.state)} state files, not one",
                 hint="states() gives them all",
             )
         return self.states()[0]
@@ -52,14 +52,14 @@ class Snapshot:
         if self.manifest.plan is None:
             raise damaged(where, "it names no plan whose trees have left the state")
         forest = Forest.of(from_json(self.manifest.plan, f"the plan of snapshot {self.number}").root)
-        there = sorted(tree for file in self.manifest.states for tree, _ in file.tree_sizes)
+        there = sorted(tree for file in self.manifest.state for tree, _ in file.tree_sizes)
         if there != sorted(tree.id for tree in forest.trees):
             raise damaged(where, f"it has the states of {there}, the trees of its plan are others")
         return forest
 
     def states(self) -> list[bytes]:
         """Return the verified bytes of every state file."""
-        return [read_state(self.folder, file) for file in self.manifest.states]
+        return [read_state(self.folder, file) for file in self.manifest.state]
 
 
 def read_state(folder: CheckpointDirectory, file: StateFile) -> bytes:

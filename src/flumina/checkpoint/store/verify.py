@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from flumina.checkpoint.store.layout import LOGS, CheckpointDirectory, Listing, SnapshotId
-from flumina.checkpoint.store.manifest import SnapshotManifest
+from flumina.checkpoint.store.manifest import EpochManifest
 from flumina.checkpoint.store.reader import SnapshotReader
 from flumina.checkpoint.store.snapshot import Snapshot, read_state
 from flumina.errors import CheckpointError, FluminaError
@@ -107,40 +107,40 @@ def _look_at(
         yield _found(error)
         return
     manifest = snapshot.manifest
-    for file in manifest.states:
+    for file in manifest.state:
         try:
             read_state(reader.folder, file)
         except CheckpointError as error:
             yield _found(error)
-    if any(file.tree_sizes for file in manifest.states):
+    if any(file.tree_sizes for file in manifest.state):
         try:
             snapshot.forest()
         except CheckpointError as error:
             yield _found(error)
-    named = {file.name for file in manifest.states}
+    named = {file.name for file in manifest.state}
     for name in sorted(name for of, name in listing.states if of == snapshot_id and name not in named):
         yield Finding(reader.folder.at(name), "belongs to no snapshot: a task that was lost wrote it", damaged=False)
-    new = {file.path: file for file in _written(manifest, names) if (manifest.folder, file.path) not in checked}
-    checked |= {(manifest.folder, path) for path in new}
+    new = {file.path: file for file in _written(manifest, names) if (manifest.outputs.folder, file.path) not in checked}
+    checked |= {(manifest.outputs.folder, path) for path in new}
     if new:
         yield from _outputs(snapshot, list(new.values()))
 
 
-def _written(manifest: SnapshotManifest, names: Mapping[str, str]) -> Iterator[_Written]:
+def _written(manifest: EpochManifest, names: Mapping[str, str]) -> Iterator[_Written]:
     """Return the output files of a snapshot, and the merged files of its results."""
-    folder = manifest.folder or ""
-    merged = {} if manifest.results is None else manifest.results.checksums
+    folder = manifest.outputs.folder or ""
+    merged = {} if manifest.outputs.results is None else manifest.outputs.results.checksums
     for path, checksum in merged.items():
         name = names.get(path)
         yield _Written(path.removeprefix(f"{folder}/"), checksum, name or "results", name)
-    for file in manifest.outputs:
+    for file in manifest.outputs.files:
         what, name = f"{file.rows:,} rows of output {file.output!r}", names.get(join(folder, file.path))
         if join(folder, file.path) not in merged:
             yield _Written(file.path, Checksum(file.size, file.crc32), what, name)
 
 
 def _outputs(snapshot: Snapshot, files: list[_Written]) -> Iterator[Finding]:
-    folder = snapshot.manifest.folder or ""
+    folder = snapshot.manifest.outputs.folder or ""
     try:
         filesystem, inside = resolve(folder, None if "://" in folder else snapshot.folder.filesystem)
         there = filesystem.get_file_info(inside).type == fs.FileType.Directory
