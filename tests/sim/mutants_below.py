@@ -7,7 +7,7 @@ from heapq import merge
 
 from flumina.model.order import END, Point
 from flumina.runtime import leaf
-from flumina.runtime.busy import NOTHING
+from flumina.runtime.key_progress import NOTHING
 from flumina.runtime.leaf import Leaf
 from flumina.runtime.mailbox import Component, Queue, before
 from flumina.runtime.messages import Cause, ForkState, Item, PartId, Response

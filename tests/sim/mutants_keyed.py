@@ -9,8 +9,8 @@ from typing import Any
 from flumina.model.order import END, Point
 from flumina.model.tag_set import Key
 from flumina.runtime import worker as worker_module
-from flumina.runtime.busy import NOTHING, Busy
 from flumina.runtime.inner import Inner
+from flumina.runtime.key_progress import NOTHING, KeyProgress
 from flumina.runtime.keyed_inner import KeyedInner
 from flumina.runtime.keyed_leaf import HotKey, KeyedLeaf
 from flumina.runtime.leaf import Leaf
@@ -77,25 +77,25 @@ def due_keys_are_not_woken(self: KeyedLeaf, key: Key, hot: HotKey) -> None:
 
 
 @mutant((KeyedInner, "may_coalesce_key"), seed=363)
-def coalesces_a_key_always(self: KeyedInner, busy: Busy) -> bool:
+def coalesces_a_key_always(self: KeyedInner, busy: KeyProgress) -> bool:
     """The next event of a key is served while its children may have events before it."""
     return True
 
 
 @mutant((KeyedInner, "may_coalesce_key"), seed=324)
-def ties_of_a_key_apart(self: KeyedInner, busy: Busy) -> bool:
+def ties_of_a_key_apart(self: KeyedInner, busy: KeyProgress) -> bool:
     """Events of a key at one point are served one by one, though the children settle all of that point together."""
     return not busy.sides
 
 
 @mutant((KeyedInner, "settled_of"), seed=324)
-def settled_of_the_children(self: KeyedInner, busy: Busy) -> Point:
+def settled_of_the_children(self: KeyedInner, busy: KeyProgress) -> Point:
     """An inner worker speaks for its children only."""
     return min((busy.settled[side] for side in busy.sides), default=END)
 
 
 @mutant((KeyedInner, "settled_of"), seed=2509)
-def settled_of_the_inner_worker(self: KeyedInner, busy: Busy) -> Point:
+def settled_of_the_inner_worker(self: KeyedInner, busy: KeyProgress) -> Point:
     """An inner worker speaks for itself only."""
     own = [before(item.point) for item, event, _ in busy.entries if event is not None]
     own += [before(point) for _, point in self.origins]
@@ -147,14 +147,14 @@ def everything_before_the_parent_is_known(self: KeyedInner) -> None:
 
 
 @mutant((KeyedInner, "note"), options=ONE_AT_A_TIME, seed=207)
-def frontier_past_what_keys_hold_back(self: KeyedInner, key: Key, busy: Busy) -> None:
+def frontier_past_what_keys_hold_back(self: KeyedInner, key: Key, busy: KeyProgress) -> None:
     """Children are told a frontier behind requests of a key for which they were not asked yet."""
     NOTE(self, key, busy)
     self.first_unasked.set(key, None)
 
 
 @mutant((KeyedInner, "note"), seed=217)
-def first_of_a_key_is_not_renewed(self: KeyedInner, key: Key, busy: Busy) -> None:
+def first_of_a_key_is_not_renewed(self: KeyedInner, key: Key, busy: KeyProgress) -> None:
     """A key that has been served counts as if it still had something to serve: a snapshot waits for ever."""
     self.first_own.set(key, busy.first_own)
     self.first_unasked.set(key, busy.first_unasked)
@@ -232,7 +232,7 @@ def coalesces_past_the_keys(self: KeyedInner) -> bool:
 
 
 @mutant((KeyedInner, "settled_of"), seed=324)
-def settled_past_own_events_for_all_keys(self: KeyedInner, busy: Busy) -> Point:
+def settled_past_own_events_for_all_keys(self: KeyedInner, busy: KeyProgress) -> Point:
     """Of a key that is given away it is not told that an own event that sees all keys waits."""
     own = [self.known]
     own += [before(busy.own[0])] if busy.own else []
@@ -257,7 +257,7 @@ def late_contributions_of_all_keys_forgotten(self: KeyedInner, side: int) -> Key
 
 
 @mutant((KeyedInner, "note"), seed=200)
-def blocked_keys_are_not_woken(self: KeyedInner, key: Key, busy: Busy) -> None:
+def blocked_keys_are_not_woken(self: KeyedInner, key: Key, busy: KeyProgress) -> None:
     """A key that waits for the sequence is not looked at again when that has been served."""
     NOTE(self, key, busy)
     self.blocked.set(key, None)

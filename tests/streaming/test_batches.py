@@ -15,16 +15,19 @@ import pytest
 
 import flumina as fl
 from flumina.apps import Fraud, PageViews, ValueBarrier
+from flumina.engine.driver import LostSlotsError
 from flumina.engine.hooks import BATCH_STEPS as POINTS
-from flumina.errors import OrderError
+from flumina.errors import GangError, OrderError
 from flumina.input.validation import validate
 from flumina.plan.forest import Forest
 from flumina.plan.optimize import make_plan
 from flumina.plan.render.json import from_json
+from flumina.plan.tree import Plan
 from flumina.streaming import batches as batches_module
+from flumina.streaming.engine import BatchRun
 from flumina.streaming.sink import ParquetSink
 from flumina.testing import assert_same_outputs
-from tests.streaming.support import Crash, Given, Query, crash_at, validated
+from tests.streaming.support import Crash, Folding, Given, Query, crash_at, validated
 
 VALUES, BARRIERS = "values", "barriers"
 FAR = pa.timestamp("us")
@@ -657,3 +660,47 @@ def test_a_row_is_validated_when_it_comes_and_not_again(tmp_path: Path, monkeypa
         query.feed(number, given)
     assert query.last["buffered"][VALUES], "rows are buffered"
     assert sorted(seen) == sorted(ts for given in APART for table in given[VALUES] for ts in table["ts"].to_pylist())
+
+
+class Losing(Folding):
+    """Has four slots, until the second batch runs: then two of them are gone."""
+
+    now = 4
+
+    def slots(self) -> int:
+        return self.now
+
+    def run(self, number: int, given: Sequence[fl.Stream], plan: Plan, *more: Any) -> BatchRun:
+        if number == 1 and self.now == 4:
+            self.plans.append(plan)
+            self.now = 2
+            raise LostSlotsError(GangError("2 of 4 came", missing=[1, 3]), 4, 2)
+        return super().run(number, given, plan, *more)
+
+
+def losing(folder: Path, *, shrinks: bool, workers: int | None) -> tuple[Query, Losing]:
+    """A query whose engine loses slots."""
+    query, engine = Query(folder, ValueBarrier, streams()), Losing(ValueBarrier)
+    query.batches.engine, query.planner.shrinks, query.planner.workers = engine, shrinks, workers
+    query.planner.shape[VALUES] = 4
+    return query, engine
+
+
+@pytest.mark.parametrize("workers", [None, 4])
+def test_a_batch_that_loses_slots_is_processed_with_those_that_are_left(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, workers: int | None
+) -> None:
+    query, engine = losing(tmp_path, shrinks=True, workers=workers)
+    for number, given in enumerate(IN_ORDER):
+        query.feed(number, given)
+    assert_same_outputs(query.output(), oracle(IN_ORDER))
+    assert [len(plan.leaves) for plan in engine.plans[:3]] == [4, 4, 2]
+    assert max(len(plan.leaves) for plan in engine.plans[3:]) <= 2
+    assert "batch 1: 2 of 4 slots were lost: it is processed with 2, under a new plan" in caplog.text
+
+
+def test_a_batch_that_loses_slots_is_an_error_unless_it_may_shrink(tmp_path: Path) -> None:
+    query, _ = losing(tmp_path, shrinks=False, workers=None)
+    query.feed(0, IN_ORDER[0])
+    with pytest.raises(GangError, match="2 of 4 came"):
+        query.feed(1, IN_ORDER[1])

@@ -25,6 +25,8 @@ STREAMS = [fl.Stream("values", ValueBarrier.value, []), fl.Stream("barriers", Va
         ({"adaptive": 1}, r"\[ADAPTIVE\]"),
         ({"allow_code_change": "no"}, r"\[ALLOW_CODE_CHANGE\]"),
         ({"name": ""}, r"\[NAME\]"),
+        ({"on_lost_slots": "wait"}, r"\[ON_LOST_SLOTS\] expected on_lost_slots= as 'fail' or 'shrink'"),
+        ({"on_lost_slots": "shrink", "plan": "plan.json"}, r"\[LOST_SLOTS\].*makes a new plan"),
         ({"trigger": "now"}, r"\[TRIGGER\] expected trigger="),
         ({"trigger": {"once": True}}, r"\[TRIGGER\]"),
         ({"trigger": {"processingTime": 5}}, r"\[TRIGGER\]"),

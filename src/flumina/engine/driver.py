@@ -21,7 +21,7 @@ from flumina.engine.job import Job, StreamDescription, TaskReport
 from flumina.engine.message_codec import Codec
 from flumina.engine.options import DISCARD, RunOptions
 from flumina.engine.placement import place_workers
-from flumina.errors import CheckpointError, UsageError
+from flumina.errors import CheckpointError, GangError, UsageError
 from flumina.input.dead_letters import makes_dead_letters
 from flumina.input.files import Parquet
 from flumina.input.stream import Stream
@@ -42,6 +42,18 @@ from flumina.program.definition import Definition
 from flumina.runtime.messages import PartId
 from flumina.storage.filesystem import join, resolve
 from flumina.storage.output_directory import OutputDirectory
+
+
+class LostSlotsError(Exception):
+    """A gang could not start again, since there are fewer slots than it has tasks."""
+
+    def __init__(self, gang: GangError, tasks: int, slots: int) -> None:
+        super().__init__(tasks, slots)
+        self.gang, self.tasks, self.slots = gang, tasks, slots
+
+    def __str__(self) -> str:
+        """Return the sentence for progress and logs, which the caller continues."""
+        return f"{self.tasks - self.slots} of {self.tasks} slots were lost"
 
 
 def resume(options: RunOptions, program: AnyProgram, streams: Sequence[Stream]) -> ResumePoint | None:

@@ -221,19 +221,24 @@ class SparkRunOptions(RunOptions):
     def __post_init__(self) -> None:
         """Validate these options, too."""
         super().__post_init__()
-        check_choice("on_lost_slots", self.on_lost_slots, OnLostSlots)
+        check_on_lost_slots(self.on_lost_slots, self.plan)
         if self.on_lost_slots == "shrink" and self.checkpoint is None:
             raise UsageError(
                 "LOST_SLOTS",
                 "on_lost_slots='shrink' needs checkpoint=: the run goes on from the last snapshot",
                 hint="pass checkpoint=PATH, a folder that all tasks and the driver can reach",
             )
-        if self.on_lost_slots == "shrink" and self.plan is not None:
-            raise UsageError(
-                "LOST_SLOTS",
-                "on_lost_slots='shrink' makes a new plan for the slots that are left, but plan= says which one to use",
-                hint="leave out plan=, and say workers= or optimizer=",
-            )
+
+
+def check_on_lost_slots(given: object, plan: object) -> None:
+    """Raise unless ``on_lost_slots=`` is one of its values and fits ``plan=``."""
+    check_choice("on_lost_slots", given, OnLostSlots)
+    if given == "shrink" and plan is not None:
+        raise UsageError(
+            "LOST_SLOTS",
+            "on_lost_slots='shrink' makes a new plan for the slots that are left, but plan= says which one to use",
+            hint="leave out plan=, and say workers= or optimizer=",
+        )
 
 
 def expected(option: str, what: str, given: object) -> UsageError:

@@ -3,7 +3,7 @@
 A column stands for all tags that declare it with the same type, and is null at events of other tags. Written and read
 again, events are the same::
 
-    EventReader(...).decode(to_table(batch))  =  batch
+    EventReader(...).decode(to_table(batch, sequenced=...))  =  batch
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from flumina.model.event import Event
 from flumina.model.order import END, START, Point
 from flumina.model.schema import Schema
 from flumina.program.definition import Join
-from flumina.runtime.busy import NOTHING, Entry
+from flumina.runtime.key_progress import NOTHING, Entry
 from flumina.runtime.mailbox import Queue, before
 from flumina.runtime.messages import (
     EVERYTHING,

@@ -25,8 +25,8 @@ from flumina.model.order import END, Point
 from flumina.model.schema import Schema
 from flumina.model.tag_set import Key
 from flumina.program.keyed import Lifted
-from flumina.runtime.busy import NOTHING, Busy, Entry
 from flumina.runtime.inner import Inner
+from flumina.runtime.key_progress import NOTHING, Entry, KeyProgress
 from flumina.runtime.lowest import Lowest
 from flumina.runtime.mailbox import before
 from flumina.runtime.messages import EVERYTHING, ForkState, Item, PartId, Response
@@ -53,7 +53,7 @@ class KeyedInner(Inner):
         """How many requests have come: a number for each of them."""
         self.lined = 0
         """How many own events wait for their keys."""
-        self.busy: dict[Key, Busy] = {}
+        self.busy: dict[Key, KeyProgress] = {}
         self.first, self.first_own, self.first_unasked = Lowest(), Lowest(), Lowest()
         """Of each busy key the first thing to serve, own event, and thing that the children were not asked for."""
         self.blocked = Lowest()
@@ -119,7 +119,7 @@ class KeyedInner(Inner):
         key = entry.item.key
         busy = self.busy.get(key)
         if busy is None:
-            busy = self.busy[key] = Busy(self.sides_of(key))
+            busy = self.busy[key] = KeyProgress(self.sides_of(key))
         busy.add(entry)
         self.lined += entry.event is not None
         self.touched[key] = None
@@ -132,7 +132,7 @@ class KeyedInner(Inner):
         """Return the point of the first entry of the sequence: keys are served up to it."""
         return self.sequence[0][0].point if self.sequence else END
 
-    def note(self, key: Key, busy: Busy) -> None:
+    def note(self, key: Key, busy: KeyProgress) -> None:
         """Update the minima over all keys."""
         first = busy.first
         self.first.set(key, first)
@@ -141,7 +141,7 @@ class KeyedInner(Inner):
         if self.sequence or self.blocked.of:
             self.blocked.set(key, first if first is not None and first > self.barrier else None)
 
-    def ask(self, busy: Busy) -> None:
+    def ask(self, busy: KeyProgress) -> None:
         """Request a key's state at its next entry from the children that see the key."""
         first = busy.entries[busy.asked][0].point
         while busy.asked < len(busy.entries) and busy.entries[busy.asked][0].point == first:
@@ -248,7 +248,7 @@ class KeyedInner(Inner):
         if not (busy.entries or busy.away or busy.expected or any(busy.responses.values())):
             del self.busy[key]
 
-    def gather_key(self, key: Key, busy: Busy) -> bool:
+    def gather_key(self, key: Key, busy: KeyProgress) -> bool:
         """Join a key's states for its first entry; return whether all have arrived."""
         point = busy.entries[0][0].point
         here = [self.collect(key, busy, side, point) for side in busy.sides]
@@ -265,7 +265,7 @@ class KeyedInner(Inner):
         self.counting.joins += 1
         return True
 
-    def collect(self, key: Key, busy: Busy, side: int, point: Point) -> bool:
+    def collect(self, key: Key, busy: KeyProgress, side: int, point: Point) -> bool:
         """Consume a child's responses for a point; return whether they are complete."""
         responses = busy.responses[side]
         if not self.shape.children[side].hands_over:
@@ -277,25 +277,25 @@ class KeyedInner(Inner):
             self.contribute(key, busy, side, responses.popleft())
         return busy.answered[side] >= point
 
-    def contribute(self, key: Key, busy: Busy, side: int, response: Response) -> None:
+    def contribute(self, key: Key, busy: KeyProgress, side: int, response: Response) -> None:
         """Join the contribution of a child that hands over to its stored state."""
         states = self.state_for_child(side)
         states[key] = self.lifted.one.joins[0].unite(states.take_out(key), response.state)
         busy.answered[side] = response.point
         busy.expected -= 1
 
-    def absorb_late(self, key: Key, busy: Busy) -> None:
+    def absorb_late(self, key: Key, busy: KeyProgress) -> None:
         """Consume contributions to requests that an ancestor has served without them."""
         for side in busy.sides:
             responses = busy.responses[side]
             while self.shape.children[side].hands_over and responses and self.is_served(busy, responses[0].point):
                 self.contribute(key, busy, side, responses.popleft())
 
-    def is_served(self, busy: Busy, point: Point) -> bool:
+    def is_served(self, busy: KeyProgress, point: Point) -> bool:
         """Return whether requests for a key at this point are already served."""
         return busy.first is None or point < busy.first
 
-    def may_coalesce_key(self, busy: Busy) -> bool:
+    def may_coalesce_key(self, busy: KeyProgress) -> bool:
         """Return whether the key's next entry can be served with the joined state."""
         point = busy.entries[0][0].point
         if point > self.barrier:
@@ -305,7 +305,7 @@ class KeyedInner(Inner):
         # Of a child that hands over nothing counts as settled: its ``settled`` stays at the start.
         return self.options.coalesce and all(busy.settled[side] >= point for side in busy.sides)
 
-    def serve_key(self, key: Key, busy: Busy) -> None:
+    def serve_key(self, key: Key, busy: KeyProgress) -> None:
         """Process a key's first entry: an own event, or a request of the parent."""
         item, event, part = busy.drop_first()
         busy.served = item.point
@@ -322,7 +322,7 @@ class KeyedInner(Inner):
         self.gone[key] = None
         self.send(self.shape.parent, Response(item.point, state, {EVERYTHING: self.settled_of(busy)}, key))
 
-    def settled_of(self, busy: Busy) -> Point:
+    def settled_of(self, busy: KeyProgress) -> Point:
         """Return the settled bound of a key, own events that see all keys included."""
         own = [self.known]
         own += [before(busy.own[0])] if busy.own else []
@@ -330,7 +330,7 @@ class KeyedInner(Inner):
         own += [before(queue.first) for queue in self.queues.values() if queue.first is not None]
         return min(*own, END, *(busy.settled[side] for side in busy.sides))
 
-    def send_fork_of_key(self, key: Key, busy: Busy) -> None:
+    def send_fork_of_key(self, key: Key, busy: KeyProgress) -> None:
         """Fork a key's state and send each child its part."""
         state, busy.state = busy.state, NOTHING
         if not busy.sides:

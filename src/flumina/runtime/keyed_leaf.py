@@ -23,7 +23,7 @@ from flumina.model.order import END, Point
 from flumina.model.schema import Schema
 from flumina.model.tag_set import UNKEYED, Key, TagSet
 from flumina.program.keyed import Lifted
-from flumina.runtime.busy import NOTHING
+from flumina.runtime.key_progress import NOTHING
 from flumina.runtime.leaf import Leaf
 from flumina.runtime.lowest import Lowest
 from flumina.runtime.mailbox import Component, Queue, before

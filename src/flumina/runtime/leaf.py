@@ -20,7 +20,7 @@ from typing import Any
 
 from flumina.model.order import END, Point
 from flumina.model.schema import Schema
-from flumina.runtime.busy import NOTHING
+from flumina.runtime.key_progress import NOTHING
 from flumina.runtime.mailbox import Component, Queue
 from flumina.runtime.messages import Cause, Data, ForkState, Item, PartId, Request, Response
 from flumina.runtime.run import merged

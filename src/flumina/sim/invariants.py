@@ -20,8 +20,8 @@ from collections.abc import Mapping
 
 from flumina.model.order import START, Point
 from flumina.model.tag_set import Key
-from flumina.runtime.busy import NOTHING
 from flumina.runtime.inner import Inner
+from flumina.runtime.key_progress import NOTHING
 from flumina.runtime.leaf import Leaf
 from flumina.runtime.messages import EVERYTHING, ForkState, Message, PartId, Request, Response, Stop, one_by_one
 from flumina.runtime.worker import Address, Worker

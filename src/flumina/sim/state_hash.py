@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from flumina.model.event import Event
-from flumina.runtime.busy import NOTHING
+from flumina.runtime.key_progress import NOTHING
 from flumina.runtime.run import Run
 from flumina.runtime.worker import Worker
 from flumina.sim.case import Case

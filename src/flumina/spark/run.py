@@ -15,7 +15,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from flumina.checkpoint.committer import Committer
 from flumina.checkpoint.resume import ResumePoint
-from flumina.engine.driver import check_is_no_input, choose_plan, final_state, make_job, resume, run_job
+from flumina.engine.driver import (
+    LostSlotsError,
+    check_is_no_input,
+    choose_plan,
+    final_state,
+    make_job,
+    resume,
+    run_job,
+)
 from flumina.engine.host import TaskAssignment
 from flumina.engine.inputs import data_of, is_paced
 from flumina.engine.job import Job, TaskReport
@@ -80,24 +88,13 @@ def run(
         while True:
             try:
                 return _run_once(cluster, program, surveyed, chosen, line, tls=tls)
-            except _LostSlotsError as lost:
+            except LostSlotsError as lost:
                 if chosen.on_lost_slots == "fail" or not lost.slots:
                     raise lost.gang from None
-                line.notice(
-                    f"{lost.tasks - lost.slots} of {lost.tasks} slots were lost: the run resumes with {lost.slots}, "
-                    "from its last snapshot and with a new plan"
-                )
+                line.notice(f"{lost}: the run resumes with {lost.slots}, from its last snapshot and with a new plan")
                 chosen = replace(chosen, workers=lost.slots)
     finally:
         line.close()
-
-
-class _LostSlotsError(Exception):
-    """A gang could not start again, since there are fewer slots than it has tasks."""
-
-    def __init__(self, gang: GangError, tasks: int, slots: int) -> None:
-        super().__init__(tasks, slots)
-        self.gang, self.tasks, self.slots = gang, tasks, slots
 
 
 def _run_once(
@@ -118,12 +115,7 @@ def _run_once(
 
     def executed(committer: Committer | None) -> dict[int, TaskReport]:
         nonlocal shuffled
-        try:
-            reports, shuffled = execute(cluster, staged, line, committer, tls=tls)
-        except GangError as error:
-            if (slots := cluster.slots()) < staged.job.placement.tasks:
-                raise _LostSlotsError(error, staged.job.placement.tasks, slots) from error
-            raise
+        reports, shuffled = execute(cluster, staged, line, committer, tls=tls)
         return reports
 
     committed, reports, snapshots = run_job(staged.job, resume_point, executed, state=options.return_state)
@@ -257,7 +249,10 @@ def execute(
     tls: bool,
     measured: bool = True,
 ) -> tuple[dict[int, TaskReport], int | None]:
-    """Have Spark run the gang, and return the reports of its tasks and, if ``measured``, the shuffled bytes."""
+    """Have Spark run the gang, and return the reports of its tasks and, if ``measured``, the shuffled bytes.
+
+    Raises LostSlotsError if the gang is incomplete because the cluster has too few slots.
+    """
     job = staged.job
     tasks, patience = job.placement.tasks, job.settings.patience
     secret = Secret.make(tls=tls)
@@ -286,8 +281,13 @@ def execute(
         function = task(assignment, shipped, staged.frame, rows=rows, local=cluster.local)
         barrier = start.mapInArrow(function, REPORT_DDL, barrier=True)
         gang = Gang(cluster, barrier, line, rendezvous, tasks)
-        with gang:
-            reports = cast("dict[int, TaskReport]", rendezvous.wait())
+        try:
+            with gang:
+                reports = cast("dict[int, TaskReport]", rendezvous.wait())
+        except GangError as error:
+            if (slots := cluster.slots()) < tasks:
+                raise LostSlotsError(error, tasks, slots) from error
+            raise
         return reports, gang.shuffled_bytes() if measured else None
 
 

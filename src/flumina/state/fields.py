@@ -10,8 +10,8 @@ other; if no side observes it, the left keeps it. Sides that only *add* need no 
     join(fork(v)) = v                                                                     (C2)
     join(add(l, x), r) = add(join(l, r), x)                                               (C1)
 
-for every field, provided that tags which observe a field depend on the tags that change it. These conditions are
-:data:`CONFLICTS`, checked when the class is made; :mod:`flumina.program.analysis.effects` derives from ``update``
+for every field, provided that tags which observe a field depend on the tags that change it. These conditions
+are checked when the class is made; :mod:`flumina.program.analysis.effects` derives from ``update``
 which tag accesses a field and how.
 
 =============  ===========================  ==============================  ==========================
@@ -24,6 +24,7 @@ Set            read, set, add               ``state.f.add(x)``, ``|= {x}``  ever
 Replicated     read, set                    (none)                          every side that observes
 PerKey         as the field inside it, for  ``state.f[event.key] += x``     decided for each key
                each key
+Tuple          as the fields inside it      as for each of them             decided for each of them
 =============  ===========================  ==============================  ==========================
 """
 

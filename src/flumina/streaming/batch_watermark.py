@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from flumina.errors import CheckpointError
+from flumina.errors import CheckpointError, InputError
 from flumina.input.watermarks import EVERYTHING, NOTHING, Seen, WatermarkPolicy, watermark_of
+from flumina.streaming.rows import split
 
 
 @dataclass(frozen=True)
@@ -91,3 +92,17 @@ def holding(watermark: BatchWatermark, buffered: int) -> Holding:
     lowest = min(watermark.watermarks.values())
     streams = tuple(name for name, ts in watermark.watermarks.items() if ts == lowest)
     return Holding(streams, tuple(name for name in streams if watermark.watermarks[name] == NOTHING))
+
+
+def check_buffered(watermark: BatchWatermark, rows: Mapping[str, pa.Table], most: int) -> None:
+    """Raise InputError if more than ``most`` rows are after the watermark, and would be buffered."""
+    count = sum(len(split(table, watermark.ts)[1]) for table in rows.values())
+    if count > most:
+        held, lowest = holding(watermark, count), min(watermark.watermarks.values())
+        raise InputError(
+            "STALLED",
+            f"{count:,} buffered rows wait for it, more than max_buffered_rows={most:,}: "
+            + ("it has no watermark yet" if held.silent else f"its watermark is {lowest}"),
+            stream=held.streams[0],
+            hint="set another policy for it with watermarks={...}, or increase max_buffered_rows=",
+        )

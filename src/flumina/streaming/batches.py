@@ -14,6 +14,7 @@ state. A driver takes ownership of the checkpoint before its first batch, so tha
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -26,8 +27,9 @@ from flumina.checkpoint.store.checkpoints import Checkpoints
 from flumina.checkpoint.store.manifest import BufferedRows, Epoch, EpochOutputs
 from flumina.checkpoint.store.owner import CheckpointOwner
 from flumina.checkpoint.store.snapshot import Snapshot, read_state
+from flumina.engine.driver import LostSlotsError
 from flumina.engine.hooks import BATCH_STEPS, NO_HOOKS, Hooks
-from flumina.errors import CheckpointError, FluminaError, InputError, UsageError
+from flumina.errors import CheckpointError, FluminaError, UsageError
 from flumina.input.stream import Stream
 from flumina.input.watermarks import EVERYTHING, NOTHING, ClosedBatches, Seen
 from flumina.output.outputs import DEAD_LETTERS
@@ -35,7 +37,7 @@ from flumina.plan.render.json import from_json, to_json
 from flumina.program.base import AnyProgram
 from flumina.storage.directory import Directory
 from flumina.streaming.batch_log import BatchLog, restoring
-from flumina.streaming.batch_watermark import BatchWatermark, choose, holding
+from flumina.streaming.batch_watermark import BatchWatermark, check_buffered, choose
 from flumina.streaming.dead_letters import dead_letters_of, first_error
 from flumina.streaming.engine import BatchEngine, BatchRun
 from flumina.streaming.epoch_state import EpochState, first_epoch, following, inputs, was_written
@@ -46,6 +48,8 @@ from flumina.streaming.rows import divide, from_bytes, in_order, placed, split, 
 from flumina.streaming.rules import Rules
 from flumina.streaming.sink import DeadLetters, Sink
 from flumina.streaming.validation import RowValidator, ValidatedRows
+
+log = logging.getLogger("flumina")
 
 INLINE_STATE = 1 << 18
 """The most bytes of a state that goes through the driver to all tasks; tasks write and read larger states as files."""
@@ -182,7 +186,7 @@ class Batches:
             watermark = self._watermark(batch, validated, seen, previous.end, closed=closed)
             if logged is None:  # a refused batch must not be logged, so that its rows can still be repaired
                 check_order(self.planner.definition, self.streams, rows, validated, batch)
-                self._check_buffered(watermark, rows)
+                check_buffered(watermark, rows, self.rules.max_buffered_rows)
             watermark = self.log.decide(watermark)
             ready = {name: split(table, watermark.ts) for name, table in rows.items()}
             buffered = {name: later for name, (_, later) in ready.items()}
@@ -300,18 +304,6 @@ class Batches:
             batch, self.rules.policies, seen, done, self.ts_type, rows=rows, good=good, digests=digests, closed=closed
         )
 
-    def _check_buffered(self, watermark: BatchWatermark, rows: Mapping[str, pa.Table]) -> None:
-        count = sum(len(split(table, watermark.ts)[1]) for table in rows.values())
-        if count > self.rules.max_buffered_rows:
-            held, lowest = holding(watermark, count), min(watermark.watermarks.values())
-            raise InputError(
-                "STALLED",
-                f"{count:,} buffered rows wait for it, more than max_buffered_rows={self.rules.max_buffered_rows:,}: "
-                + ("it has no watermark yet" if held.silent else f"its watermark is {lowest}"),
-                stream=held.streams[0],
-                hint="set another policy for it with watermarks={...}, or increase max_buffered_rows=",
-            )
-
     # -- the run --------------------------------------------------------------------------------------------------
 
     def _run(
@@ -319,8 +311,20 @@ class Batches:
     ) -> tuple[Change | None, BatchRun | None]:
         if not any(map(len, ready.values())):
             return None, None
+        self.planner.observe(ready)
+        while True:
+            try:
+                return self._try(batch, ready, previous, watch)
+            except LostSlotsError as lost:
+                if not self.planner.shrinks or not lost.slots:
+                    raise lost.gang from None
+                log.warning("batch %d: %s: it is processed with %d, under a new plan", batch, lost, lost.slots)
+
+    def _try(
+        self, batch: int, ready: Mapping[str, pa.Table], previous: EpochState, watch: Stopwatch
+    ) -> tuple[Change | None, BatchRun]:
+        """Run a batch with a plan for the available slots."""
         with watch.phase("plan"):
-            self.planner.observe(ready)
             plan, change = self.planner.choose(self.engine.slots())
         with watch.phase("run"):
             parts, single = self.planner.shape, self.planner.single

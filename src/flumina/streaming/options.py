@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, TypedDict
 
 from flumina.engine.liveness import SPARK_TIMEOUT
-from flumina.engine.options import CommonArguments, CommonOptions, check_choice, check_switch, expected
+from flumina.engine.options import (
+    CommonArguments,
+    CommonOptions,
+    OnLostSlots,
+    check_choice,
+    check_on_lost_slots,
+    check_switch,
+    expected,
+)
 from flumina.errors import UsageError
 from flumina.input.stream import Stream
 from flumina.input.watermarks import BoundedDelay, ClosedBatches, Heartbeats, InOrder, WatermarkPolicy
@@ -34,6 +42,7 @@ Trigger = AvailableNow | ProcessingTime
 class StreamingArguments(CommonArguments, total=False):
     """The fields of :class:`StreamingOptions` as keyword arguments."""
 
+    on_lost_slots: OnLostSlots
     watermarks: WatermarkPolicy | Mapping[str, WatermarkPolicy] | None
     late: LateRows
     dead_letters: str | os.PathLike[str] | None
@@ -50,6 +59,9 @@ class StreamingOptions(CommonOptions):
     """Options of a streaming query, besides those of :class:`~flumina.engine.options.CommonOptions`.
 
     ``task_timeout``       as for ``run``, but 600 s by default: Spark retries the batch after it
+    ``on_lost_slots``      what happens to a batch whose cluster has fewer slots than before and gets no others within
+                           ``EngineOptions(patience=...)`` seconds: "fail" ends the query with an error, "shrink"
+                           processes the batch with the slots that are left, under a new plan
     ``watermarks``         the watermark policy, for all streams or by name:
                            :class:`~flumina.InOrder` (the default), :class:`~flumina.BoundedDelay`,
                            :class:`~flumina.Heartbeats`, :class:`~flumina.ClosedBatches`
@@ -64,6 +76,7 @@ class StreamingOptions(CommonOptions):
     """
 
     task_timeout: float | None = SPARK_TIMEOUT
+    on_lost_slots: OnLostSlots = "fail"
     watermarks: WatermarkPolicy | Mapping[str, WatermarkPolicy] | None = None
     late: LateRows = "error"
     dead_letters: str | os.PathLike[str] | None = None
@@ -79,6 +92,7 @@ class StreamingOptions(CommonOptions):
     def __post_init__(self) -> None:
         """Validate these options, too; :meth:`rules` validates the names of streams."""
         super().__post_init__()
+        check_on_lost_slots(self.on_lost_slots, self.plan)
         check_choice("late", self.late, LateRows)
         if not isinstance(self.dead_letters, str | os.PathLike | None):
             raise expected("dead_letters", "the path of a folder", self.dead_letters)

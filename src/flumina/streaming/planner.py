@@ -43,6 +43,7 @@ class Planner:
     ``fixed``     the user's plan, which never changes; None: plans are optimized
     ``workers``   the most workers that may run in parallel; None: the slots of the cluster
     ``parts``     the number of parts of each stream that can be divided
+    ``shrinks``   plans have no more workers than there are slots, although ``workers`` allows more
     """
 
     definition: Definition
@@ -52,6 +53,7 @@ class Planner:
     optimizer: OptimizerName | Optimizer = "cost"
     fixed: Plan | None = None
     adaptive: bool = True
+    shrinks: bool = False
     plan: Plan | None = None
     changes: int = 0
     _outline: tuple[object, ...] = ()
@@ -106,7 +108,7 @@ class Planner:
         proposed = make_plan(
             self.definition,
             sources,
-            workers=self.workers,
+            workers=self.workers if self.workers is None or not self.shrinks else min(self.workers, slots),
             slots=None if self.workers is not None else slots,
             optimizer=self.optimizer,
         )

@@ -92,6 +92,7 @@ def start(
         chosen.optimizer,
         chosen.plan if isinstance(chosen.plan, Plan) or chosen.plan is None else Plan.load(chosen.plan),
         chosen.adaptive,
+        shrinks=chosen.on_lost_slots == "shrink",
     )
     dead_letters = DeadLetters(folder.at(DEAD_LETTERS) if chosen.dead_letters is None else chosen.dead_letters)
     _check_apart(folder, target, dead_letters)

@@ -21,7 +21,7 @@ class Entry(NamedTuple):
     part: PartId | None = None
 
 
-class Busy:
+class KeyProgress:
     """A key with entries to serve, or whose state is in transit."""
 
     def __init__(self, sides: tuple[int, ...]) -> None:
