@@ -247,7 +247,7 @@ def test_a_query_loses_an_executor_at_every_failpoint_and_others_at_any_time(
             return True
         return False
 
-    settings = fl.EngineOptions(hooks=At(reach))
+    settings = fl.EngineOptions(hooks=At(reach), patience=300.0)
     query = start_query(spark_on_cluster, files.streams(spark_on_cluster), tmp_path, engine_options=settings)
     with Watcher(harm, 3):
         query.awaitTermination()
