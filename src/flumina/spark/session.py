@@ -103,15 +103,20 @@ class Cluster:
                 hint="set spark.dynamicAllocation.enabled=false for this session, or use flumina.local.run",
             )
 
+    def wait_for_slots(self, tasks: int, seconds: float = _SETTLE) -> int:
+        """Wait until there are slots for a gang, and return their number, which is too small after that time."""
+        deadline = time.monotonic() + (0.0 if self.local else seconds)
+        while (slots := self.slots()) < tasks and time.monotonic() < deadline:
+            time.sleep(0.2)
+        return slots
+
     def require(self, tasks: int) -> None:
         """Raise UsageError if there are too few slots for a gang, since Spark would wait for them."""
-        deadline = time.monotonic() + _SETTLE
-        while (slots := self.slots()) < tasks:
-            if time.monotonic() > deadline or self.local:
-                raise UsageError(
-                    "TOO_FEW_SLOTS",
-                    f"the run needs {tasks} tasks at the same time, but the cluster has {slots} "
-                    f"slot{'' if slots == 1 else 's'} (master {self.spark.sparkContext.master})",
-                    hint=f"give workers={max(slots, 1)} or fewer, or the session more cores, or use flumina.local.run",
-                )
-            time.sleep(0.2)
+        slots = self.wait_for_slots(tasks)
+        if slots < tasks:
+            raise UsageError(
+                "TOO_FEW_SLOTS",
+                f"the run needs {tasks} tasks at the same time, but the cluster has {slots} "
+                f"slot{'' if slots == 1 else 's'} (master {self.spark.sparkContext.master})",
+                hint=f"give workers={max(slots, 1)} or fewer, or the session more cores, or use flumina.local.run",
+            )
