@@ -170,7 +170,6 @@ def test_the_checkpoint_of_a_query_holds_its_snapshots_further_down(tmp_path: Pa
     entries = {
         "query.json": "query",
         "watermarks/000000000007.json": "watermark",
-        "commits/000000000007.json": "commit",
     }
     for name, kind in entries.items():
         (tmp_path / "log" / name).parent.mkdir(exist_ok=True)

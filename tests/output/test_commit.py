@@ -66,7 +66,7 @@ def test_what_is_prepared_twice_lies_in_other_files(tmp_path: Path, *, ordered: 
     late, wanted = (list(prepared.files["output"].values()) for prepared in (first, second))
     assert len(late) == len(wanted) == 1
     assert late != wanted
-    Path(late[0]).write_bytes(b"half of a file")
+    Path(late[0].path).write_bytes(b"half of a file")
     second.make_visible()
     assert_same(second.results()["output"].table(), expected(items), ordered=ordered)
 
@@ -178,7 +178,7 @@ def test_publishing_is_tried_again_after_a_failure(
         patch.setattr(OutputDirectory, "_move_all", breaks)
         if killed:  # nobody cleans up
             folder = location.path if inside else f"{location.staging}/ready"
-            original(location, dict(files[:2]), folder)
+            original(location, {name: file.path for name, file in files[:2]}, folder)
         else:
             with pytest.raises(OutputError, match="make room"):
                 publication.make_visible()
@@ -371,11 +371,12 @@ def test_all_that_is_prepared_for_later_has_checksums(tmp_path: Path, *, ordered
     outputs.prepare()
     items = [item for item in emitted(0, TWO) if item.output == "big"]
     publication = publishing.prepare(outputs, [run_task(outputs, 0, items)])
-    staged = [path for named in publication.files.values() for path in named.values()]
+    staged = [file for named in publication.files.values() for file in named.values()]
     assert len(staged) == len(TWO)
-    data = {path: Path(path).read_bytes() for path in staged}
-    assert publication.checksums == {path: (len(whole), zlib.crc32(whole)) for path, whole in data.items()}
-    assert publishing.prepare(make(tmp_path / "out", TWO), []).checksums == {}, "nobody will ask"
+    data = [Path(file.path).read_bytes() for file in staged]
+    assert [(file.size, file.crc) for file in staged] == [(len(whole), zlib.crc32(whole)) for whole in data]
+    plain = publishing.prepare(make(tmp_path / "out", TWO), [])
+    assert {file.crc for named in plain.files.values() for file in named.values()} == {None}, "nobody will ask"
 
 
 @pytest.mark.parametrize("ordered", [False, True])

@@ -22,16 +22,17 @@ from flumina.engine.results import RunStats
 from flumina.input.decode import Part
 from flumina.input.ties import check_ties
 from flumina.model.batch import Batch
-from flumina.model.emit import ONLY_OUTPUT, Emit, rows
-from flumina.output.commit import CommittedOutput
+from flumina.model.emit import ONLY_OUTPUT, Emit
+from flumina.output.outputs import Outputs
+from flumina.output.writer import OutputWriter
 from flumina.plan.forest import Forest
 from flumina.plan.tree import Plan
 from flumina.program.base import define
 from flumina.program.definition import fold, initial_state
 from flumina.program.ties import TieFinder, TieRule
 from flumina.runtime.stats import WorkerStats
-from flumina.spec import tables
 from flumina.storage.directory import Directory
+from flumina.storage.output_directory import OutputDirectory
 from flumina.streaming.batches import Batches
 from flumina.streaming.engine import BatchRun
 from flumina.streaming.planner import Planner
@@ -63,7 +64,7 @@ class Folding:
         plan: Plan,
         state: PartitionedState | None,
         final_state_policy: FinalStatePolicy,
-        out: str,
+        location: OutputDirectory,
     ) -> BatchRun:
         self.plans.append(plan)
         codec = Codec(self.definition, [s.name for s in streams])
@@ -84,17 +85,14 @@ class Folding:
             begin = forest.unite(self.definition, dict(ChainMap(*each)))
         merged = Batch.merge([part.batch for part in parts if len(part.batch)])
         end = fold(self.definition.kinds[self.definition.initial], begin, merged, emit)
-        found = tables(self.definition, rows(emit.drain()), pa.int64())
-        results = {}
-        for name, table in found.items():
-            place = Path(out) if name == ONLY_OUTPUT else Path(out, name)
-            place.mkdir(parents=True)
-            pq.write_table(table, place / "part-00000.parquet")
-            results[name] = CommittedOutput(len(table), table.schema, str(place))
+        names = tuple(stream.name for stream in streams)
+        outputs = Outputs(self.definition.outputs, pa.int64(), names, location.run, location, checked=True)
+        writer = OutputWriter(outputs, 0, "1")
+        writer.write(emit.drain())
         stats = RunStats({"w": replace(WorkerStats(), events=len(merged))}, {})
         parts_of = forest.divide(self.definition, end)
         bundles = [final_state_policy.keep({tree: codec.pack(share)}) for tree, share in parts_of.items()]
-        return BatchRun(PartitionedState(forest, tuple(bundles)), results, stats)
+        return BatchRun(PartitionedState(forest, tuple(bundles)), outputs, [writer.close()], stats)
 
 
 def event_batch(stream: fl.Stream, rank: int, number: int, streams: Sequence[fl.Stream]) -> Batch:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import flumina as fl
-from flumina.checkpoint.store.layout import LOGS, CheckpointDirectory
+from flumina.checkpoint.store.layout import CheckpointDirectory
 from flumina.checkpoint.store.verify import verify_log
 from flumina.storage.directory import Directory
 from flumina.streaming.batch_log import BatchLog
@@ -43,13 +43,11 @@ def test_the_first_cut_of_a_batch_counts(folder: Directory) -> None:
             log.decide(BatchWatermark(2, 10, {"a": 10}, {"a": rows}, {"a": good}, {"a": digest}))
 
 
-@pytest.mark.parametrize("kind", ["watermark", "commit"])
-def test_every_byte_of_an_entry_counts(folder: Directory, kind: str) -> None:
+def test_every_byte_of_an_entry_counts(folder: Directory) -> None:
     log = BatchLog(folder)
     log.create()
     log.decide(BatchWatermark(2, 10, {"a": 10}, {"a": 3}, {"a": 2}, {"a": 77}))
-    log.commit(2)
-    entries, read = {"watermark": (log.watermarks, log.watermark), "commit": (log.commits, log.committed)}[kind]
+    entries, read = log.watermarks, log.watermark
     path = Path(entries.at("000000000002.json"))
     whole = path.read_bytes()
     for at in range(len(whole)):
@@ -58,19 +56,17 @@ def test_every_byte_of_an_entry_counts(folder: Directory, kind: str) -> None:
             with pytest.raises(fl.CheckpointError, match="DAMAGED"):
                 read(2)
     Path(entries.at("000000000003.json")).write_bytes(whole)
-    with pytest.raises(fl.CheckpointError, match=f"it is the {kind} of batch 2"):
+    with pytest.raises(fl.CheckpointError, match="it is the watermark of batch 2"):
         read(3)
 
 
-@pytest.mark.parametrize("kind", LOGS)
-def test_verification_finds_a_damaged_entry(folder: Directory, kind: str) -> None:
+def test_verification_finds_a_damaged_entry(folder: Directory) -> None:
     log = BatchLog(folder)
     log.create()
     log.decide(BatchWatermark(2, 10, {"a": 10}, {"a": 3}, {"a": 2}, {"a": 77}))
-    log.commit(2)
     checkpoint = CheckpointDirectory(folder.filesystem, folder.path)
     assert verify_log(checkpoint) == []
-    path = Path({"watermark": log.watermarks, "commit": log.commits}[kind].at("000000000002.json"))
+    path = Path(log.watermarks.at("000000000002.json"))
     whole = path.read_bytes()
     path.write_bytes(whole[:-2] + bytes([whole[-2] ^ 1]) + whole[-1:])
     assert [finding.damaged for finding in verify_log(checkpoint)] == [True]
@@ -80,8 +76,8 @@ def test_old_entries_go(folder: Directory) -> None:
     log = BatchLog(folder)
     log.create()
     for batch in range(131):
-        log.commit(batch)
+        log.decide(BatchWatermark(batch, 10, {}, {}, {}, {}))
         log.prune(batch)
-    assert log.commits.names()[0] == "000000000030.json"
-    assert log.committed(130)
-    assert not log.committed(131)
+    assert log.watermarks.names()[0] == "000000000030.json"
+    assert log.watermark(130) is not None
+    assert log.watermark(131) is None

@@ -30,9 +30,9 @@ def run(folder: Path, failpoint: str | None = None) -> int:
 
 
 def test_a_process_is_killed_at_every_failpoint(tmp_path: Path) -> None:
-    """One process after the other; the last ones are killed in the batch that closes the streams."""
+    """One process after the other; the last one is killed in the batch that closes the streams."""
     for number, point in enumerate(POINTS):
-        where = len(APART) if number >= len(POINTS) - 2 else number // 2
+        where = len(APART) if number >= len(POINTS) - 1 else number // 2
         assert run(tmp_path, f"{point}:{where}") == -signal.SIGKILL, point
     assert run(tmp_path) == 0
     assert_same_outputs(everything(tmp_path / "out"), oracle(APART))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import zlib
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,9 +18,11 @@ import flumina as fl
 from flumina.apps import ValueBarrier
 from flumina.checkpoint.store.batches import MARKER
 from flumina.checkpoint.store.checkpoints import Checkpoints
+from flumina.checkpoint.store.manifest import EpochManifest, EpochOutputs
 from flumina.cli.main import main
-from flumina.output.commit import CommittedOutput
-from flumina.output.outputs import DEAD_LETTERS
+from flumina.output.commit import OutputCommit
+from flumina.output.outputs import DEAD_LETTERS, Outputs, StagedFile
+from flumina.program.base import define
 from flumina.storage.owner import OWNER, OwnerName, OwnerToken
 from flumina.streaming.sink import ParquetSink
 from flumina.testing import assert_same_outputs
@@ -159,17 +163,9 @@ class Doubling(ValueBarrier):
 Doubling.__name__ = "ValueBarrier"
 
 
-@pytest.mark.parametrize("restores", [False, True], ids=["killed", "restored"])
-def test_rows_of_other_code_are_never_kept_silently(tmp_path: Path, *, restores: bool) -> None:
+def test_rows_of_other_code_are_never_kept_silently(tmp_path: Path) -> None:
     """The same rows, cut alike, with as many outputs: only the code tells them apart."""
-    if restores:
-        query = restored(tmp_path, IN_ORDER[0], OTHER)
-    else:
-        query = Query(tmp_path, ValueBarrier, streams())
-        query.feed(0, IN_ORDER[0])
-        crash_at(query, "after-sink", 1)
-        with pytest.raises(Crash):
-            query.feed(1, OTHER)
+    query = restored(tmp_path, IN_ORDER[0], OTHER)
     before = query.output()
     query.program, query.changed = Doubling, True
     query.start()
@@ -183,6 +179,22 @@ def test_rows_of_other_code_are_never_kept_silently(tmp_path: Path, *, restores:
     query.feed(1, OTHER)
     old, new = (everything(tmp_path / "out").column("total").to_pylist(), before.column("total").to_pylist())
     assert old == [new[0], *(2 * total for total in new[1:])]
+
+
+@pytest.mark.parametrize("point", ["staged", "before-state", "after-state", "before-sink", "after-sink"])
+def test_rows_and_state_of_a_batch_are_of_one_program(tmp_path: Path, point: str) -> None:
+    """A batch that counts is that of the code that made it; one that does not is made again by the new code."""
+    query = Query(tmp_path, ValueBarrier, streams())
+    query.feed(0, IN_ORDER[0])
+    crash_at(query, point, 1)
+    with pytest.raises(Crash):
+        query.feed(1, OTHER)
+    query.program, query.changed = Doubling, True
+    query.start()
+    query.feed(1, OTHER)
+    times = 2 if point in ("staged", "before-state") else 1
+    wanted = oracle([IN_ORDER[0], OTHER]).column("total").to_pylist()
+    assert query.output().column("total").to_pylist() == [wanted[0], *(times * total for total in wanted[1:])]
 
 
 def test_a_query_whose_code_changed_in_between_goes_on(tmp_path: Path) -> None:
@@ -323,10 +335,10 @@ def test_a_batch_with_another_number_of_outputs_is_another_one(tmp_path: Path, m
     given = [fl.Stream(VALUES, Repeating.value, None), fl.Stream(BARRIERS, Repeating.barrier, None)]
     query = Query(tmp_path, Repeating, given)
     query.feed(0, IN_ORDER[0])
-    crash_at(query, "after-sink", 1)
-    with pytest.raises(Crash):
-        query.feed(1, OTHER)
-    monkeypatch.undo()
+    shutil.copytree(tmp_path / "checkpoint", tmp_path / "copy")
+    query.feed(1, OTHER)
+    shutil.rmtree(tmp_path / "checkpoint")
+    (tmp_path / "copy").rename(tmp_path / "checkpoint")
     monkeypatch.setattr(f"{__name__}.TIMES", [2])
     query.start()
     with pytest.raises(fl.OutputError, match=r"OUT_OTHER_BATCH.*batch=1"):
@@ -371,25 +383,51 @@ def test_an_output_called_letters_is_not_taken_for_the_dead_letters(
 ROWS = pa.table({"total": [1, 2, 3]})
 
 
-def put_out(sink: ParquetSink, owner: OwnerToken) -> None:
-    """One driver: it takes the sink over, and publishes the only batch unless that is there."""
+def put_out(sink: ParquetSink, owner: OwnerToken, before: EpochManifest | None = None) -> EpochManifest:
+    """One driver: it shows what the manifest before it names, or stages the only batch, and shows that."""
     sink.prepare(owner.run, {})
+    if before is not None:
+        sink.show(before)
+        sink.begin(owner)
+        return before
     sink.begin(owner)
-    if sink.holds(0, {"output": len(ROWS)}, "lineage"):
-        return
-    staged = Path(sink.staging(0))
-    staged.mkdir()
-    pq.write_table(ROWS, staged / "part-00000.parquet")
-    sink.commit(0, {"output": CommittedOutput(len(ROWS), ROWS.schema, str(staged))}, "lineage", {})
+    location = sink.staging(0)
+    data = pa.BufferOutputStream()
+    pq.write_table(ROWS, data)
+    whole, path = data.getvalue().to_pybytes(), Path(location.staging, "part-00000.parquet")
+    path.write_bytes(whole)
+    outputs = Outputs(define(ValueBarrier).outputs, pa.int64(), (), location.run, location)
+    file = StagedFile(str(path), len(ROWS), len(whole), crc=zlib.crc32(whole))
+    commit = OutputCommit(outputs, {"output": len(ROWS)}, {"output": {"part-00000.parquet": file}})
+    staged = sink.stage(0, commit, EpochOutputs(), "lineage")
+    made = EpochManifest(
+        number=1,
+        outputs=staged,
+        term=owner.term,
+        owner=owner.id,
+        run=owner.run,
+        parent=None,
+        created=datetime.now(UTC),
+        flumina="",
+    )
+    MANIFEST.append(made)
+    sink.show(made)
+    sink.clear(0)
+    return made
+
+
+MANIFEST: list[EpochManifest] = []
+"""That of the batch, once it would have been written."""
 
 
 def test_a_sink_is_killed_at_every_file_operation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The batch is there whole or not at all; the next driver publishes it once, and leaves nothing else."""
+    """The batch is there whole or not at all; the next driver shows it once, and leaves nothing else."""
     under_test: list[Steps] = []
     was_there = []
     for steps in range(200):
         out = tmp_path / str(steps)
         filesystem, killed = disk(steps), False
+        MANIFEST.clear()
         sink = ParquetSink(out)
         sink.folder = replace(sink.folder, filesystem=filesystem)
         sink.staged.directory = replace(sink.staged.directory, filesystem=filesystem)
@@ -404,7 +442,7 @@ def test_a_sink_is_killed_at_every_file_operation(tmp_path: Path, monkeypatch: p
             assert pq.read_table(batch / "part-00000.parquet").equals(ROWS)
             assert (batch / MARKER).exists()
         second = OwnerToken("run", OwnerName(2, "1" * 16))
-        put_out(ParquetSink(out), second)
+        put_out(ParquetSink(out), second, MANIFEST[0] if MANIFEST else None)
         assert sorted(path.name for path in batch.iterdir()) == [MARKER, "part-00000.parquet"], steps
         assert everything(out).equals(ROWS)
         assert sorted(path.name for path in out.iterdir()) == ["_flumina", OWNER, "batch=0"], steps

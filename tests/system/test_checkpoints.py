@@ -352,7 +352,7 @@ def test_two_are_kept_and_nothing_else(tmp_path: Path) -> None:
         term = both[-1].manifest.term
         there = sorted(path.name for path in kept.iterdir())
         assert there == sorted([*named, f"owner-{term:06d}-{both[-1].manifest.owner}.json"])
-        assert Checkpoints(kept).verify() == [] or not states
+        assert [finding for finding in Checkpoints(kept).verify() if finding.damaged] == []
 
     with pytest.raises(TaskLostError):
         begin(when=die_after_five)
@@ -360,7 +360,7 @@ def test_two_are_kept_and_nothing_else(tmp_path: Path) -> None:
     assert_two_with_their_files(states=2)
     result = begin(events=20)
     assert_agrees("fraud", result)
-    assert_two_with_their_files(states=0)
+    assert_two_with_their_files(states=1)
 
 
 def test_a_checkpoint_in_a_file_system_that_was_given(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ import pytest
 import flumina as fl
 from flumina import local
 from flumina.apps import Fraud, PageViews, ValueBarrier
-from flumina.checkpoint.committer import Committer
+from flumina.checkpoint.run_committer import RunCommitter, RunResults
 from flumina.checkpoint.store.checkpoints import Checkpoints
+from flumina.checkpoint.store.manifest import EpochManifest
 from flumina.checkpoint.store.snapshot import Snapshot
 from flumina.engine.results import RunResult
 from flumina.errors import CheckpointError, OutputError, TaskLostError
@@ -39,7 +40,7 @@ class DeadError(Exception):
 @pytest.mark.parametrize(
     ("owner", "method"),
     [
-        (Committer, "finish"),
+        (RunCommitter, "finish"),
         (OutputDirectory, "commit"),
         (OutputDirectory, "_rename_in"),
         (OutputDirectory, "_mark"),
@@ -98,7 +99,7 @@ def test_a_replaced_driver_spoils_nothing_that_its_successor_publishes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first stands still before it merges; the second does all the work, and is about to rename its files."""
-    merge, make_visible = publishing._merge, OutputCommit.make_visible
+    merge, show = publishing._merge, RunResults.show
     late: list[Any] = []
     results: list[RunResult] = []
 
@@ -108,13 +109,13 @@ def test_a_replaced_driver_spoils_nothing_that_its_successor_publishes(
             results.append(run("value-barrier", tmp_path, ordered=True))
         return merge(*arguments)
 
-    def is_overtaken(self: OutputCommit) -> None:
-        for file in merge(*late[0]):
+    def is_overtaken(self: RunResults, epoch: EpochManifest) -> None:
+        for file in merge(*late[0]) if epoch.finished else ():
             Path(file.path).write_bytes(b"half of a file")
-        make_visible(self)
+        show(self, epoch)
 
     monkeypatch.setattr(publishing, "_merge", stands_still)
-    monkeypatch.setattr(OutputCommit, "make_visible", is_overtaken)
+    monkeypatch.setattr(RunResults, "show", is_overtaken)
     with pytest.raises((CheckpointError, OutputError)):
         run("value-barrier", tmp_path, ordered=True)
     expected = fl.spec(ValueBarrier, value_barrier()).output.to_pylist()
@@ -124,12 +125,12 @@ def test_a_replaced_driver_spoils_nothing_that_its_successor_publishes(
 
 
 def test_a_replaced_driver_that_notices_in_time_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    publish, prepare = Committer.finish, publishing.prepare
+    publish, prepare = RunCommitter.finish, publishing.prepare
     results: list[RunResult] = []
     prepared: list[Any] = []
 
-    def replaced(self: Committer, *arguments: Any) -> Any:
-        monkeypatch.setattr(Committer, "finish", publish)
+    def replaced(self: RunCommitter, *arguments: Any) -> Any:
+        monkeypatch.setattr(RunCommitter, "finish", publish)
         results.append(run("fraud", tmp_path, ordered=True))
         return publish(self, *arguments)
 
@@ -137,8 +138,8 @@ def test_a_replaced_driver_that_notices_in_time_writes_nothing(tmp_path: Path, m
         prepared.append(given)
         return prepare(*given)
 
-    monkeypatch.setattr(Committer, "finish", replaced)
-    monkeypatch.setattr("flumina.checkpoint.committer.prepare", counted)
+    monkeypatch.setattr(RunCommitter, "finish", replaced)
+    monkeypatch.setattr("flumina.checkpoint.run_committer.prepare", counted)
     with pytest.raises(CheckpointError, match="CHECKPOINT_IN_USE"):
         run("fraud", tmp_path, ordered=True)
     assert len(prepared) == 1, "by the driver that was there last"
@@ -189,17 +190,15 @@ def test_outputs_are_on_the_disk_before_a_snapshot_vouches_for_them(tmp_path: Pa
     for snapshot in taken:
         known = set(lines[: lines.index(f"vouched {snapshot.manifest.snapshot_id.manifest}")])
         files = [staging / file.path for file in snapshot.manifest.outputs.files]
-        results = snapshot.manifest.outputs.results
-        files += [] if results is None else map(Path, results.names)
         for file in files:
             wanted = [file, *(folder for folder in file.parents if folder.is_relative_to(place))]
             assert [path for path in wanted if f"settled {path}" not in known] == []
     assert len(taken) >= 4
     assert taken[-1].manifest.finished
-    last = lines[lines.index(f"vouched {taken[-2].manifest.snapshot_id.marker}") :]
+    last = lines[lines.index(f"vouched {taken[-1].manifest.snapshot_id.manifest}") :]
     ready = f"settled {staging}/ready"
     committed = [f"{ready}/_SUCCESS", ready, *(f"{ready}/{name}" for name in Fraud.output), f"settled {place}/out"]
-    end = last.index(f"vouched {taken[-1].manifest.snapshot_id.manifest}")
+    end = last.index(f"vouched {taken[-1].manifest.snapshot_id.marker}")
     assert [line for line in [*committed, f"settled {place}"] if line not in last[:end]] == []
 
 
@@ -260,9 +259,10 @@ def dies_over_publishing(
             run("page-views", folder, ordered=ordered)
     over = Checkpoints(folder / "kept").latest()
     assert over is not None
-    assert not over.manifest.finished
-    assert over.manifest.outputs.results is not None
-    named = {name: Path(path) for path, name in over.manifest.outputs.results.names.items()}
+    assert over.manifest.finished
+    assert not over.visible
+    folder_of_all = Path(str(over.manifest.outputs.folder))
+    named = {str(file.name): folder_of_all / file.path for file in over.manifest.files}
     place = Path(str(over.manifest.outputs.folder)) / "ready" if renames else folder / "out"
     lie = [place / name if (place / name).exists() else path for name, path in named.items()]
     assert len(set(lie) - set(named.values())) == moved
@@ -306,16 +306,16 @@ def test_nothing_damaged_is_published(
 def test_what_is_damaged_before_the_same_driver_publishes(
     how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, ordered: bool
 ) -> None:
-    publish = Committer.finish
+    publish = RunCommitter.finish
     spoilt: list[tuple[Path, bytes]] = []
 
-    def damaged(self: Committer, *arguments: Any) -> Any:
+    def damaged(self: RunCommitter, *arguments: Any) -> Any:
         victim = staged(tmp_path)[0]
         spoilt.append((victim, damage(victim, how)))
         return publish(self, *arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Committer, "finish", damaged)
+        patched.setattr(RunCommitter, "finish", damaged)
         with pytest.raises(CheckpointError, match="CHECKPOINT_DAMAGED") as caught:
             run("page-views", tmp_path, ordered=ordered)
     ((victim, whole),) = spoilt

@@ -100,7 +100,7 @@ class Crash(Exception):  # noqa: N818 -- what it is called in the tests
 def test_the_newest_commit_is_deleted(spark: SparkSession, files: Files, tmp_path: Path, gone: str) -> None:
     start(spark, files.streams(spark), tmp_path, drain=False).awaitTermination()
     logs = {
-        "ours": tmp_path / "checkpoint" / "log" / "commits" / "000000000002.json",
+        "ours": max((tmp_path / "checkpoint" / "state").glob("snapshot-*.done")),
         "Spark's": tmp_path / "checkpoint" / "spark" / "commits" / "2",
     }
     for name, path in logs.items():
@@ -115,7 +115,7 @@ class Crashes(Hooks):
     """Where a batch goes no further, one after the other: as a killed driver, but for the JVM, which goes on."""
 
     def __init__(self) -> None:
-        self.waiting = [(point, number // 2) for number, point in enumerate(POINTS)]
+        self.waiting = [(point, 3 if point == "pruned" else number // 4) for number, point in enumerate(POINTS)]
 
     def reached(self, step: str, batch: int) -> None:
         if self.waiting and (step, batch) == self.waiting[0]:
@@ -271,10 +271,11 @@ def test_a_python_worker_that_stands_still_is_ended_and_its_batch_tried_again(
 
 def lose_newest_commits(folder: Path, rng: random.Random) -> None:
     """As a file system does that lost its last second: the newest commit of ours, of Spark's, of both or of neither."""
-    for log in ("log", "spark"):
-        names = sorted((folder / "checkpoint" / log / "commits").glob("[0-9]*"))
+    ours = sorted((folder / "checkpoint" / "state").glob("snapshot-*.done"))
+    sparks = sorted((folder / "checkpoint" / "spark" / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+    for names in (ours, sparks):
         if names and rng.random() < 0.5:
-            newest = max(names, key=lambda path: int(path.name.split(".")[0]))
+            newest = names[-1]
             newest.unlink()
             newest.with_name(f".{newest.name}.crc").unlink(missing_ok=True)
 

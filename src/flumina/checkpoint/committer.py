@@ -1,135 +1,67 @@
-"""Commit snapshots in the driver, once all tasks have sent their checkpoints."""
+"""Commit epochs in the driver, of whole runs and of micro-batches.
+
+Each step is on the disk before the next begins::
+
+    1  files of the epoch are staged, by tasks and driver
+    2  the manifest is written, whole or not at all: from here on the epoch counts
+    3  the outputs that the manifest names are made visible
+    4  a marker is written: this epoch is visible; files that no kept manifest names are deleted
+
+The owner is checked before 2 and before 3. A driver that dies before 2 leaves staged files, which the next driver
+deletes. After 2, the next driver repeats 3, from the manifest alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
 
-from flumina.checkpoint.participant import TaskCheckpoint
-from flumina.checkpoint.start import Start
-from flumina.checkpoint.state_partitions import PartitionedState
-from flumina.checkpoint.store.manifest import Epoch, EpochOutputs, OutputFile, ResultFiles, StateFile
+from flumina.checkpoint.store.manifest import Epoch, EpochManifest
 from flumina.checkpoint.store.owner import CheckpointOwner
 from flumina.checkpoint.store.snapshot import Snapshot
-from flumina.output.commit import CommittedOutput, prepare
-from flumina.output.outputs import Manifest, Outputs, StagedFile
-from flumina.plan.render.json import to_json
-from flumina.plan.tree import Plan
+
+
+class Destination(Protocol):
+    """Where the outputs of epochs become visible."""
+
+    def show(self, epoch: EpochManifest) -> None:
+        """Make the outputs that a manifest names visible; called again after a crash."""
+
+    def clear(self, epoch: EpochManifest) -> None:
+        """Delete staged files of an epoch that is marked as visible."""
 
 
 @dataclass
 class Committer:
-    """Collects the checkpoints of tasks and commits snapshots; called by the thread of the rendezvous only."""
+    """Commits epochs one after the other."""
 
     owner: CheckpointOwner
-    outputs: Outputs
-    plan: Plan
-    tasks: int
-    start: Start
-    """The resume point of the first gang."""
-    last: Snapshot | None
-    """The last snapshot; at first that of an earlier driver."""
-    snapshots: int = field(init=False, default=0)
-    """Number of snapshots committed."""
-    _waiting: dict[int, dict[int, TaskCheckpoint]] = field(init=False, default_factory=dict)
-    _events: int = field(init=False)
-    """The number of events that were processed when the gang began."""
+    destination: Destination
+    reached: Callable[[str], None] = field(default_factory=lambda: _pass)
+    """Called with the name of each step, for tests of crashes."""
 
-    def __post_init__(self) -> None:
-        self._events = _events(self.last)
+    def commit(self, epoch: Epoch) -> Snapshot:
+        """Commit an epoch whose files are staged."""
+        self.reached("before-state")
+        snapshot = self.owner.write(epoch)
+        self.reached("after-state")
+        return self.complete(snapshot)
 
-    def begin(self) -> Start:
-        """Return the resume point of a new gang; drop the checkpoints of an incomplete snapshot."""
-        self._waiting.clear()
-        self._events = _events(self.last)
-        return start_after(self.last) if self.snapshots else self.start
-
-    def add_checkpoint(self, task: int, what: object) -> None:
-        """Add the checkpoint of a task that has ended an epoch; commit the snapshot with the last one."""
-        assert isinstance(what, TaskCheckpoint)
-        parts = self._waiting.setdefault(what.epoch, {})
-        parts[task] = what
-        if len(parts) == self.tasks:
-            del self._waiting[what.epoch]
-            self._commit([parts[number] for number in sorted(parts)])
-
-    def _commit(self, parts: Sequence[TaskCheckpoint]) -> None:
-        epoch = self._epoch([part.manifest for part in parts], sum(part.events for part in parts))
-        state = tuple(part.states for part in parts if part.states is not None)
-        self.last = self.owner.commit(replace(epoch, end=parts[0].after, state=state))
-        self.snapshots += 1
-
-    def finish(self, last: Sequence[Manifest], events: int, state: bytes | None = None) -> dict[str, CommittedOutput]:
-        """Commit the outputs of a run that is over, exactly once.
-
-        The ``state`` after the last event is stored for later calls that ask for it.
-        """
-        self.owner.check()  # before files are merged: a driver that was replaced need not begin
-        epoch = self._epoch(last, events)
-        output_commit = prepare(self.outputs, manifests(self.outputs, epoch))
-        results = ResultFiles(output_commit.files, output_commit.checksums)
-        epoch = replace(epoch, outputs=replace(epoch.outputs, results=results))
-        if self.outputs.location is not None:
-            self.last = self.owner.commit(replace(epoch, state=self._final(epoch.number, state)))
-            output_commit.make_visible()
-            epoch = replace(epoch, number=epoch.number + 1)
-        self.owner.commit(replace(epoch, state=self._final(epoch.number, state), finished=True))
-        return output_commit.results()
-
-    def _final(self, number: int, state: bytes | None) -> tuple[StateFile, ...]:
-        return () if state is None else (self.owner.write_state(number, state),)
-
-    def _epoch(self, written: Sequence[Manifest], events: int) -> Epoch:
-        """Return the epoch after the last one, with the files that the tasks have written in it."""
-        outputs, before = self.outputs, _outputs(self.last)
-        rows = {name: before.rows.get(name, 0) + sum(m.rows.get(name, 0) for m in written) for name in outputs.names}
-        new = [_output(outputs, name, file) for manifest in written for name, file in manifest.files.items()]
-        folder = None if outputs.location is None else outputs.location.staging
-        return Epoch(
-            number=next_number(self.last),
-            events=self._events + events,
-            plan=to_json(self.plan),
-            outputs=EpochOutputs(folder, (*before.files, *new), rows),
-        )
+    def complete(self, snapshot: Snapshot) -> Snapshot:
+        """Make the outputs of an epoch visible, and mark it; completes the epoch of a driver that died."""
+        self.owner.check()
+        self.reached("before-sink")
+        self.destination.show(snapshot.manifest)
+        self.reached("after-sink")
+        self.reached("before-commit")
+        snapshot = self.owner.mark(snapshot)
+        self.reached("after-commit")
+        self.owner.prune(snapshot)
+        self.destination.clear(snapshot.manifest)
+        self.reached("pruned")
+        return snapshot
 
 
-def next_number(last: Snapshot | None) -> int:
-    """Return the number of the snapshot of a run after its last one."""
-    return 1 if last is None else last.number + 1
-
-
-def start_after(last: Snapshot | None, fingerprint: Mapping[str, Any] | None = None) -> Start:
-    """Return the resume point after a snapshot; ``fingerprint`` is that of the program, if its code may differ."""
-    if last is None:
-        return Start()
-    return Start(PartitionedState.of(last, fingerprint), last.end, last.number + 1)
-
-
-def manifests(outputs: Outputs, epoch: Epoch) -> list[Manifest]:
-    """Return one manifest for each file so far, and one without files for rows that were discarded."""
-    made = []
-    in_files = dict.fromkeys(outputs.names, 0)
-    for number, file in enumerate(epoch.outputs.files):
-        assert outputs.location is not None
-        staged = StagedFile(f"{outputs.location.staging}/{file.path}", file.rows, file.size, file.runs, file.crc32)
-        rows = {name: file.rows if name == file.output else 0 for name in outputs.names}
-        made.append(Manifest(outputs.run, number, file.path, rows, {file.output: staged}, {}))
-        in_files[file.output] += file.rows
-    rest = {name: epoch.outputs.rows[name] - count for name, count in in_files.items()}
-    return [*made, Manifest(outputs.run, len(made), "nowhere", rest, {}, {})]
-
-
-def _events(last: Snapshot | None) -> int:
-    return 0 if last is None else last.manifest.events
-
-
-def _outputs(last: Snapshot | None) -> EpochOutputs:
-    return EpochOutputs() if last is None else last.manifest.outputs
-
-
-def _output(outputs: Outputs, name: str, file: StagedFile) -> OutputFile:
-    assert outputs.location is not None
-    assert file.crc is not None, "files that a snapshot refers to have checksums"
-    path = file.path.removeprefix(f"{outputs.location.staging}/")
-    return OutputFile(name, path, file.size, file.crc, file.rows, file.runs)
+def _pass(step: str) -> None:
+    """Do nothing at a step."""

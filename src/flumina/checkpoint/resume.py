@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from flumina.checkpoint.committer import Committer, next_number, start_after
+from flumina.checkpoint.committer import Committer
 from flumina.checkpoint.fingerprint import input_fingerprint, program_fingerprint
 from flumina.checkpoint.policy import Checkpoint
+from flumina.checkpoint.run_committer import RunCommitter, RunResults, results, start_after
 from flumina.checkpoint.start import Snapshots, Start
 from flumina.checkpoint.store.checkpoints import Checkpoints
-from flumina.checkpoint.store.manifest import Epoch
 from flumina.checkpoint.store.owner import CheckpointOwner
 from flumina.checkpoint.store.snapshot import Snapshot
 from flumina.errors import CheckpointError
 from flumina.input.stream import Stream
-from flumina.output.commit import CommittedOutput, OutputCommit
+from flumina.output.commit import CommittedOutput
 from flumina.output.outputs import Outputs
 from flumina.plan.tree import Plan
 from flumina.program.base import AnyProgram
-from flumina.storage.checksum import Checksum, check_files, damaged
+from flumina.storage.checksum import check_files
 from flumina.storage.filesystem import join
 from flumina.storage.output_directory import MARKER, OutputDirectory
 
@@ -65,7 +65,7 @@ class ResumePoint:
     @property
     def over(self) -> bool:
         """Tell whether all events have been processed."""
-        return self.latest is not None and _is_over(self.latest)
+        return self.latest is not None and self.latest.manifest.finished
 
     @property
     def final(self) -> bytes | None:
@@ -88,34 +88,16 @@ class ResumePoint:
         snapshots = Snapshots(self.given.policy, self.store, self.owner.token.term)
         return start_after(self.latest, self.owner.fingerprint), snapshots
 
-    def committer(self, outputs: Outputs, plan: Plan, tasks: int, start: Start) -> Committer:
+    def committer(self, outputs: Outputs, plan: Plan, tasks: int, start: Start) -> RunCommitter:
         """Return the committer of this run's snapshots."""
-        return Committer(self.owner, outputs, plan, tasks, start, self.latest)
+        return RunCommitter(self.owner, outputs, plan, tasks, start, self.latest)
 
     def results(self, outputs: Outputs) -> dict[str, CommittedOutput]:
         """Return the results of a run that is over; complete their commit if the driver died before it."""
         assert self.latest is not None
-        manifest = self.latest.manifest
-        assert manifest.outputs.results is not None, "the run is over"
-        output_commit = OutputCommit(outputs, manifest.outputs.rows, manifest.outputs.results.files)
-        if outputs.location is not None:
-            if not outputs.location.is_committed:
-                output_commit.make_visible()
-            outputs.location.sync_committed()
-            outputs.location.discard()
-        if not manifest.finished:
-            number, state = next_number(self.latest), self.final
-            files = () if state is None else (self.owner.write_state(number, state),)
-            done = Epoch(
-                number=number,
-                events=manifest.events,
-                state=files,
-                plan=manifest.plan,
-                outputs=manifest.outputs,
-                finished=True,
-            )
-            self.owner.commit(done)
-        return output_commit.results()
+        if not self.latest.visible:
+            Committer(self.owner, RunResults(outputs)).complete(self.latest)
+        return results(outputs, self.latest.manifest)
 
     def _check_folder(self, latest: Snapshot, location: OutputDirectory | None) -> None:
         """Raise if the outputs so far are in another directory than the outputs to come."""
@@ -137,27 +119,16 @@ def check_outputs(store: Checkpoints, snapshot: Snapshot, location: OutputDirect
     manifest = snapshot.manifest
     if location is None or manifest.outputs.folder != location.staging:
         return
-    if manifest.outputs.results is None:
-        files = manifest.outputs.files
-        written = {f"{location.staging}/{file.path}": Checksum(file.size, file.crc32) for file in files}
-    elif location.is_committed:
+    if manifest.finished and location.is_committed:
         return
-    elif manifest.finished:
+    if manifest.finished and snapshot.visible:
         raise CheckpointError(
             "CHECKPOINT_MISSING_FILE",
             f"{join(location.path, MARKER)} is missing, or of another run, though this run has committed its results",
             file=join(location.path, MARKER),
             hint="restore the results from a copy, or begin anew with another checkpoint",
         )
-    else:
-        written = dict(manifest.outputs.results.checksums)
-        for path in manifest.outputs.results.names:
-            if path not in written:
-                raise damaged(path, "no checksum was taken when it was written")
+    written = {f"{location.staging}/{file.path}": file.checksum for file in manifest.files}
     names = store.names(snapshot.seen, manifest.snapshot_id)  # of this one, or of a newer one that is damaged
     current = {path: location.locate(path, names[path]) if path in names else path for path in written}
     check_files(location.filesystem, {current[path]: checksum for path, checksum in written.items()})
-
-
-def _is_over(snapshot: Snapshot) -> bool:
-    return snapshot.manifest.outputs.results is not None

@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from flumina.checkpoint.committer import Committer
 from flumina.checkpoint.policy import Checkpoint
 from flumina.checkpoint.resume import ResumePoint
+from flumina.checkpoint.run_committer import RunCommitter
 from flumina.checkpoint.start import Start
 from flumina.checkpoint.state_partitions import FinalStatePolicy, PartitionedState, settled
 from flumina.engine.job import Job, StreamDescription, TaskReport
@@ -140,16 +140,21 @@ def make_job(
     tasks: int = 0,
     paced: bool = False,
     resume_point: ResumePoint | None = None,
+    location: OutputDirectory | None = None,
 ) -> Job:
     """Make the job for the tasks of a run, and prepare its output directory.
 
-    ``resume_point`` is given for a run with a checkpoint: its snapshot replaces ``start``.
+    ``resume_point`` is given for a run with a checkpoint: its snapshot replaces ``start``. ``location`` is given for a
+    micro-batch: the caller has made it, and commits what tasks stage there.
     """
     definition = define(program)
     check_streams(definition, streams)
     run = uuid.uuid4().hex[:12] if resume_point is None else resume_point.run
-    location = output_location(options, run, durable=resume_point is not None)
+    is_batch = location is not None
+    if location is None:
+        location = output_location(options, run, durable=resume_point is not None)
     if location is not None:
+        run = location.run
         for stream in streams:
             for file in stream.data.files if isinstance(stream.data, Parquet) else ():
                 check_is_no_input(location, stream.name, file.system, file.path)
@@ -162,7 +167,7 @@ def make_job(
         location,
         options.ordered,
         kept=options.out is not DISCARD,
-        checked=resume_point is not None,
+        checked=resume_point is not None or is_batch,
         aside=makes_dead_letters(options.bad_rows),
     )
     sequenced = frozenset(stream.name for stream in streams if stream.seq is not None)
@@ -195,7 +200,8 @@ def make_job(
         start, snapshots = resumed
         job = replace(job, start=start, snapshots=snapshots)
     state = settled(job.start.state, plan, definition, Codec(definition, names))
-    outputs.prepare()  # last, so that a run that does not begin leaves no files
+    if not is_batch:
+        outputs.prepare()  # last, so that a run that does not begin leaves no files
     return replace(job, start=replace(job.start, state=state))
 
 
@@ -212,7 +218,7 @@ def check_is_no_input(location: OutputDirectory, stream: str, filesystem: fs.Fil
 def run_job(
     job: Job,
     resume_point: ResumePoint | None,
-    execute: Callable[[Committer | None], Mapping[int, TaskReport]],
+    execute: Callable[[RunCommitter | None], Mapping[int, TaskReport]],
     *,
     state: bool = False,
 ) -> tuple[dict[str, CommittedOutput], Mapping[int, TaskReport], int]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 BATCH_STEPS = (
     "after-ingest",
     "after-watermark",
+    "staged",
     "before-state",
     "after-state",
     "before-sink",
+    "dead-letters-shown",
     "after-sink",
     "before-commit",
     "after-commit",
+    "pruned",
 )
 """The steps of a batch, in order."""
 

@@ -11,7 +11,7 @@ from typing import Unpack, cast
 
 import pyarrow as pa
 
-from flumina.checkpoint.committer import Committer
+from flumina.checkpoint.run_committer import RunCommitter
 from flumina.engine.driver import choose_plan, final_state, make_job, resume, run_job
 from flumina.engine.host import TaskAssignment
 from flumina.engine.inputs import data_of, is_paced
@@ -68,7 +68,7 @@ def cores() -> int:
 
 
 def _execute(
-    job: Job, streams: Sequence[Stream], line: ProgressLine, committer: Committer | None, *, tls: bool
+    job: Job, streams: Sequence[Stream], line: ProgressLine, committer: RunCommitter | None, *, tls: bool
 ) -> dict[int, TaskReport]:
     """Run the tasks in processes of the pool, and return their reports."""
     secret = Secret.make(tls=tls)

@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -64,20 +63,16 @@ class CommittedOutput:
 
 @dataclass(frozen=True)
 class OutputCommit:
-    """Files that are ready to be committed: by output, the final name and the staged path of each.
-
-    ``checksums`` are given for staged files that a snapshot refers to, which may be committed much later.
-    """
+    """Files that are ready to be committed: by output, the final name of each staged file."""
 
     outputs: Outputs
     rows: Mapping[str, int]
-    files: Mapping[str, Mapping[str, str]]
-    checksums: Mapping[str, Checksum] = field(default_factory=dict)
+    files: Mapping[str, Mapping[str, StagedFile]]
 
     def make_visible(self) -> None:
         """Move all files to their place; completes the commit of a driver that died."""
         assert self.outputs.location is not None
-        self.outputs.location.commit(dict(chain.from_iterable(named.items() for named in self.files.values())))
+        self.outputs.location.commit({name: file.path for files in self.files.values() for name, file in files.items()})
 
     def results(self) -> dict[str, CommittedOutput]:
         """Return the committed outputs by name."""
@@ -126,8 +121,7 @@ def prepare(outputs: Outputs, manifests: Sequence[Manifest]) -> OutputCommit:
     """
     _check(outputs, manifests)
     rows = {name: sum(manifest.rows.get(name, 0) for manifest in manifests) for name in outputs.names}
-    files: dict[str, dict[str, str]] = {}
-    checksums: dict[str, Checksum] = {}
+    files: dict[str, dict[str, StagedFile]] = {}
     location = outputs.location
     if location is not None:
         prefix = join(location.staging, uuid.uuid4().hex[:12])
@@ -136,10 +130,8 @@ def prepare(outputs: Outputs, manifests: Sequence[Manifest]) -> OutputCommit:
             if outputs.is_ordered(name):
                 staged = _merge(outputs, location, name, manifests, prefix)
             staged = staged or [_empty(outputs, location, name, prefix)]
-            folder = outputs.folder(name)
-            files[name] = {f"{folder}part-{n:05d}-{outputs.run}.parquet": file.path for n, file in enumerate(staged)}
-            checksums |= _checksums(staged)
-    return OutputCommit(outputs, rows, files, checksums)
+            files[name] = {outputs.file_name(name, number): file for number, file in enumerate(staged)}
+    return OutputCommit(outputs, rows, files)
 
 
 def _check(outputs: Outputs, manifests: Sequence[Manifest]) -> None:

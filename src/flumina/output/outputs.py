@@ -123,6 +123,10 @@ class Outputs:
         """The names of streams by rank: the dictionary of every ``event_stream`` column."""
         return pa.array(self.streams, pa.string())
 
+    def file_name(self, name: str, number: int) -> str:
+        """Return the final name of a file of an output, below the output directory."""
+        return f"{self.folder(name)}part-{number:05d}-{self.run}.parquet"
+
     def folder(self, name: str) -> str:
         """Return the folder of an output below the output directory; empty for the only output."""
         return "" if tuple(self.schemas) == (name,) == (ONLY_OUTPUT,) else f"{name}/"

@@ -13,8 +13,8 @@ from py4j.protocol import Py4JError
 from pyspark import Broadcast
 from pyspark.sql import DataFrame, SparkSession
 
-from flumina.checkpoint.committer import Committer
 from flumina.checkpoint.resume import ResumePoint
+from flumina.checkpoint.run_committer import RunCommitter
 from flumina.engine.driver import (
     LostSlotsError,
     check_is_no_input,
@@ -113,7 +113,7 @@ def _run_once(
     cluster.require(staged.job.placement.tasks)
     shuffled: int | None = None
 
-    def executed(committer: Committer | None) -> dict[int, TaskReport]:
+    def executed(committer: RunCommitter | None) -> dict[int, TaskReport]:
         nonlocal shuffled
         reports, shuffled = execute(cluster, staged, line, committer, tls=tls)
         return reports
@@ -244,7 +244,7 @@ def execute(
     cluster: Cluster,
     staged: Staged,
     line: ProgressLine,
-    committer: Committer | None = None,
+    committer: RunCommitter | None = None,
     *,
     tls: bool,
     measured: bool = True,

@@ -30,9 +30,11 @@ class Staging:
         self._own = self.directory.below(str(owner.name))
         self._own.create()
 
-    def new(self, batch: int) -> str:
-        """Return a new path for outputs of a batch."""
-        return self._mine.at(f"{batch}-{uuid.uuid4().hex[:8]}")
+    def new(self, batch: int) -> Directory:
+        """Make a new directory for outputs of a batch."""
+        made = self._mine.below(f"{batch}-{uuid.uuid4().hex[:8]}")
+        made.create()
+        return made
 
     def clear(self, batch: int) -> None:
         """Delete the staged files of a batch that has been committed."""

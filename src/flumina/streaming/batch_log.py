@@ -1,12 +1,12 @@
-"""Log of a query: its id, the watermark of every batch, and the batches that are committed."""
+"""Log of a query: its id, and the watermark of every batch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, ParamSpec
+from typing import ParamSpec
 
-from flumina.checkpoint.store.layout import LOGS
+from flumina.checkpoint.store.layout import WATERMARKS
 from flumina.errors import CheckpointError
 from flumina.storage.checksum import damaged
 from flumina.storage.checksummed_file import decode, encode
@@ -27,16 +27,16 @@ class BatchLog:
 
     def __init__(self, folder: Directory) -> None:
         self.folder = folder
-        self.watermarks, self.commits = folder.below(LOGS["watermark"]), folder.below(LOGS["commit"])
+        self.watermarks = folder.below(WATERMARKS)
 
     def create(self) -> None:
         """Make the folders."""
-        for folder in (self.folder, self.watermarks, self.commits):
+        for folder in (self.folder, self.watermarks):
             folder.create()
 
     def remove_temporary_files(self) -> None:
         """Delete files that a crash has left half written; called once no other driver may write."""
-        for folder in (self.folder, self.watermarks, self.commits):
+        for folder in (self.folder, self.watermarks):
             folder.remove_temporary_files()
 
     def register_query(self, query: str) -> None:
@@ -56,8 +56,13 @@ class BatchLog:
 
     def watermark(self, batch: int) -> BatchWatermark | None:
         """Return the logged watermark of a batch; None if there is none."""
-        content = _entry(self.watermarks, "watermark", batch)
-        return None if content is None else from_json(BatchWatermark, content, self.watermarks.at(_name(batch)))
+        found, path = self.watermarks.read(_name(batch)), self.watermarks.at(_name(batch))
+        if found is None:
+            return None
+        content = decode(found, "watermark", path)
+        if content["batch"] != batch:
+            raise damaged(path, f"it is the watermark of batch {content['batch']}")
+        return from_json(BatchWatermark, content, path)
 
     def decide(self, watermark: BatchWatermark) -> BatchWatermark:
         """Log a watermark and return the one that applies: the one logged first.
@@ -75,21 +80,12 @@ class BatchLog:
         """Delete the watermark of a batch whose outputs no reader can have seen."""
         self.watermarks.remove(_name(batch))
 
-    def committed(self, batch: int) -> bool:
-        """Return whether a batch is committed, including its outputs."""
-        return _entry(self.commits, "commit", batch) is not None
-
-    def commit(self, batch: int) -> None:
-        """Record that a batch is committed."""
-        self.commits.write_once(_name(batch), encode("commit", {"batch": batch}))
-
     def prune(self, batch: int) -> None:
         """Delete entries of all but the last :data:`MAX_ENTRIES` batches; at every tenth batch."""
         if batch % 10 == 0:
-            for log in (self.watermarks, self.commits):
-                for name in log.names():
-                    if name < _name(batch - MAX_ENTRIES):
-                        log.remove(name)
+            for name in self.watermarks.names():
+                if name < _name(batch - MAX_ENTRIES):
+                    self.watermarks.remove(name)
 
     def drained_error(self, batch: int) -> CheckpointError:
         """Return the error for rows that arrive after the end of a drained query."""
@@ -123,17 +119,6 @@ def restoring(method: Callable[Given, None]) -> Callable[Given, None]:
             ) from error
 
     return with_hint
-
-
-def _entry(log: Directory, kind: str, batch: int) -> dict[str, Any] | None:
-    """Return the entry of a batch in a log; None if there is none."""
-    found, path = log.read(_name(batch)), log.at(_name(batch))
-    if found is None:
-        return None
-    content = decode(found, kind, path)
-    if content["batch"] != batch:
-        raise damaged(path, f"it is the {kind} of batch {content['batch']}")
-    return content
 
 
 def _name(batch: int) -> str:

@@ -1,15 +1,16 @@
 """Process micro-batches in sequence, each exactly once in spite of failures.
 
-::
+Batch N is epoch N + 1. These are written in this order, each atomically::
 
     log/watermarks/N  the watermark of batch N, which every attempt uses once it is logged
-    snapshot N + 1    state, buffered rows and counts after batch N
-    the sink          the outputs of batch N
-    log/commits/N     batch N is committed
+    staged files      outputs, dead letters, state and buffered rows
+    the manifest      from here on the batch counts, and is not processed again
+    the sink          outputs and dead letters become visible
+    the marker        the batch is visible
 
-are written in this order, each atomically. An attempt of batch N starts from snapshot N and the same rows, so it ends
-with the same snapshot N + 1 and the same outputs; outputs that are in the sink already stay. Snapshot 0 is the initial
-state. A driver takes ownership of the checkpoint before its first batch, so that a replaced driver can't commit.
+An attempt that dies before the manifest leaves nothing; the next one starts from epoch N and the same rows. After the
+manifest, the next driver makes the outputs visible that it names (:mod:`flumina.checkpoint.committer`). Epoch 0 is the
+initial state. A driver takes ownership of the checkpoint before its first batch, so that a replaced one can't commit.
 """
 
 from __future__ import annotations
@@ -17,22 +18,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 
+from flumina.checkpoint.committer import Committer
 from flumina.checkpoint.differences import check_program
 from flumina.checkpoint.fingerprint import program_fingerprint
 from flumina.checkpoint.state_partitions import FinalStatePolicy, PartitionedState
 from flumina.checkpoint.store.checkpoints import Checkpoints
-from flumina.checkpoint.store.manifest import BufferedRows, Epoch, EpochOutputs
-from flumina.checkpoint.store.owner import CheckpointOwner
+from flumina.checkpoint.store.manifest import BufferedRows, Epoch, EpochManifest
 from flumina.checkpoint.store.snapshot import Snapshot, read_state
 from flumina.engine.driver import LostSlotsError
 from flumina.engine.hooks import BATCH_STEPS, NO_HOOKS, Hooks
-from flumina.errors import CheckpointError, FluminaError, UsageError
+from flumina.errors import CheckpointError, FluminaError
 from flumina.input.stream import Stream
 from flumina.input.watermarks import EVERYTHING, NOTHING, ClosedBatches, Seen
-from flumina.output.outputs import DEAD_LETTERS
+from flumina.output.commit import prepare
 from flumina.plan.render.json import from_json, to_json
 from flumina.program.base import AnyProgram
 from flumina.storage.directory import Directory
@@ -40,7 +42,7 @@ from flumina.streaming.batch_log import BatchLog, restoring
 from flumina.streaming.batch_watermark import BatchWatermark, check_buffered, choose
 from flumina.streaming.dead_letters import dead_letters_of, first_error
 from flumina.streaming.engine import BatchEngine, BatchRun
-from flumina.streaming.epoch_state import EpochState, first_epoch, following, inputs, was_written
+from flumina.streaming.epoch_state import EpochState, first_epoch, following, inputs
 from flumina.streaming.order import check_order
 from flumina.streaming.planner import Change, Planner
 from flumina.streaming.progress import ProgressLog, Stopwatch, entry
@@ -84,9 +86,9 @@ class Batches:
         self.streams, self.ts_type, self.rules, self.planner = tuple(streams), ts_type, rules, planner
         self.engine, self.sink, self.dead_letters, self.progress = engine, sink, dead_letters, progress
         self.hooks = hooks
-        self._owner: CheckpointOwner | None = None
-        self._last: tuple[int, EpochState] | None = None
-        """The last batch and the state after it, so that it need not be read again."""
+        self._committer: Committer | None = None
+        self._last: EpochState | None = None
+        """The last epoch, so that it need not be read again."""
         self.waiting = 0
         """The number of buffered rows when the query was started."""
 
@@ -98,7 +100,7 @@ class Batches:
         if newest is None:
             owner = self.store.take_over(resumes=None, fingerprint=self.fingerprint)
             seen = {s.name: Seen() for s in self.streams}
-            newest = owner.commit(first_epoch(seen, self.sink.place, self._dead_letters_path))
+            newest = owner.mark(owner.write(first_epoch(seen, self.sink.place, self._dead_letters_path)))
         check_program(
             newest.manifest.fingerprint,
             self.fingerprint,
@@ -146,15 +148,16 @@ class Batches:
         try:
             self._process(batch, gather, closed=closed)
         except FluminaError:
-            if self._owner is not None:  # a replaced driver reports that, and not that its files are missing
-                self._owner.check()
+            if self._committer is not None:  # a replaced driver reports that, and not that its files are missing
+                self._committer.owner.check()
             raise
 
     def _process(self, batch: int, gather: Gather, *, closed: bool) -> None:
         watch = Stopwatch()
+        previous = self._begin()
         logged = self.log.watermark(batch)
         ended = logged is not None and logged.closed and not closed
-        if self.log.committed(batch):
+        if batch < previous.epoch.number:
             if ended:
                 raise self.log.drained_error(batch)
             if logged is not None:
@@ -163,10 +166,16 @@ class Batches:
                 )
                 logged.check_same_rows(replace(logged, rows=rows, digests=digests))
             return
-        previous = self._before(batch, reopened=ended)
         if previous.epoch.finished:
             raise self.log.drained_error(batch)
-        if ended:
+        if batch > previous.epoch.number:
+            raise CheckpointError(
+                "MISSING_SNAPSHOT",
+                f"expected batch {previous.epoch.number} after the newest snapshot, got batch {batch}",
+                file=self.store.folder.path,
+                hint="restore the checkpoint, or start with a new one and a new sink",
+            )
+        if ended:  # without a manifest no reader has seen anything of it
             self.log.forget(batch)
             logged = None
         with watch.phase("ingest"):
@@ -192,34 +201,24 @@ class Batches:
             buffered = {name: later for name, (_, later) in ready.items()}
         self._reached("after-watermark", batch)
         change, ran = self._run(batch, {name: now for name, (now, _) in ready.items()}, previous, watch)
-        with watch.phase("deadLetters"):
-            dead_letters = self._dead_letters(validated)
-        after = self._after(batch, watermark, previous, validated, seen, buffered, ran, dead_letters)
-        self._make_durable(batch, after, previous, ran, dead_letters, watch)
-        self._last = (batch, after)
+        with watch.phase("stage"):
+            after = self._after(batch, watermark, previous, validated, seen, buffered, ran)
+            self._reached("staged", batch)
+        with watch.phase("commit"):
+            self._last = None  # until it is known how far the commit came
+            self._committed(batch).commit(after.epoch)
+            self.log.prune(batch)
+        self._last = after
         about = entry(batch, watermark, validated, ready, ran, change, after, self.planner, self.rules)
         self.progress.add({**about, "durationMs": watch.milliseconds()})
 
     def close(self, nothing: Gather) -> None:
         """Process buffered rows as the last batch: the streams are complete."""
-        newest = self.store.latest()
-        assert newest is not None, "prepare() has written snapshot 0"
+        newest = self._newest()
         if newest.manifest.finished:
             self.process(newest.number - 1, nothing, closed=True)
         elif newest.manifest.buffered:
             self.process(newest.number, nothing, closed=True)
-
-    def finish(self, nothing: Gather) -> None:
-        """Complete the last batch of a drained query, if a driver failed after its snapshot was written.
-
-        Called before the first batch: Spark may request a batch of new rows with the same number.
-        """
-        newest = self.store.latest()
-        assert newest is not None, "prepare() has written snapshot 0"
-        batch = newest.number - 1 if newest.manifest.finished else newest.number
-        watermark = self.log.watermark(batch)
-        if watermark is not None and watermark.closed and not self.log.committed(batch) and was_written(batch, newest):
-            self.process(batch, nothing, closed=True)
 
     def _reached(self, step: str, batch: int) -> None:
         assert step in BATCH_STEPS, f"{step} is no step of a batch"
@@ -227,47 +226,45 @@ class Batches:
 
     # -- before ---------------------------------------------------------------------------------------------------
 
-    def _before(self, batch: int, *, reopened: bool) -> EpochState:
-        """Return the state before a batch; ``reopened`` if it was logged as the last one, and has rows now."""
-        if self._last is not None and self._last[0] == batch - 1:
-            return self._last[1]
-        assert self._owner is None, f"batch {batch} does not follow the last one"
-        try:
-            snapshot = self.store.at(batch)
-        except UsageError as error:
-            raise CheckpointError(
-                "MISSING_SNAPSHOT",
-                f"there is no snapshot for batch {batch} to start from: {error.message}",
-                file=self.store.folder.path,
-                hint="restore the checkpoint, or start with a new one and a new sink",
-            ) from None
-        if reopened and was_written(batch, snapshot):
-            raise self.log.drained_error(batch)
-        if batch and not self.log.committed(batch - 1):
-            self._complete(batch - 1, snapshot)
-        previous = self._restored(snapshot)
+    def _begin(self) -> EpochState:
+        """Return the last epoch; the first call takes over the checkpoint, and completes what a driver left undone."""
+        if self._last is not None:
+            return self._last
+        snapshot = self._newest()
+        restored = self._restored(snapshot)
         run = snapshot.manifest.run  # allow_code_change=True, since prepare() has checked the code
-        self._owner = self.store.take_over(
-            resumes=snapshot, fingerprint=self.fingerprint, run=run, allow_code_change=True
-        )
-        self.sink.begin(self._owner.token)
-        self.dead_letters.begin(self._owner.token)
+        owner = self.store.take_over(resumes=snapshot, fingerprint=self.fingerprint, run=run, allow_code_change=True)
+        self._committer = Committer(owner, self)
+        if not snapshot.visible:
+            self._committed(snapshot.number - 1).complete(snapshot)
+        self.sink.begin(owner.token)
+        self.dead_letters.begin(owner.token)
         self.log.remove_temporary_files()
-        return previous
+        self._last = restored
+        return restored
 
-    def _complete(self, batch: int, snapshot: Snapshot) -> None:
-        """Restore the missing commit of a batch that Spark does not retry; raise unless its outputs are complete."""
-        after = snapshot.manifest.outputs
-        rows = {name: 1 for name, last in after.last.items() if last == batch}
-        if not self.sink.holds(batch, rows, after.lineage):
-            raise CheckpointError(
-                "NOT_COMMITTED",
-                f"batch {batch} is not committed, and its outputs are not all in the sink, but Spark requests batch "
-                f"{batch + 1}",
-                file=self.log.commits.path,
-                hint=f"delete Spark's own commit of batch {batch}, so that Spark retries it",
-            )
-        self.log.commit(batch)
+    def _newest(self) -> Snapshot:
+        newest = self.store.latest()
+        assert newest is not None, "prepare() has written snapshot 0"
+        return newest
+
+    def _committed(self, batch: int) -> Committer:
+        """Return the committer, whose steps are those of a batch."""
+        assert self._committer is not None, "taken over before the first batch"
+        self._committer.reached = partial(self._reached, batch=batch)
+        return self._committer
+
+    def show(self, epoch: EpochManifest) -> None:
+        """Make the dead letters and the outputs of a batch visible."""
+        self.dead_letters.show(epoch)
+        self._reached("dead-letters-shown", epoch.number - 1)
+        self.sink.show(epoch)
+
+    def clear(self, epoch: EpochManifest) -> None:
+        """Delete the staged files of a batch that is visible; those of earlier drivers are deleted as a whole."""
+        if self._committer is not None and epoch.term == self._committer.owner.token.term:
+            self.dead_letters.clear(epoch.number - 1)
+            self.sink.clear(epoch.number - 1)
 
     def _restored(self, snapshot: Snapshot) -> EpochState:
         before = snapshot.manifest
@@ -329,8 +326,8 @@ class Batches:
         with watch.phase("run"):
             parts, single = self.planner.shape, self.planner.single
             streams = [divide(s, ready[s.name], parts[s.name], single=single[s.name]) for s in self.streams]
-            assert self._owner is not None, "taken over before the first batch"
-            final_state_policy = FinalStatePolicy(self.store, self._owner.snapshot_id(batch + 1), INLINE_STATE)
+            place = self._committed(batch).owner.snapshot_id(batch + 1)
+            final_state_policy = FinalStatePolicy(self.store, place, INLINE_STATE)
             ran = self.engine.run(batch, streams, plan, previous.state, final_state_policy, self.sink.staging(batch))
         return change, ran
 
@@ -345,8 +342,8 @@ class Batches:
         seen: dict[str, Seen],
         buffered: dict[str, pa.Table],
         ran: BatchRun | None,
-        dead_letters: pa.Table,
     ) -> EpochState:
+        """Stage everything that the manifest of a batch will name, and return its epoch."""
         before = previous.epoch
         newest = max(s.newest for s in seen.values())
         end = watermark.ts if watermark.ts != EVERYTHING else max(previous.end, newest)
@@ -361,82 +358,37 @@ class Batches:
         waiting = sum(map(len, buffered.values()))
         accounted = totals["heartbeats"] + totals["late"] + totals["bad"] + events + waiting
         assert accounted == totals["rows"], f"batch {batch}: {totals}, {waiting} buffered: rows were lost or made up"
+        rows = {} if ran is None else ran.rows
+        lineage = following(before.outputs.lineage, watermark, rows, self.program)
+        written = None if ran is None else prepare(ran.outputs, ran.manifests)
+        dead_letters = replace(before.dead_letters, files=())
+        if self._dead_letters_path is not None:
+            dead_letters = self.dead_letters.stage(batch, self._dead_letters(validated), before.dead_letters, lineage)
+        outputs = self.sink.stage(batch, written, before.outputs, lineage)
+        place = self._committed(batch).owner.snapshot_id(batch + 1)
         state = previous.state if ran is None else ran.state
+        files, state = ([], None) if state is None else state.keep(self.store, place)
+        blobs = {name: to_bytes(table) for name, table in buffered.items() if len(table)}
+        if blobs:
+            files.append(self.store.write_state(place, b"".join(blobs.values())))
         epoch = Epoch(
             number=batch + 1,
             end=None if end == NOTHING else end,
             events=events,
             inputs=inputs(seen, totals),
+            buffered=tuple(BufferedRows(name, len(blob), len(buffered[name])) for name, blob in blobs.items()),
+            state=tuple(files),
             plan=before.plan if ran is None or self.planner.plan is None else to_json(self.planner.plan),
             foreign_state=state is not None and state.foreign,
-            outputs=self._outputs(batch, watermark, before.outputs, {} if ran is None else ran.rows),
-            dead_letters=self._dead_letters_after(batch, before.dead_letters, len(dead_letters)),
+            outputs=outputs,
+            dead_letters=dead_letters,
             finished=watermark.closed,
         )
         return EpochState(epoch, state, buffered)
 
-    def _outputs(
-        self, batch: int, watermark: BatchWatermark, before: EpochOutputs, rows: Mapping[str, int]
-    ) -> EpochOutputs:
-        return EpochOutputs(
-            self.sink.place,
-            rows={name: before.rows.get(name, 0) + rows.get(name, 0) for name in {**before.rows, **rows}},
-            last={**before.last, **{name: batch for name, count in rows.items() if count}},
-            lineage=following(before.lineage, watermark, rows, self.program),
-        )
-
-    def _dead_letters_after(self, batch: int, before: EpochOutputs, rows: int) -> EpochOutputs:
-        if self._dead_letters_path is None:
-            return before
-        new = {DEAD_LETTERS: batch} if rows else {}
-        total = before.rows.get(DEAD_LETTERS, 0) + rows
-        return EpochOutputs(self._dead_letters_path, rows={DEAD_LETTERS: total}, last={**before.last, **new})
-
     def _dead_letters(self, validated: Mapping[str, ValidatedRows]) -> pa.Table:
         late, bad = self.rules.late == "dead-letter", self.rules.bad_rows == "dead-letter"
         return pa.concat_tables([dead_letters_of(name, found, late=late, bad=bad) for name, found in validated.items()])
-
-    def _write(self, batch: int, after: EpochState) -> PartitionedState | None:
-        """Commit the epoch of a batch, and return the state for the next batch."""
-        assert self._owner is not None, "taken over before the first batch"
-        place = self._owner.snapshot_id(batch + 1)
-        blobs = {name: to_bytes(table) for name, table in after.buffered.items() if len(table)}
-        written, state = ([], None) if after.state is None else after.state.keep(self.store, place)
-        buffered = [BufferedRows(name, len(blob), len(after.buffered[name])) for name, blob in blobs.items()]
-        if blobs:
-            written.append(self.store.write_state(place, b"".join(blobs.values())))
-        self._owner.commit(replace(after.epoch, state=tuple(written), buffered=tuple(buffered)))
-        return state
-
-    def _make_durable(
-        self,
-        batch: int,
-        after: EpochState,
-        before: EpochState,
-        ran: BatchRun | None,
-        dead_letters: pa.Table,
-        watch: Stopwatch,
-    ) -> None:
-        """Write the snapshot, the dead letters, the outputs and the commit, in this order."""
-        results = {} if ran is None else ran.results
-        with watch.phase("state"):
-            self._reached("before-state", batch)
-            after.state = self._write(batch, after)
-            self._reached("after-state", batch)
-        with watch.phase("sink"):
-            self._reached("before-sink", batch)
-            assert self._owner is not None, "taken over before the first batch"
-            self._owner.check()
-            if self._dead_letters_path is not None:
-                last = before.epoch.dead_letters.last.get(DEAD_LETTERS)
-                self.dead_letters.commit(batch, dead_letters, after.epoch.outputs.lineage, last)
-            self.sink.commit(batch, results, after.epoch.outputs.lineage, before.epoch.outputs.last)
-            self._reached("after-sink", batch)
-        with watch.phase("commit"):
-            self._reached("before-commit", batch)
-            self.log.commit(batch)
-            self._reached("after-commit", batch)
-            self.log.prune(batch)
 
 
 def _numbers(validated: Mapping[str, ValidatedRows]) -> tuple[dict[str, int], dict[str, int]]:

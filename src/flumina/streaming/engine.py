@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from flumina.checkpoint.state_partitions import FinalStatePolicy, PartitionedState
 from flumina.engine.results import RunStats
 from flumina.input.stream import Stream
-from flumina.output.commit import CommittedOutput
+from flumina.output.outputs import Manifest, Outputs
 from flumina.plan.tree import Plan
+from flumina.storage.output_directory import OutputDirectory
 
 
 @dataclass(frozen=True)
 class BatchRun:
-    """Result of a batch: its final state, staged outputs, and statistics."""
+    """Parts of the epoch of a batch: its final state, the outputs that tasks have staged, and statistics."""
 
     state: PartitionedState
-    results: Mapping[str, CommittedOutput]
+    outputs: Outputs
+    manifests: Sequence[Manifest]
     stats: RunStats
 
     @property
     def rows(self) -> dict[str, int]:
         """Return the number of rows of each output."""
-        return {name: result.rows for name, result in self.results.items()}
+        return {name: sum(part.rows.get(name, 0) for part in self.manifests) for name in self.outputs.names}
 
 
 class BatchEngine(Protocol):
@@ -40,9 +42,9 @@ class BatchEngine(Protocol):
         plan: Plan,
         state: PartitionedState | None,
         final_state_policy: FinalStatePolicy,
-        out: str,
+        location: OutputDirectory,
     ) -> BatchRun:
-        """Run the plan from a state, and stage its outputs in the new folder ``out``.
+        """Run the plan from a state, and stage its outputs in ``location``.
 
         ``final_state_policy`` says where tasks write their final states.
         """

@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from flumina.checkpoint.state_partitions import PartitionedState
 from flumina.checkpoint.store.manifest import BATCHES, Epoch, EpochOutputs, Inputs, SeenTimestamps
-from flumina.checkpoint.store.snapshot import Snapshot
 from flumina.input.watermarks import NOTHING, Seen
 from flumina.streaming.batch_watermark import BatchWatermark
 
@@ -65,8 +64,3 @@ def following(before: str, watermark: BatchWatermark, outputs: Mapping[str, int]
     """Return the lineage after one more batch; ``outputs`` has the number of rows of each output."""
     content = json.dumps([before, asdict(watermark), dict(outputs), dict(program)], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()
-
-
-def was_written(batch: int, snapshot: Snapshot) -> bool:
-    """Return whether any driver has written the snapshot after a batch: until then no reader sees its outputs."""
-    return any(found.number > batch for found in snapshot.seen.snapshot_ids)

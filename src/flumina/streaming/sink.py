@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -12,16 +13,21 @@ import pyarrow.parquet as pq
 
 from flumina.checkpoint.differences import differences
 from flumina.checkpoint.store.batches import MARKER, BatchMarker
+from flumina.checkpoint.store.manifest import EpochManifest, EpochOutputs, OutputFile
 from flumina.errors import CheckpointError, OutputError
 from flumina.model.emit import ONLY_OUTPUT
-from flumina.output.commit import CommittedOutput
-from flumina.storage.directory import Directory
-from flumina.storage.filesystem import storage_errors
+from flumina.output.commit import OutputCommit
+from flumina.output.outputs import DEAD_LETTERS, StagedFile
+from flumina.storage.directory import Directory, new_id
+from flumina.storage.filesystem import join, storage_errors
+from flumina.storage.output_directory import READY, OutputDirectory
 from flumina.storage.owner import OwnerToken, belongs_to, take
 from flumina.storage.staging import Staging
 
 STAGED = "_flumina"
 """The folder below the output directory for staged files, which readers ignore."""
+
+_DEAD_LETTERS = "part-00000.parquet"
 
 
 class Sink(Protocol):
@@ -45,20 +51,21 @@ class Sink(Protocol):
     def begin(self, owner: OwnerToken) -> None:
         """Get ready for the first batch; called once no other driver may write."""
 
-    def staging(self, batch: int) -> str:
-        """Return a new path for the staged outputs of a batch."""
+    def staging(self, batch: int) -> OutputDirectory:
+        """Make a new folder in which tasks stage the outputs of a batch."""
 
-    def commit(
-        self, batch: int, results: Mapping[str, CommittedOutput], lineage: str, before: Mapping[str, int]
-    ) -> None:
-        """Make the outputs of a batch visible; called again with the same rows after a crash.
+    def stage(self, batch: int, written: OutputCommit | None, before: EpochOutputs, lineage: str) -> EpochOutputs:
+        """Return the record of a batch's outputs, with the final names of its files; no reader sees them yet.
 
-        ``lineage`` identifies the batches that produced the outputs, this one included; ``before`` has, for each
-        output, the last earlier batch with rows.
+        ``written`` has the staged files (None: there were no events), ``before`` is the record of the batch before.
+        ``lineage`` identifies the batches that produced the outputs, this one included.
         """
 
-    def holds(self, batch: int, rows: Mapping[str, int], lineage: str) -> bool:
-        """Return whether all outputs of a batch are committed; ``rows`` has the number of rows of each output."""
+    def show(self, epoch: EpochManifest) -> None:
+        """Make the outputs that a manifest names visible; called again with the same manifest after a crash."""
+
+    def clear(self, batch: int) -> None:
+        """Delete the staged files of a batch that is visible."""
 
 
 class ParquetSink:
@@ -92,32 +99,35 @@ class ParquetSink:
         self.folder.remove_temporary_files()
         self.staged.begin(owner)
 
-    def staging(self, batch: int) -> str:
-        """Return a new staging folder, which readers ignore."""
-        return self.staged.new(batch)
+    def staging(self, batch: int) -> OutputDirectory:
+        """Make a new staging folder, which readers ignore."""
+        return staging_location(self.folder, self.staged, batch)
 
-    def commit(
-        self, batch: int, results: Mapping[str, CommittedOutput], lineage: str, before: Mapping[str, int]
-    ) -> None:
-        """Rename the staged folder of each output that has rows, and of the first batch, for its columns."""
+    def stage(self, batch: int, written: OutputCommit | None, before: EpochOutputs, lineage: str) -> EpochOutputs:
+        """Name the files of each output that has rows, and of the first batch, for its columns."""
+        files: list[OutputFile] = []
+        rows, last = dict(before.rows), dict(before.last)
         for name in self.outputs:
-            place, result = self._place(name), results.get(name)
-            marker = BatchMarker(batch, lineage, self._program, before.get(name))
-            if check_same(place, marker) or result is None:
-                continue
-            if result.rows or not any(found.startswith("batch=") for found in place.names()):
-                assert result.path is not None, "outputs are staged in files"
-                place.filesystem.create_dir(place.path, recursive=True)
-                make_visible(place, result.path, marker)
+            marker = BatchMarker(batch, lineage, self._program, before.last.get(name))
+            check_same(self._place(name), marker)
+            count = 0 if written is None else written.rows[name]
+            rows[name] = rows.get(name, 0) + count
+            if written is not None and (count or name not in last):
+                files += stage_batch(self.folder, _prefix(name), name, written.files[name], marker)
+                last[name] = batch
+        return EpochOutputs(self.place, tuple(files), rows, last, lineage)
+
+    def show(self, epoch: EpochManifest) -> None:
+        """Rename the folder of each output with files in this batch."""
+        for name in self.outputs:
+            show_batch(self.folder, _prefix(name), [f for f in epoch.outputs.files if f.output == name], epoch)
+
+    def clear(self, batch: int) -> None:
+        """Delete the staged files of a batch that is visible."""
         self.staged.clear(batch)
 
-    def holds(self, batch: int, rows: Mapping[str, int], lineage: str) -> bool:
-        """Return whether the folder of each output with rows exists; a rename leaves no partial folders."""
-        marker = BatchMarker(batch, lineage, self._program)
-        return all(check_same(self._place(name), marker) for name, count in rows.items() if count)
-
     def _place(self, name: str) -> Directory:
-        return self.folder if name == ONLY_OUTPUT else self.folder.below(name)
+        return self.folder.below(_prefix(name)) if _prefix(name) else self.folder
 
 
 class DeadLetters:
@@ -127,24 +137,35 @@ class DeadLetters:
         self.folder = Directory.of(path, "dead_letters").exclusive("dead_letters")
         self.staged = Staging(self.folder.below(STAGED))
         self._program: Mapping[str, Any] = {}
-        self._begun = False
-        """Whether a batch is known to exist, so that readers find the columns."""
 
     def is_of(self, run: str) -> bool:
         """Return whether this folder holds the dead letters of a run so far; it may have been moved since."""
         return belongs_to(self.folder, run)
 
-    def commit(self, batch: int, table: pa.Table, lineage: str, before: int | None) -> None:
-        """Write the dead letters of a batch, unless they are there; the first batch is written even if it has none."""
-        self._begun = self._begun or any(name.startswith("batch=") for name in self.folder.names())
-        marker = BatchMarker(batch, lineage, self._program, before)
-        if check_same(self.folder, marker) or (self._begun and not len(table)):
-            return
-        staged = Directory(self.folder.filesystem, self.staged.new(batch))
-        with storage_errors("write to", staged.path):
-            staged.filesystem.create_dir(staged.path, recursive=True)
-            pq.write_table(table, staged.at("part-00000.parquet"), filesystem=staged.filesystem)
-        make_visible(self.folder, staged.path, marker)
+    def stage(self, batch: int, table: pa.Table, before: EpochOutputs, lineage: str) -> EpochOutputs:
+        """Write the dead letters of a batch, and name their files; the first batch is written even if it has none."""
+        marker = BatchMarker(batch, lineage, self._program, before.last.get(DEAD_LETTERS))
+        check_same(self.folder, marker)
+        rows, last = {DEAD_LETTERS: before.rows.get(DEAD_LETTERS, 0) + len(table)}, before.last
+        files: list[OutputFile] = []
+        if len(table) or DEAD_LETTERS not in last:
+            sink = pa.BufferOutputStream()
+            pq.write_table(table, sink)
+            data: bytes = sink.getvalue().to_pybytes()
+            staged = self.staged.new(batch)
+            staged.write(_DEAD_LETTERS, data)
+            part = StagedFile(staged.at(_DEAD_LETTERS), len(table), len(data), crc=zlib.crc32(data))
+            files = stage_batch(self.folder, "", DEAD_LETTERS, {_DEAD_LETTERS: part}, marker)
+            last = {DEAD_LETTERS: batch}
+        return EpochOutputs(self.folder.path, tuple(files), rows, last)
+
+    def show(self, epoch: EpochManifest) -> None:
+        """Rename the folder of a batch that has files."""
+        show_batch(self.folder, "", epoch.dead_letters.files, epoch)
+
+    def clear(self, batch: int) -> None:
+        """Delete the staged files of a batch that is visible."""
+        self.staged.clear(batch)
 
     def prepare(self, run: str, program: Mapping[str, Any]) -> None:
         """Make the folder that of the checkpoint."""
@@ -157,13 +178,76 @@ class DeadLetters:
         self.staged.begin(owner)
 
 
-def make_visible(place: Directory, staged: str, marker: BatchMarker) -> None:
-    """Rename the staged folder of a batch into place, with a marker that names its lineage and its files."""
-    directory = Directory(place.filesystem, staged)
-    marker = replace(marker, files=directory.files())
-    directory.write(MARKER, marker.to_bytes())
-    if not place.move_in(staged, f"batch={marker.batch}"):
-        check_same(place, marker)
+def staging_location(folder: Directory, staged: Staging, batch: int) -> OutputDirectory:
+    """Make a folder for the outputs of a batch, whose files tasks force to the disk."""
+    made = staged.new(batch)
+    return OutputDirectory(made.filesystem, folder.path, new_id(), made.path, renames=True, durable=True)
+
+
+def stage_batch(
+    folder: Directory, prefix: str, output: str, files: Mapping[str, StagedFile], marker: BatchMarker
+) -> list[OutputFile]:
+    """Return the records of an output's files in a batch, and of the marker that is written here beside them.
+
+    Their paths are relative to ``folder``, since it may be moved; ``prefix`` is the folder of the output in it.
+    """
+    named = {name.rpartition("/")[2]: file for name, file in files.items()}
+    marker = replace(marker, files={name: file.size for name, file in named.items()})
+    first = next(iter(files.values())).path.removeprefix(f"{folder.path}/")
+    data, beside = marker.to_bytes(), _staged_folder(folder, first)
+    beside.write(f"{output}.json", data)
+    named[MARKER] = StagedFile(beside.at(f"{output}.json"), 0, len(data), crc=zlib.crc32(data))
+    records = []
+    for name, file in named.items():
+        assert file.crc is not None, "files that a manifest names have checksums"
+        final, path = join(prefix, f"batch={marker.batch}", name), file.path.removeprefix(f"{folder.path}/")
+        records.append(OutputFile(output, path, file.size, file.crc, file.rows, name=final))
+    return records
+
+
+def _staged_folder(folder: Directory, path: str) -> Directory:
+    """Return the folder of one batch among the staged files: ``_flumina/OWNER/BATCH-ID``."""
+    return Directory(folder.filesystem, folder.at(*path.split("/")[:3]))
+
+
+def show_batch(folder: Directory, prefix: str, files: Sequence[OutputFile], epoch: EpochManifest) -> None:
+    """Move the staged files of an output in a batch to one folder, and rename that to its final name.
+
+    A driver that died may have moved some files, or all of them, or renamed the folder.
+    """
+    name, place = f"batch={epoch.number - 1}", folder.below(prefix) if prefix else folder
+    program = {part: epoch.fingerprint[part] for part in ("parameters", "code") if part in epoch.fingerprint}
+    if check_same(place, BatchMarker(epoch.number - 1, epoch.outputs.lineage, program)) or not files:
+        return
+    ready = _staged_folder(folder, files[0].path).below(READY).below(files[0].output)
+    with storage_errors("commit", place.at(name)):
+        for made in (place, ready):
+            made.filesystem.create_dir(made.path, recursive=True)
+        for file in files:
+            assert file.name is not None, "the files of a batch have names"
+            inside = file.name.rpartition("/")[2]
+            if not ready.has(inside):
+                check_staged(folder, file)
+                folder.filesystem.move(folder.at(file.path), ready.at(inside))
+    place.move_in(ready.path, name)
+
+
+def check_staged(folder: Directory, file: OutputFile) -> None:
+    """Raise unless a file that a manifest names is staged, with the size that it had when it was written."""
+    size = folder.size(file.path)
+    if size != file.size:
+        state = "is missing" if size is None else f"has {size:,} bytes"
+        raise CheckpointError(
+            "NOT_COMMITTED",
+            f"the newest batch is not visible yet, and {folder.at(file.path)} of {file.size:,} bytes {state}",
+            file=folder.at(file.path),
+            hint="restore the checkpoint and its sink from a copy, or begin with a new checkpoint and a new sink",
+        )
+
+
+def _prefix(name: str) -> str:
+    """Return the folder of an output in the sink; empty for the only output."""
+    return "" if name == ONLY_OUTPUT else name
 
 
 def check_same(place: Directory, marker: BatchMarker) -> bool:

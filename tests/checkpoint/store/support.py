@@ -30,7 +30,9 @@ def commit(
     """Commit an epoch, by default the next one, with a state as a whole or in files."""
     number = owner.next_number if number is None else number
     files = (owner.write_state(number, state),) if isinstance(state, bytes) else tuple(state)
-    return owner.commit(Epoch(number=number, state=files, **epoch))
+    snapshot = owner.mark(owner.write(Epoch(number=number, state=files, **epoch)))
+    owner.prune(snapshot)
+    return snapshot
 
 
 def names(path: Path) -> list[str]:

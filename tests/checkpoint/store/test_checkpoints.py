@@ -13,11 +13,10 @@ from pyarrow import fs
 from flumina.checkpoint.store import checkpoints as store_module
 from flumina.checkpoint.store.checkpoints import Checkpoints
 from flumina.checkpoint.store.layout import Listing, SnapshotId
-from flumina.checkpoint.store.manifest import REPLAY, EpochOutputs, Inputs, OutputFile, ResultFiles
+from flumina.checkpoint.store.manifest import REPLAY, EpochOutputs, Inputs, OutputFile
 from flumina.errors import CheckpointError, UsageError
 from flumina.model.order import Point
 from flumina.output.outputs import SortedRun
-from flumina.storage.checksum import Checksum
 from flumina.storage.directory import temporary_name
 from flumina.storage.filesystem import put
 from tests.checkpoint.store.support import commit, digest, fill, names
@@ -33,9 +32,8 @@ def test_an_absent_and_an_empty_folder_are_a_fresh_start(tmp_path: Path) -> None
 def test_everything_that_is_committed_is_there_again(tmp_path: Path) -> None:
     owner = Checkpoints(tmp_path).take_over(resumes=None, fingerprint={"name": "P"}, run="run-1")
     runs = (SortedRun(Point(1, 0, 2), Point(-(2**63), 1, 2**63 - 1), 5),)
-    file = OutputFile("flagged", "00001-a/flagged.parquet", 1234, 2**32 - 1, 5, runs)
-    results = ResultFiles({"flagged": {"é": "out/_staged/x"}}, {"out/_staged/x": Checksum(1, 2)})
-    outputs = EpochOutputs("out/_staged", (file,), {"flagged": 5}, results)
+    file = OutputFile("flagged", "00001-a/flagged.parquet", 1234, 2**32 - 1, 5, runs, "é")
+    outputs = EpochOutputs("out/_staged", (file,), {"flagged": 5})
     before = datetime.now(UTC)
     committed = commit(
         owner,

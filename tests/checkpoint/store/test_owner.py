@@ -34,7 +34,7 @@ def test_what_a_replaced_driver_still_writes_hides_nothing(tmp_path: Path, monke
     old = fill(store, epochs=1)
     resumed = store.latest()
     monkeypatch.setattr(CheckpointOwner, "_check", lambda self, listing: None)
-    monkeypatch.setattr(CheckpointOwner, "_prune", lambda self, listing, newest: None)
+    monkeypatch.setattr(CheckpointOwner, "prune", lambda self, newest: None)
     new = store.take_over(resumes=resumed)
     commit(old, number=77, state=b"late", end=10**6)
     assert (1, 77) in store.folder.listing().manifests

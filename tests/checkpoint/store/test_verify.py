@@ -4,8 +4,7 @@ from pathlib import Path
 import pytest
 
 from flumina.checkpoint.store.checkpoints import Checkpoints
-from flumina.checkpoint.store.manifest import EpochOutputs, OutputFile, ResultFiles
-from flumina.storage.checksum import Checksum
+from flumina.checkpoint.store.manifest import Epoch, EpochOutputs, OutputFile
 from tests.checkpoint.store.support import commit, fill
 
 
@@ -53,10 +52,8 @@ def test_outputs_that_were_being_published_when_the_driver_died(tmp_path: Path) 
     store = Checkpoints(tmp_path / "checkpoint")
     owner = store.take_over(resumes=None)
     commit(owner, state=b"1", outputs=EpochOutputs(str(staged), (files["a"], files["b"])))
-    shown = {"1": str(staged / "b"), "2": str(staged / "c"), "3": str(staged / "d")}
-    checksums = {str(staged / name): Checksum(3, zlib.crc32(name.encode() * 3)) for name in "bcd"}
-    results = ResultFiles({"rows": shown}, checksums)
-    commit(owner, outputs=EpochOutputs(str(staged), (files["a"], files["b"]), {"rows": 10}, results))
+    shown = tuple(files[name]._replace(name=final) for name, final in zip("bcd", "123", strict=True))
+    owner.write(Epoch(number=2, outputs=EpochOutputs(str(staged), shown, {"rows": 10}), finished=True))
     assert store.verify() == []
     (staged / "b").rename(staged / "ready" / "1")
     (staged / "d").rename(tmp_path / "published")

@@ -77,7 +77,7 @@ class Checkpoints(SnapshotReader):
             raise
         self._clean(now, name.term)
         highest = max((found.number for found in now.snapshot_ids), default=0)
-        return CheckpointOwner(self, self.keep, owner, snapshot_id, dict(fingerprint or {}), highest)
+        return CheckpointOwner(self, self.keep, owner, resumes, dict(fingerprint or {}), highest)
 
     def write_state(
         self, snapshot_id: SnapshotId, data: bytes, tree_sizes: Sequence[tuple[str, int]] = ()

@@ -4,8 +4,8 @@
 
     owner-TERM-ID.json             a driver that took over, and the snapshot it went on from
     state-TERM-NUMBER-ID.bin       a state, as bytes
-    snapshot-TERM-NUMBER.json      the manifest of a snapshot: written after its state, it makes the snapshot count
-    snapshot-TERM-NUMBER.done      written after the manifest: without the manifest, a proof that it was lost
+    snapshot-TERM-NUMBER.json      the manifest of an epoch: written after its files, it makes the epoch count
+    snapshot-TERM-NUMBER.done      the marker: the outputs of the epoch are visible; it proves a lost manifest, too
     .NAME.ID.tmp                   a file being written, where files can be renamed
 
 No file is ever written twice, so that a driver that is late can't change what another one wrote.
@@ -24,8 +24,8 @@ from flumina.storage.directory import Directory, new_id, target_of
 from flumina.storage.filesystem import forget_cached, is_file
 from flumina.storage.owner import OwnerName
 
-LOGS = {"watermark": "watermarks", "commit": "commits"}
-"""The logs of a streaming query: the kind of their entries, and the folder they lie in."""
+WATERMARKS = "watermarks"
+"""The folder in the log of a streaming query with the watermark of each batch."""
 
 _NAME = re.compile(
     r"(?P<owner>owner-(\d{6,})-([0-9a-f]{16})\.json)"
@@ -57,7 +57,7 @@ class SnapshotId(NamedTuple):
 
     @property
     def marker(self) -> str:
-        """The name of the file that marks the manifest as written."""
+        """The name of the file that marks the outputs of the epoch as visible."""
         return f"snapshot-{self}.done"
 
     def new_state(self) -> str:

@@ -32,9 +32,11 @@ class StateFile:
         return self.name.startswith(f"state-{snapshot_id}-")
 
 
-@dataclass(frozen=True)
-class OutputFile:
-    """Rows that belong to a snapshot: a staged file of one output; ``path`` is relative to the folder of them all."""
+class OutputFile(NamedTuple):
+    """A staged file of one output; ``path`` is relative to the folder of the outputs.
+
+    ``name`` is the final name, relative to the output directory; None if the file is merged with others first.
+    """
 
     output: str
     path: str
@@ -42,22 +44,12 @@ class OutputFile:
     crc32: int
     rows: int
     runs: tuple[SortedRun, ...] = ()
-
-
-@dataclass(frozen=True)
-class ResultFiles:
-    """The files that become the results of a run: for each output their names, and where they are staged.
-
-    ``checksums`` are those of the staged files, by their paths.
-    """
-
-    files: Mapping[str, Mapping[str, str]]
-    checksums: Mapping[str, Checksum] = field(default_factory=dict)
+    name: str | None = None
 
     @property
-    def names(self) -> dict[str, str]:
-        """The name of each staged file, by its path."""
-        return {staged: name for named in self.files.values() for name, staged in named.items()}
+    def checksum(self) -> Checksum:
+        """The checksum of the file when it was written."""
+        return Checksum(self.size, self.crc32)
 
 
 class BufferedRows(NamedTuple):
@@ -101,7 +93,6 @@ class EpochOutputs:
     ``folder``   the folder of their files; None if they go to a function, or are discarded
     ``files``    files of this epoch, and of earlier ones whose outputs are not visible yet
     ``rows``     rows of each output so far
-    ``results``  the files that become the results of a run, once all events are processed
     ``last``     the last micro-batch of each output with a folder of its own
     ``lineage``  a digest of all micro-batches so far, with their outputs
     """
@@ -109,7 +100,6 @@ class EpochOutputs:
     folder: str | None = None
     files: tuple[OutputFile, ...] = ()
     rows: Mapping[str, int] = field(default_factory=dict)
-    results: ResultFiles | None = None
     last: Mapping[str, int] = field(default_factory=dict)
     lineage: str = ""
 
@@ -173,6 +163,16 @@ class EpochManifest(Epoch):
     def snapshot_id(self) -> SnapshotId:
         """The id of the snapshot."""
         return SnapshotId(self.term, self.number)
+
+    @property
+    def named(self) -> frozenset[str]:
+        """The names of all files in the folder of the checkpoint that the manifest refers to."""
+        return frozenset(file.name for file in self.state)
+
+    @property
+    def files(self) -> tuple[OutputFile, ...]:
+        """The files of outputs and of dead letters."""
+        return (*self.outputs.files, *self.dead_letters.files)
 
     def to_json(self) -> dict[str, Any]:
         """Return the manifest as a JSON value."""

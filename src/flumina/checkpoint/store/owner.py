@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,13 +27,17 @@ class CheckpointOwner:
         reader: SnapshotReader,
         keep: int,
         token: OwnerToken,
-        resumes: SnapshotId | None,
+        resumes: Snapshot | None,
         fingerprint: Mapping[str, Any],
         highest: int,
     ) -> None:
-        self.token, self.resumes, self.fingerprint = token, resumes, fingerprint
-        self._parent = resumes
+        self.token, self.fingerprint = token, fingerprint
+        self.resumes = self._parent = None if resumes is None else resumes.manifest.snapshot_id
         self._reader, self._folder, self._keep = reader, reader.folder, keep
+        self._named: dict[SnapshotId, frozenset[str]] = {}
+        if resumes is not None:
+            self._named[resumes.manifest.snapshot_id] = resumes.manifest.named
+        """The files that each kept manifest names, as far as they are known."""
         self._last, self._highest = -1 if resumes is None else resumes.number, highest
 
     @property
@@ -57,8 +62,8 @@ class CheckpointOwner:
         """Raise if another driver has taken over, or the checkpoint was deleted."""
         self._check(self._folder.listing())
 
-    def commit(self, epoch: Epoch) -> Snapshot:
-        """Commit an epoch whose files are written, and delete the oldest snapshots beyond ``keep``."""
+    def write(self, epoch: Epoch) -> Snapshot:
+        """Write the manifest of an epoch whose files are written: from here on the epoch counts."""
         snapshot_id = self.snapshot_id(epoch.number)
         manifest = EpochManifest(
             **vars(epoch),
@@ -71,18 +76,45 @@ class CheckpointOwner:
             fingerprint=self.fingerprint,
         )
         data = encode("manifest", manifest.to_json())
-        self.check()
+        before = self._folder.listing()
+        self._check(before)
         for file in epoch.state:
             self._check_written(file, snapshot_id)
         self._folder.write(snapshot_id.manifest, data)
-        marker = encode("marker", {"manifest": hashlib.sha256(data).hexdigest()})
-        self._folder.write(snapshot_id.marker, marker)
         self._last, self._parent = snapshot_id.number, snapshot_id
-        now = self._folder.listing()
-        self._check(now)  # before files are deleted: another driver may just have resumed from an older snapshot
-        self._prune(now, manifest)
         path = self._folder.at(snapshot_id.manifest)
-        return Snapshot(EpochManifest.from_json(decode(data, "manifest", path), path), self._folder, now)
+        manifest = EpochManifest.from_json(decode(data, "manifest", path), path)
+        self._named[snapshot_id] = manifest.named
+        seen = replace(before, manifests=before.manifests | {snapshot_id})
+        return Snapshot(manifest, self._folder, seen, hashlib.sha256(data).hexdigest())
+
+    def mark(self, snapshot: Snapshot) -> Snapshot:
+        """Mark an epoch as visible; it may be that of an earlier owner."""
+        marker = snapshot.manifest.snapshot_id.marker
+        self._folder.write(marker, encode("marker", {"manifest": snapshot.digest}))
+        return replace(snapshot, seen=self._folder.listing())
+
+    def prune(self, newest: Snapshot) -> None:
+        """Delete the oldest snapshots beyond ``keep``, and files that no kept manifest names.
+
+        Deletes nothing if the lineage is damaged. The marker goes first and files last, so that a crash leaves no
+        marker of a snapshot without its files.
+        """
+        listing, newest_id = newest.seen, newest.manifest.snapshot_id
+        self._check(listing)  # before files are deleted: another driver may just have resumed from an older snapshot
+        kept: list[SnapshotId] = []
+        with suppress(CheckpointError):
+            for snapshot_id in self._reader.chain(listing.up_to(self.token.term)):
+                kept.append(snapshot_id)
+                if len(kept) == self._keep:
+                    break
+            self._named = {snapshot_id: self._names(snapshot_id, listing) for snapshot_id in kept}
+            self._delete_all_but(kept, listing, newest_id)
+
+    def _names(self, snapshot_id: SnapshotId, listing: Listing) -> frozenset[str]:
+        """Return the files that a manifest names; one that this driver has not written is read."""
+        named = self._named.get(snapshot_id)
+        return self._reader.read(snapshot_id, listing).manifest.named if named is None else named
 
     def _check(self, listing: Listing) -> None:
         terms = {owner.term for owner in listing.owners}
@@ -94,10 +126,12 @@ class CheckpointOwner:
 
     def _check_written(self, file: StateFile, snapshot_id: SnapshotId) -> None:
         if not file.is_of(snapshot_id):
+            if self._parent is not None and file.name in self._named.get(self._parent, ()):
+                return  # a file of an earlier epoch, which the parent names, too
             raise UsageError(
                 "STATE_FILES",
                 f"{file.name} was not written for snapshot {snapshot_id.number} of term {snapshot_id.term}",
-                hint="pass write_state the id that CheckpointOwner.snapshot_id returned",
+                hint="pass write_state the id that CheckpointOwner.snapshot_id returned, or name a file of the parent",
             )
         size = self._folder.size(file.name)
         if size is None:
@@ -111,32 +145,17 @@ class CheckpointOwner:
                 hint="a checkpoint needs storage that the driver and all tasks share",
             )
 
-    def _prune(self, listing: Listing, newest: EpochManifest) -> None:
-        """Delete old snapshots with the owner files before them; delete nothing if the lineage is damaged.
-
-        Also deletes state files of the newest snapshot that lost tasks have written. The marker goes first and the
-        state last, so that a crash leaves no marker of a snapshot without its files.
-        """
-        named = {file.name for file in newest.state}
-        self._folder.delete([name for of, name in listing.states if of == newest.snapshot_id and name not in named])
-        kept: list[SnapshotId] = []
-        with suppress(CheckpointError):
-            for snapshot_id in self._reader.chain(listing.up_to(self.token.term)):
-                kept.append(snapshot_id)
-                if len(kept) == self._keep:
-                    break
-            self._delete_all_but(kept, listing, newest.snapshot_id)
-
     def _delete_all_but(self, kept: Sequence[SnapshotId], listing: Listing, newest: SnapshotId) -> None:
         gone = sorted(
             snapshot_id for snapshot_id in listing.snapshot_ids if snapshot_id <= newest and snapshot_id not in kept
         )
         first = min(snapshot_id.term for snapshot_id in kept)
+        named = frozenset().union(*self._named.values())
         self._folder.delete(
             [
                 *(snapshot_id.marker for snapshot_id in gone if snapshot_id in listing.markers),
                 *(snapshot_id.manifest for snapshot_id in gone if snapshot_id in listing.manifests),
-                *(name for snapshot_id, name in listing.states if snapshot_id < newest and snapshot_id not in kept),
+                *(name for snapshot_id, name in listing.states if snapshot_id <= newest and name not in named),
                 *(owner_file(owner) for owner in listing.owners if owner.term < first),
             ]
         )

@@ -13,6 +13,7 @@ from flumina.checkpoint.store.snapshot import Snapshot
 from flumina.errors import CheckpointError, UsageError
 from flumina.storage.checksum import damaged, missing
 from flumina.storage.checksummed_file import decode
+from flumina.storage.filesystem import join
 from flumina.storage.owner import OwnerName
 from flumina.storage.record import from_json
 
@@ -108,7 +109,7 @@ class SnapshotReader:
         raise none_whole from first
 
     def names(self, listing: Listing, since: SnapshotId | None = None) -> dict[str, str]:
-        """Return the staged files of commits that a driver has begun, with their final names.
+        """Return the staged files of finished runs, whose commit a driver may have begun, with their final names.
 
         Reads the snapshots from ``since`` on, and skips damaged ones.
         """
@@ -116,8 +117,10 @@ class SnapshotReader:
         for snapshot_id in sorted(listing.manifests):
             if since is None or snapshot_id >= since:
                 with suppress(CheckpointError):
-                    results = self.read(snapshot_id, listing).manifest.outputs.results
-                    names |= {} if results is None else results.names
+                    manifest = self.read(snapshot_id, listing).manifest
+                    if manifest.finished and manifest.outputs.folder is not None:
+                        folder = manifest.outputs.folder
+                        names |= {join(folder, file.path): file.name for file in manifest.files if file.name}
         return names
 
     def read(self, snapshot_id: SnapshotId, listing: Listing) -> Snapshot:
@@ -126,11 +129,12 @@ class SnapshotReader:
         manifest = EpochManifest.from_json(decode(data, "manifest", path), path)
         if manifest.snapshot_id != snapshot_id:
             raise damaged(path, f"it is the manifest of snapshot {manifest.snapshot_id}")
+        digest = hashlib.sha256(data).hexdigest()
         if snapshot_id in listing.markers:
             marker = decode(self.folder.fetch(snapshot_id.marker), "marker", self.folder.at(snapshot_id.marker))
-            if marker["manifest"] != hashlib.sha256(data).hexdigest():
+            if marker["manifest"] != digest:
                 raise damaged(path, "it is not the manifest that was committed")
-        return Snapshot(manifest, self.folder, listing)
+        return Snapshot(manifest, self.folder, listing, digest)
 
     def chain(self, listing: Listing) -> Iterator[SnapshotId]:
         """Return the snapshots of the lineage, the newest first."""

@@ -25,11 +25,18 @@ class Snapshot:
     manifest: EpochManifest
     folder: CheckpointDirectory = field(repr=False)
     seen: Listing = field(repr=False)
+    digest: str = field(repr=False)
+    """SHA-256 of the manifest's file."""
 
     @property
     def number(self) -> int:
         """The number of the snapshot, which increases over the whole life of a checkpoint."""
         return self.manifest.number
+
+    @property
+    def visible(self) -> bool:
+        """Tell whether the outputs of the epoch were made visible, and the epoch was marked."""
+        return self.manifest.snapshot_id in self.seen.markers
 
     @property
     def end(self) -> int | None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import pyarrow as pa
 from pyarrow import fs
 
-from flumina.checkpoint.store.layout import LOGS, CheckpointDirectory, Listing, SnapshotId
-from flumina.checkpoint.store.manifest import EpochManifest
+from flumina.checkpoint.store.layout import WATERMARKS, CheckpointDirectory, Listing, SnapshotId
+from flumina.checkpoint.store.manifest import BATCHES
 from flumina.checkpoint.store.reader import SnapshotReader
 from flumina.checkpoint.store.snapshot import Snapshot, read_state
 from flumina.errors import CheckpointError, FluminaError
@@ -44,7 +44,7 @@ def verify(reader: SnapshotReader) -> list[Finding]:
 def verify_log(folder: CheckpointDirectory) -> list[Finding]:
     """Return findings of damaged entries in the log of a streaming query; every entry has a checksum."""
     found: list[Finding] = []
-    for kind, log in {"query": folder, **{kind: folder.below(name) for kind, name in LOGS.items()}}.items():
+    for kind, log in {"query": folder, "watermark": folder.below(WATERMARKS)}.items():
         for name in log.names():
             if name.endswith(".json"):
                 try:
@@ -72,15 +72,15 @@ def _look(reader: SnapshotReader, listing: Listing) -> Iterator[tuple[SnapshotId
         yield None, _found(missing(reader.folder.at(f"owner-{term:06d}-*.json")))
     checked: set[tuple[str | None, str]] = set()
     names = reader.names(listing)
+    named: set[str] = set()
     for snapshot_id in sorted(listing.snapshot_ids | (counted or set())):
         counts = counted is None or snapshot_id in counted
         if not counts:
             path = reader.folder.at(snapshot_id.manifest)
             yield snapshot_id, Finding(path, "does not count: its driver had been replaced before", damaged=False)
-        for finding in _look_at(reader, snapshot_id, listing, checked, names):
+        for finding in _look_at(reader, snapshot_id, listing, checked, names, named):
             yield snapshot_id, finding if counts else Finding(finding.file, finding.what, damaged=False)
-    for finding in _without_need(reader, listing):
-        yield None, finding
+    yield from _without_need(reader, listing, named)
 
 
 class _Written(NamedTuple):
@@ -99,8 +99,9 @@ def _look_at(
     listing: Listing,
     checked: set[tuple[str | None, str]],
     names: Mapping[str, str],
+    named: set[str],
 ) -> Iterator[Finding]:
-    """One snapshot with its files; outputs belong to many snapshots and are read once."""
+    """One snapshot with its files; files that belong to many snapshots are read once, and added to ``named``."""
     try:
         snapshot = reader.read(snapshot_id, listing)
     except CheckpointError as error:
@@ -108,35 +109,33 @@ def _look_at(
         return
     manifest = snapshot.manifest
     for file in manifest.state:
+        if file.name in named:
+            continue
         try:
             read_state(reader.folder, file)
         except CheckpointError as error:
             yield _found(error)
+    named |= manifest.named
     if any(file.tree_sizes for file in manifest.state):
         try:
             snapshot.forest()
         except CheckpointError as error:
             yield _found(error)
-    named = {file.name for file in manifest.state}
-    for name in sorted(name for of, name in listing.states if of == snapshot_id and name not in named):
-        yield Finding(reader.folder.at(name), "belongs to no snapshot: a task that was lost wrote it", damaged=False)
-    new = {file.path: file for file in _written(manifest, names) if (manifest.outputs.folder, file.path) not in checked}
+    new = {file.path: file for file in _written(snapshot, names) if (manifest.outputs.folder, file.path) not in checked}
     checked |= {(manifest.outputs.folder, path) for path in new}
     if new:
         yield from _outputs(snapshot, list(new.values()))
 
 
-def _written(manifest: EpochManifest, names: Mapping[str, str]) -> Iterator[_Written]:
-    """Return the output files of a snapshot, and the merged files of its results."""
-    folder = manifest.outputs.folder or ""
-    merged = {} if manifest.outputs.results is None else manifest.outputs.results.checksums
-    for path, checksum in merged.items():
-        name = names.get(path)
-        yield _Written(path.removeprefix(f"{folder}/"), checksum, name or "results", name)
-    for file in manifest.outputs.files:
-        what, name = f"{file.rows:,} rows of output {file.output!r}", names.get(join(folder, file.path))
-        if join(folder, file.path) not in merged:
-            yield _Written(file.path, Checksum(file.size, file.crc32), what, name)
+def _written(snapshot: Snapshot, names: Mapping[str, str]) -> Iterator[_Written]:
+    """Return the staged files of a snapshot; visible outputs of a query are verified in its sink."""
+    manifest, folder = snapshot.manifest, snapshot.manifest.outputs.folder
+    is_query = manifest.inputs.rule == BATCHES
+    if is_query and (snapshot.visible or folder is None):
+        return
+    for file in manifest.outputs.files if is_query else manifest.files:
+        final = file.name if is_query else names.get(join(folder or "", file.path))
+        yield _Written(file.path, file.checksum, f"{file.rows:,} rows of output {file.output!r}", final)
 
 
 def _outputs(snapshot: Snapshot, files: list[_Written]) -> Iterator[Finding]:
@@ -178,14 +177,19 @@ def _output(filesystem: fs.FileSystem, folder: str, file: _Written) -> Iterator[
             yield Finding(path, "does not have the checksum that the manifest states")
 
 
-def _without_need(reader: SnapshotReader, listing: Listing) -> Iterator[Finding]:
+def _without_need(
+    reader: SnapshotReader, listing: Listing, named: Collection[str]
+) -> Iterator[tuple[SnapshotId | None, Finding]]:
     for snapshot_id, name in sorted(listing.states):
-        if snapshot_id not in listing.snapshot_ids:
-            yield Finding(reader.folder.at(name), "belongs to a snapshot that was not committed", damaged=False)
+        if name not in named:
+            what = "belongs to a snapshot that was not committed"
+            if snapshot_id in listing.snapshot_ids:
+                what = "belongs to no snapshot: a task that was lost wrote it"
+            yield snapshot_id, Finding(reader.folder.at(name), what, damaged=False)
     for _, name in sorted(listing.partial):
-        yield Finding(reader.folder.at(name), "was not written to its end", damaged=False)
+        yield None, Finding(reader.folder.at(name), "was not written to its end", damaged=False)
     for name in listing.foreign if listing.owners else ():
-        yield Finding(reader.folder.at(name), "is no file of a checkpoint", damaged=False)
+        yield None, Finding(reader.folder.at(name), "is no file of a checkpoint", damaged=False)
 
 
 def _found(error: CheckpointError) -> Finding:

@@ -8,12 +8,10 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from flumina.checkpoint.committer import Committer
 from flumina.checkpoint.start import Start
 from flumina.checkpoint.state_partitions import FinalStatePolicy, PartitionedState
-from flumina.engine.driver import make_job, partitioned_state, run_job
+from flumina.engine.driver import make_job, partitioned_state
 from flumina.engine.hooks import NO_HOOKS
-from flumina.engine.job import TaskReport
 from flumina.engine.options import RunOptions
 from flumina.engine.progress import ProgressLine
 from flumina.engine.results import RunStats
@@ -22,6 +20,7 @@ from flumina.plan.tree import Plan
 from flumina.program.base import AnyProgram
 from flumina.spark.run import Staged, execute
 from flumina.spark.session import Cluster
+from flumina.storage.output_directory import OutputDirectory
 from flumina.streaming.engine import BatchRun
 from flumina.streaming.options import StreamingOptions
 
@@ -48,30 +47,26 @@ class SparkEngine:
         plan: Plan,
         state: PartitionedState | None,
         final_state_policy: FinalStatePolicy,
-        out: str,
+        location: OutputDirectory,
     ) -> BatchRun:
-        """Run the plan from a state, and stage its outputs in the new folder ``out``.
+        """Run the plan from a state, and stage its outputs in ``location``.
 
         ``final_state_policy`` says where tasks write their final states.
         """
         cluster = Cluster.of(self.spark)
         options = RunOptions(
-            out=out,
             ordered=self.ordered,
             return_state=True,
             engine_options=replace(self.options.engine_options, hooks=NO_HOOKS),
             task_timeout=self.options.task_timeout,
         )
-        job = make_job(self.program, streams, plan, self.ts_type, options, start=Start(state))
+        job = make_job(self.program, streams, plan, self.ts_type, options, start=Start(state), location=location)
         job = replace(
             job, final_state_policy=replace(final_state_policy, most=final_state_policy.most // job.placement.tasks)
         )
         cluster.require(job.placement.tasks)
         line = ProgressLine(f"{self.name}, batch {batch}", shown=False)
-
-        def execute_batch(committer: Committer | None) -> dict[int, TaskReport]:
-            tls = self.options.tls or cluster.encrypted
-            return execute(cluster, Staged(job, streams, None, None), line, committer, tls=tls, measured=False)[0]
-
-        results, reports, _ = run_job(job, None, execute_batch)
-        return BatchRun(partitioned_state(job, reports), results, RunStats.of(reports))
+        tls = self.options.tls or cluster.encrypted
+        reports, _ = execute(cluster, Staged(job, streams, None, None), line, None, tls=tls, measured=False)
+        manifests = [report.manifest for _, report in sorted(reports.items())]
+        return BatchRun(partitioned_state(job, reports), job.outputs, manifests, RunStats.of(reports))

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from flumina.checkpoint.store.manifest import EpochManifest, EpochOutputs, OutputFile
 from flumina.model.emit import EVENT_COLUMNS, ONLY_OUTPUT
-from flumina.output.commit import CommittedOutput
+from flumina.output.commit import CommittedOutput, OutputCommit
 from flumina.program.definition import RAISED, Definition, user_error
 from flumina.spark.results import DataFrames
 from flumina.spark.streaming.engine import SparkEngine
-from flumina.storage.directory import Directory
+from flumina.storage.directory import Directory, new_id
+from flumina.storage.output_directory import OutputDirectory
 from flumina.storage.owner import OwnerToken
 from flumina.storage.staging import Staging
+from flumina.streaming.sink import check_staged, staging_location
 
 
 class FunctionSink:
@@ -45,34 +48,50 @@ class FunctionSink:
         """Delete the files that earlier drivers have staged."""
         self.staged.begin(owner)
 
-    def staging(self, batch: int) -> str:
-        """Return a new folder in the checkpoint."""
-        return self.staged.new(batch)
+    def staging(self, batch: int) -> OutputDirectory:
+        """Make a new folder in the checkpoint."""
+        return staging_location(self.staged.directory, self.staged, batch)
 
-    def commit(
-        self,
-        batch: int,
-        results: Mapping[str, CommittedOutput],
-        lineage: str,  # noqa: ARG002
-        before: Mapping[str, int],  # noqa: ARG002
-    ) -> None:
+    def stage(self, batch: int, written: OutputCommit | None, before: EpochOutputs, lineage: str) -> EpochOutputs:  # noqa: ARG002
+        """Return the files of a batch; they have no names, since they stay where they are staged."""
+        if written is None:
+            return EpochOutputs(rows=before.rows, lineage=lineage)
+        base, files = self.staged.directory.path, []
+        for name, named in written.files.items():
+            for file in named.values():
+                assert file.crc is not None, "files that a manifest names have checksums"
+                path = file.path.removeprefix(f"{base}/")
+                files.append(OutputFile(name, path, file.size, file.crc, file.rows))
+        rows = {name: before.rows.get(name, 0) + count for name, count in written.rows.items()}
+        return EpochOutputs(None, tuple(files), rows, lineage=lineage)
+
+    def show(self, epoch: EpochManifest) -> None:
         """Call the function with the outputs; raises UserCodeError if it raises."""
-        filled = results or {name: self._empty(name) for name in self.definition.outputs}
-        frames = DataFrames(self.engine.spark, filled)
+        results = {name: self._result(name, epoch.outputs.files) for name in self.definition.outputs}
+        frames = DataFrames(self.engine.spark, results)
         only = tuple(self.definition.outputs) == (ONLY_OUTPUT,)
         try:
-            self.function(frames[ONLY_OUTPUT] if only else frames, batch)
+            self.function(frames[ONLY_OUTPUT] if only else frames, epoch.number - 1)
         except RAISED as error:
             raise user_error(self.function, error) from error
+
+    def clear(self, batch: int) -> None:
+        """Delete the staged files of a batch, once the function has returned."""
         self.staged.clear(batch)
 
-    def holds(self, batch: int, rows: Mapping[str, int], lineage: str) -> bool:  # noqa: ARG002
-        """Return True: Spark requests the next batch only once the function has returned."""
-        return True
+    def _result(self, name: str, files: Sequence[OutputFile]) -> CommittedOutput:
+        mine = [file for file in files if file.output == name]
+        directory, schema = self.staged.directory, self._schema(name)
+        if not mine:
+            return CommittedOutput(0, schema, held=schema.empty_table())
+        for file in mine:
+            check_staged(directory, file)
+        location = OutputDirectory(directory.filesystem, directory.path, new_id(), directory.path, renames=True)
+        paths = tuple(directory.at(file.path) for file in mine)
+        return CommittedOutput(sum(file.rows for file in mine), schema, directory.path, paths, location)
 
-    def _empty(self, name: str) -> CommittedOutput:
-        """Return an output without rows, nullable like the columns that Spark reads from the files of other batches."""
+    def _schema(self, name: str) -> pa.Schema:
+        """Return the columns of an output, nullable like those that Spark reads from files."""
         ts, stream = EVENT_COLUMNS
         fields = [*self.definition.outputs[name].fields, ts.with_type(self.engine.ts_type), stream]
-        table = pa.schema([field.with_nullable(True) for field in fields]).empty_table()  # noqa: FBT003 -- Arrow's own
-        return CommittedOutput(0, table.schema, held=table)
+        return pa.schema([field.with_nullable(True) for field in fields])  # noqa: FBT003 -- Arrow's own

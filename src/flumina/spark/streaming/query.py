@@ -55,7 +55,6 @@ class StreamingQuery:
                 if not self._registered:
                     self.batches.log.register_query(self._query.id)
                     self._registered = True
-                    self.batches.finish(self.wide.nothing)
                 self.batches.process(number, lambda validators: self.wide.gather(frame, validators))
             except BaseException as error:
                 self._error = error

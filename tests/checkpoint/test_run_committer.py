@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from flumina.apps import PageViews
-from flumina.checkpoint.committer import Committer, next_number
 from flumina.checkpoint.participant import TaskCheckpoint
+from flumina.checkpoint.run_committer import RunCommitter, next_number
 from flumina.checkpoint.start import Start
 from flumina.checkpoint.store.checkpoints import Checkpoints
 from flumina.output.outputs import Manifest, Outputs, StagedFile
@@ -30,7 +30,7 @@ class Gang:
         self.outputs = Outputs(define(PageViews).outputs, pa.int64(), ("views",), "r", location, checked=True)
         self.outputs.prepare()
         self.owner = self.store.take_over(resumes=None, run="r")
-        self.committer = Committer(self.owner, self.outputs, PLAN, 2, Start(after=-1), None)
+        self.committer = RunCommitter(self.owner, self.outputs, PLAN, 2, Start(after=-1), None)
 
     def saved(self, task: int, epoch: int, attempt: str, events: int) -> TaskCheckpoint:
         assert self.outputs.location is not None
