@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from flumina.checkpoint.state_partitions import (
 from flumina.checkpoint.store.checkpoints import Checkpoints
 from flumina.checkpoint.store.owner import CheckpointOwner
 from flumina.engine.message_codec import Codec
-from flumina.errors import CheckpointError
+from flumina.errors import CheckpointError, UsageError
 from flumina.model.tag_set import KeySet, TagSet
 from flumina.plan.forest import Forest
 from flumina.plan.render.json import to_json
@@ -178,7 +179,7 @@ def test_a_snapshot_with_shares_is_read_again(store: Checkpoints, owner: Checkpo
     assert not store.verify()
 
 
-def in_order(tree_sizes: PartitionedState, files: list[Any]) -> tuple[StoredPartition, ...]:
+def in_order(tree_sizes: PartitionedState, files: Sequence[Any]) -> tuple[StoredPartition, ...]:
     folder = tree_sizes.partitions[0].folder  # type: ignore[union-attr]
     return tuple(StoredPartition(folder, file) for file in files)
 
@@ -186,20 +187,36 @@ def in_order(tree_sizes: PartitionedState, files: list[Any]) -> tuple[StoredPart
 def test_what_is_at_hand_is_written_to_one_file_and_stays_at_hand(store: Checkpoints, owner: CheckpointOwner) -> None:
     files, after = at_hand().keep(store, owner.snapshot_id(1))
     assert [[tree for tree, _ in file.tree_sizes] for file in files] == [["one", "three", "two"]]
-    assert after == at_hand()
+    assert after.partitions == at_hand().partitions
     commit(owner, number=1, state=files, plan=to_json(PLAN))
     latest = store.latest()
     assert latest is not None
     assert len(PartitionedState.of(latest).whole(PAGES, CODEC)) == 4
 
 
-def test_files_of_another_snapshot_are_copied(store: Checkpoints, owner: CheckpointOwner) -> None:
-    before = in_files(store, owner)
-    files, after = before.keep(store, owner.snapshot_id(2))
-    assert all(file.is_of(owner.snapshot_id(2)) for file in files)
-    assert [file.tree_sizes for file in files] == [partition.tree_sizes for partition in before.partitions]
-    commit(owner, number=2, state=files, plan=to_json(PLAN))
-    assert len(after.whole(PAGES, CODEC)) == 4
+def test_files_of_another_snapshot_are_referred_to_and_kept_as_long(store: Checkpoints, owner: CheckpointOwner) -> None:
+    store.keep = owner._keep = 1
+    first, state = in_files(store, owner).keep(store, owner.snapshot_id(1))
+    commit(owner, number=1, state=first, plan=to_json(PLAN))
+    for number in (2, 3):
+        files, state = state.keep(store, owner.snapshot_id(number))
+        assert files == first
+        commit(owner, number=number, state=files, plan=to_json(PLAN))
+    assert [snapshot.number for snapshot in store.all()] == [3]
+    assert len(state.whole(PAGES, CODEC)) == 4
+    assert store.verify() == []
+    owner = store.take_over(resumes=store.latest())
+    commit(owner, number=4, state=files, plan=to_json(PLAN))
+    commit(owner, number=5)
+    assert not store.folder.listing().files, "no manifest names them any more"
+    with pytest.raises(UsageError, match=r"STATE_FILES.*was not written for snapshot 6"):
+        commit(owner, number=6, state=files)
+
+
+def test_a_state_in_memory_is_written_once(store: Checkpoints, owner: CheckpointOwner) -> None:
+    first, state = at_hand().keep(store, owner.snapshot_id(1))
+    commit(owner, number=1, state=first, plan=to_json(PLAN))
+    assert state.keep(store, owner.snapshot_id(2)) == (first, state)
 
 
 def test_small_states_are_handed_over(store: Checkpoints, owner: CheckpointOwner) -> None:
@@ -237,7 +254,7 @@ def test_what_a_lost_task_wrote_is_deleted_with_the_commit_or_told(store: Checkp
     files, _ = in_files(store, owner).keep(store, snapshot_id)
     commit(owner, number=1, state=files, plan=to_json(PLAN))
     assert not store.verify()
-    left = {name for _, name in store.folder.listing().states}
+    left = {name for _, name in store.folder.listing().files}
     assert left == {file.name for file in files}
     late = store.write_state(snapshot_id, b"late", [("one", 4)])
     (finding,) = store.verify()

@@ -94,6 +94,8 @@ class PartitionedState:
     forest: Forest
     partitions: tuple[StatePartition, ...]
     foreign: bool = False
+    stored: tuple[StateFile, ...] | None = None
+    """The files of all partitions, once :meth:`keep` has written those in memory."""
 
     @staticmethod
     def of(snapshot: Snapshot, fingerprint: Mapping[str, Any] | None = None) -> PartitionedState:
@@ -138,27 +140,20 @@ class PartitionedState:
                     yield tree, codec.unpack(data[at : at + size])
                 at += size
 
-    def keep(self, store: Checkpoints, snapshot_id: SnapshotId) -> tuple[list[StateFile], PartitionedState]:
-        """Store this state for a snapshot; return its files, and the state with partitions in these files.
+    def keep(self, store: Checkpoints, snapshot_id: SnapshotId) -> tuple[tuple[StateFile, ...], PartitionedState]:
+        """Store this state for a snapshot; return its files, and the state with the names of these files.
 
-        Partitions in memory stay in memory, and are written to one file. Files that a task has written for this
-        snapshot are used as they are; files of another snapshot are copied.
+        Partitions in memory stay in memory, and are written to one file, once. Partitions in files are referred to,
+        even if they were written for an earlier snapshot.
         """
+        if self.stored is not None:
+            return self.stored, self
         held = [partition for partition in self.partitions if isinstance(partition, InMemoryPartition)]
-        kept = [partition for partition in self.partitions if isinstance(partition, StoredPartition)]
-        copies = [
-            partition
-            if partition.file.is_of(snapshot_id)
-            else StoredPartition(
-                partition.folder, store.write_state(snapshot_id, partition.read(), partition.tree_sizes)
-            )
-            for partition in kept
-        ]
-        files = [partition.file for partition in copies]
+        files = [partition.file for partition in self.partitions if isinstance(partition, StoredPartition)]
         if held:
             tree_sizes = tuple(tree for partition in held for tree in partition.tree_sizes)
             files.append(store.write_state(snapshot_id, b"".join(partition.data for partition in held), tree_sizes))
-        return files, replace(self, partitions=(*held, *copies))
+        return tuple(files), replace(self, stored=tuple(files))
 
 
 def settled(

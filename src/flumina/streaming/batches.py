@@ -27,8 +27,8 @@ from flumina.checkpoint.differences import check_program
 from flumina.checkpoint.fingerprint import program_fingerprint
 from flumina.checkpoint.state_partitions import FinalStatePolicy, PartitionedState
 from flumina.checkpoint.store.checkpoints import Checkpoints
-from flumina.checkpoint.store.manifest import BufferedRows, Epoch, EpochManifest
-from flumina.checkpoint.store.snapshot import Snapshot, read_state
+from flumina.checkpoint.store.manifest import Epoch, EpochManifest
+from flumina.checkpoint.store.snapshot import Snapshot
 from flumina.engine.driver import LostSlotsError
 from flumina.engine.hooks import BATCH_STEPS, NO_HOOKS, Hooks
 from flumina.errors import CheckpointError, FluminaError
@@ -40,13 +40,14 @@ from flumina.program.base import AnyProgram
 from flumina.storage.directory import Directory
 from flumina.streaming.batch_log import BatchLog, restoring
 from flumina.streaming.batch_watermark import BatchWatermark, check_buffered, choose
+from flumina.streaming.buffered import BufferedRows, buffer
 from flumina.streaming.dead_letters import dead_letters_of, first_error
 from flumina.streaming.engine import BatchEngine, BatchRun
 from flumina.streaming.epoch_state import EpochState, first_epoch, following, inputs
 from flumina.streaming.order import check_order
 from flumina.streaming.planner import Change, Planner
 from flumina.streaming.progress import ProgressLog, Stopwatch, entry
-from flumina.streaming.rows import divide, from_bytes, in_order, placed, split, to_bytes
+from flumina.streaming.rows import divide, in_order, placed, split
 from flumina.streaming.rules import Rules
 from flumina.streaming.sink import DeadLetters, Sink
 from flumina.streaming.validation import RowValidator, ValidatedRows
@@ -186,10 +187,11 @@ class Batches:
         self._reached("after-ingest", batch)
         with watch.phase("watermark"):
             seen = {name: previous.seen[name].and_then(validated[name].seen) for name in validated}
+            new = {s.name: in_order(s, [placed(validated[s.name].events, batch)]) for s in self.streams}
             rows = {
-                s.name: in_order(s, [previous.buffered[s.name], placed(validated[s.name].events, batch)])
+                s.name: in_order(s, [*(waiting.table for waiting in previous.buffered[s.name]), new[s.name]])
                 if s.name in previous.buffered
-                else in_order(s, [placed(validated[s.name].events, batch)])
+                else new[s.name]
                 for s in self.streams
             }
             watermark = self._watermark(batch, validated, seen, previous.end, closed=closed)
@@ -198,11 +200,10 @@ class Batches:
                 check_buffered(watermark, rows, self.rules.max_buffered_rows)
             watermark = self.log.decide(watermark)
             ready = {name: split(table, watermark.ts) for name, table in rows.items()}
-            buffered = {name: later for name, (_, later) in ready.items()}
         self._reached("after-watermark", batch)
         change, ran = self._run(batch, {name: now for name, (now, _) in ready.items()}, previous, watch)
         with watch.phase("stage"):
-            after = self._after(batch, watermark, previous, validated, seen, buffered, ran)
+            after = self._after(batch, watermark, previous, validated, seen, new, ran)
             self._reached("staged", batch)
         with watch.phase("commit"):
             self._last = None  # until it is known how far the commit came
@@ -273,10 +274,9 @@ class Batches:
         )
         if state is not None and before.foreign_state:  # no batch has been run with it since
             state = replace(state, foreign=True)
-        blob = memoryview(read_state(self.store.folder, before.state[-1]) if before.buffered else b"")
-        buffered: dict[str, pa.Table] = {}
-        for name, size, _ in before.buffered:
-            buffered[name], blob = from_bytes(blob[:size]), blob[size:]
+        buffered: dict[str, list[BufferedRows]] = {}
+        for file in before.buffered:
+            buffered.setdefault(file.stream, []).append(BufferedRows.read(self.store, file))
         if before.plan is not None and self.planner.plan is None:
             self.planner.resume(from_json(before.plan, f"the plan of snapshot {snapshot.number}"))
         return EpochState(before, state, buffered)
@@ -340,7 +340,7 @@ class Batches:
         previous: EpochState,
         validated: Mapping[str, ValidatedRows],
         seen: dict[str, Seen],
-        buffered: dict[str, pa.Table],
+        new: Mapping[str, pa.Table],
         ran: BatchRun | None,
     ) -> EpochState:
         """Stage everything that the manifest of a batch will name, and return its epoch."""
@@ -355,7 +355,13 @@ class Batches:
         }
         totals = {name: before.inputs.totals.get(name, 0) + number for name, number in numbers.items()}
         events = before.events + (0 if ran is None else ran.stats.events)
-        waiting = sum(map(len, buffered.values()))
+        place = self._committed(batch).owner.snapshot_id(batch + 1)
+        buffered = {
+            s.name: buffer(self.store, place, s, previous.buffered.get(s.name, ()), new[s.name], watermark.ts)
+            for s in self.streams
+        }
+        files = tuple(rows.file for waiting in buffered.values() for rows in waiting)
+        waiting = sum(file.rows for file in files)
         accounted = totals["heartbeats"] + totals["late"] + totals["bad"] + events + waiting
         assert accounted == totals["rows"], f"batch {batch}: {totals}, {waiting} buffered: rows were lost or made up"
         rows = {} if ran is None else ran.rows
@@ -365,19 +371,15 @@ class Batches:
         if self._dead_letters_path is not None:
             dead_letters = self.dead_letters.stage(batch, self._dead_letters(validated), before.dead_letters, lineage)
         outputs = self.sink.stage(batch, written, before.outputs, lineage)
-        place = self._committed(batch).owner.snapshot_id(batch + 1)
         state = previous.state if ran is None else ran.state
-        files, state = ([], None) if state is None else state.keep(self.store, place)
-        blobs = {name: to_bytes(table) for name, table in buffered.items() if len(table)}
-        if blobs:
-            files.append(self.store.write_state(place, b"".join(blobs.values())))
+        stored, state = ((), None) if state is None else state.keep(self.store, place)
         epoch = Epoch(
             number=batch + 1,
             end=None if end == NOTHING else end,
             events=events,
             inputs=inputs(seen, totals),
-            buffered=tuple(BufferedRows(name, len(blob), len(buffered[name])) for name, blob in blobs.items()),
-            state=tuple(files),
+            buffered=files,
+            state=stored,
             plan=before.plan if ran is None or self.planner.plan is None else to_json(self.planner.plan),
             foreign_state=state is not None and state.foreign,
             outputs=outputs,

@@ -8,12 +8,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import pyarrow as pa
-
 from flumina.checkpoint.state_partitions import PartitionedState
 from flumina.checkpoint.store.manifest import BATCHES, Epoch, EpochOutputs, Inputs, SeenTimestamps
 from flumina.input.watermarks import NOTHING, Seen
 from flumina.streaming.batch_watermark import BatchWatermark
+from flumina.streaming.buffered import BufferedRows
 
 
 @dataclass
@@ -22,7 +21,7 @@ class EpochState:
 
     epoch: Epoch
     state: PartitionedState | None
-    buffered: dict[str, pa.Table]
+    buffered: dict[str, list[BufferedRows]]
 
     @property
     def end(self) -> int:

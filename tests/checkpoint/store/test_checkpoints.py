@@ -272,7 +272,9 @@ def test_names_are_sorted_by_what_they_mean() -> None:
     assert (listing.term, set(listing.snapshot_ids)) == (12, {SnapshotId(12, 3)})
     assert listing.foreign == ("notes.txt", "owner-1.json")
     snapshot_id = SnapshotId(1234567, 12345678901)  # more digits than usual are no problem
-    assert Listing.of([snapshot_id.manifest, snapshot_id.marker, snapshot_id.new_state()]).markers == {snapshot_id}
+    assert Listing.of([snapshot_id.manifest, snapshot_id.marker, snapshot_id.new_file("state", "bin")]).markers == {
+        snapshot_id
+    }
     assert store_module.KEEP == 3
     beside = temporary_name(snapshot_id.manifest)
     listing = Listing.of([beside, temporary_name("notes.txt")])

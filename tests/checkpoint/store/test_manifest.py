@@ -10,7 +10,7 @@ from flumina.checkpoint.store.checkpoints import Checkpoints
 from flumina.checkpoint.store.layout import SnapshotId
 from flumina.checkpoint.store.manifest import (
     BATCHES,
-    BufferedRows,
+    BufferedFile,
     EpochManifest,
     EpochOutputs,
     Inputs,
@@ -27,8 +27,8 @@ MANIFEST = EpochManifest(
     number=3,
     end=5,
     inputs=Inputs(BATCHES, {"values": SeenTimestamps(7, -(2**63))}, {"rows": 9}),
-    buffered=(BufferedRows("values", 100, 3),),
-    state=(StateFile("state", 5, "00", (("w1", 2), ("w2", 3))),),
+    buffered=(BufferedFile("buffered", 100, "00", "values", 2, 3, 6, 7),),
+    state=(StateFile("state", 5, "00", (("w1", 2), ("w2", 3)), (0, 64)),),
     outputs=EpochOutputs(None, rows={"letters": 1}, last={"letters": 4}, lineage="abc"),
     dead_letters=EpochOutputs("out/dead"),
     finished=True,

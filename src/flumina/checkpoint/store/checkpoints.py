@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,12 +13,13 @@ from pyarrow import fs
 
 from flumina.checkpoint.differences import check_program
 from flumina.checkpoint.store.layout import CheckpointDirectory, Listing, SnapshotId, owner_file
-from flumina.checkpoint.store.manifest import OwnerRecord, StateFile, library_version
+from flumina.checkpoint.store.manifest import BufferedFile, OwnerRecord, StateFile, library_version
 from flumina.checkpoint.store.owner import CheckpointOwner, in_use
 from flumina.checkpoint.store.reader import SnapshotReader
 from flumina.checkpoint.store.snapshot import Snapshot, write_state
 from flumina.checkpoint.store.verify import Finding, verify
 from flumina.errors import CheckpointError, UsageError
+from flumina.model.order import Ints
 from flumina.storage.checksummed_file import encode
 from flumina.storage.owner import OwnerName, OwnerToken
 from flumina.storage.record import to_json
@@ -88,6 +91,13 @@ class Checkpoints(SnapshotReader):
         """
         return write_state(self.folder, snapshot_id, data, tree_sizes)
 
+    def write_buffered(self, snapshot_id: SnapshotId, stream: str, data: bytes, timestamps: Ints) -> BufferedFile:
+        """Write sorted rows of a stream with these timestamps, for an epoch that will be committed."""
+        name = snapshot_id.new_file("buffered", "arrow")
+        self.folder.write(name, data)
+        first, last = int(timestamps[0]), int(timestamps[-1])
+        return BufferedFile(name, len(data), hashlib.sha256(data).hexdigest(), stream, 0, len(timestamps), first, last)
+
     def verify(self) -> list[Finding]:
         """Read all files, and return findings of damaged or needless ones; empty if all is well."""
         return verify(self)
@@ -119,10 +129,14 @@ class Checkpoints(SnapshotReader):
             )
 
     def _clean(self, listing: Listing, term: int) -> None:
-        """Delete files that earlier drivers did not finish."""
-        orphans = [
-            name
-            for snapshot_id, name in listing.states
-            if snapshot_id.term < term and snapshot_id not in listing.snapshot_ids
-        ]
-        self.folder.delete([*orphans, *(name for of, name in listing.partial if of <= term)])
+        """Delete files that earlier drivers did not finish: half written ones, and such that no manifest names.
+
+        Where a manifest can't be read, files that it may name are kept.
+        """
+        self.folder.delete([name for of, name in listing.partial if of <= term])
+        named: set[str] = set()
+        with suppress(CheckpointError):
+            for snapshot_id in listing.manifests:
+                named |= self.read(snapshot_id, listing).manifest.named
+            old = (name for of, name in listing.files if of.term < term and of not in listing.snapshot_ids)
+            self.folder.delete([name for name in old if name not in named])

@@ -4,6 +4,7 @@
 
     owner-TERM-ID.json             a driver that took over, and the snapshot it went on from
     state-TERM-NUMBER-ID.bin       a state, as bytes
+    buffered-TERM-NUMBER-ID.arrow  rows that wait for a later epoch
     snapshot-TERM-NUMBER.json      the manifest of an epoch: written after its files, it makes the epoch count
     snapshot-TERM-NUMBER.done      the marker: the outputs of the epoch are visible; it proves a lost manifest, too
     .NAME.ID.tmp                   a file being written, where files can be renamed
@@ -31,7 +32,7 @@ _NAME = re.compile(
     r"(?P<owner>owner-(\d{6,})-([0-9a-f]{16})\.json)"
     r"|(?P<manifest>snapshot-(\d{6,})-(\d{10,})\.json)"
     r"|(?P<marker>snapshot-(\d{6,})-(\d{10,})\.done)"
-    r"|(?P<state>state-(\d{6,})-(\d{10,})-[0-9a-f]{16}\.bin)",
+    r"|(?P<file>(?:state|buffered)-(\d{6,})-(\d{10,})-[0-9a-f]{16}\.(?:bin|arrow))",
     re.ASCII,
 )
 
@@ -60,9 +61,13 @@ class SnapshotId(NamedTuple):
         """The name of the file that marks the outputs of the epoch as visible."""
         return f"snapshot-{self}.done"
 
-    def new_state(self) -> str:
-        """Return a new, unique name for a state file of this snapshot."""
-        return f"state-{self}-{new_id()}.bin"
+    def new_file(self, kind: str, suffix: str) -> str:
+        """Return a new, unique name for a file of this snapshot, of a kind such as ``state``."""
+        return f"{kind}-{self}-{new_id()}.{suffix}"
+
+    def wrote(self, name: str) -> bool:
+        """Tell whether a file was written for this snapshot, by its name."""
+        return name.partition("-")[2].startswith(f"{self}-")
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,8 @@ class Listing:
     owners: frozenset[OwnerName] = frozenset()
     manifests: frozenset[SnapshotId] = frozenset()
     markers: frozenset[SnapshotId] = frozenset()
-    states: frozenset[tuple[SnapshotId, str]] = frozenset()
+    files: frozenset[tuple[SnapshotId, str]] = frozenset()
+    """Files that manifests name, and the snapshots they were written for."""
     partial: frozenset[tuple[int, str]] = frozenset()
     """Temporary files, and the terms of the drivers that wrote them."""
     foreign: tuple[str, ...] = ()
@@ -83,7 +89,7 @@ class Listing:
         """Sort names by what they mean."""
         owners: set[OwnerName] = set()
         of_snapshot_ids: dict[str, set[SnapshotId]] = {"manifest": set(), "marker": set()}
-        states: set[tuple[SnapshotId, str]] = set()
+        files: set[tuple[SnapshotId, str]] = set()
         partial: set[tuple[int, str]] = set()
         foreign: list[str] = []
         for name in names:
@@ -98,15 +104,15 @@ class Listing:
                 partial.add((int(term), name))
             elif kind == "owner":
                 owners.add(OwnerName(int(term), rest[0]))
-            elif kind == "state":
-                states.add((SnapshotId(int(term), int(rest[0])), name))
+            elif kind == "file":
+                files.add((SnapshotId(int(term), int(rest[0])), name))
             else:
                 of_snapshot_ids[str(kind)].add(SnapshotId(int(term), int(rest[0])))
         return Listing(
             frozenset(owners),
             frozenset(of_snapshot_ids["manifest"]),
             frozenset(of_snapshot_ids["marker"]),
-            frozenset(states),
+            frozenset(files),
             frozenset(partial),
             tuple(sorted(foreign)),
         )

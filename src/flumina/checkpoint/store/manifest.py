@@ -19,17 +19,19 @@ class StateFile:
     """States that were written, below the folder of the checkpoint.
 
     ``tree_sizes`` are the trees of the plan whose states are in it, one behind the other, and how many bytes each has;
-    none where it holds something else, or a state as a whole.
+    none where it holds a state as a whole. ``buckets`` is the range of hash buckets whose keys are in it, without its
+    end; None: all keys. The file may be that of an earlier epoch.
     """
 
     name: str
     size: int
     sha256: str
     tree_sizes: tuple[tuple[str, int], ...] = ()
+    buckets: tuple[int, int] | None = None
 
     def is_of(self, snapshot_id: SnapshotId) -> bool:
         """Tell whether the file was written for this snapshot."""
-        return self.name.startswith(f"state-{snapshot_id}-")
+        return snapshot_id.wrote(self.name)
 
 
 class OutputFile(NamedTuple):
@@ -52,12 +54,20 @@ class OutputFile(NamedTuple):
         return Checksum(self.size, self.crc32)
 
 
-class BufferedRows(NamedTuple):
-    """Rows of a stream that wait for the next batch: bytes in the last state file, one stream behind the other."""
+class BufferedFile(NamedTuple):
+    """Rows of a stream that wait for a later epoch: a file of sorted rows, of which some may be processed.
 
-    stream: str
+    ``rows`` rows from ``first_row`` on wait, with timestamps from ``min_ts`` to ``max_ts``.
+    """
+
+    name: str
     size: int
+    sha256: str
+    stream: str
+    first_row: int
     rows: int
+    min_ts: int
+    max_ts: int
 
 
 class SeenTimestamps(NamedTuple):
@@ -112,8 +122,8 @@ class Epoch:
     ``end``            the timestamp up to which everything is processed, and nothing behind it; None: no timestamp says
     ``events``         the number of events processed so far
     ``inputs``         where the input continues
-    ``buffered``       rows behind the end that the source will not deliver again
-    ``state``          files with the state
+    ``buffered``       files with rows behind the end that the source will not deliver again
+    ``state``          files with the state; they may be those of earlier epochs
     ``plan``           the plan whose trees have left the state (JSON)
     ``foreign_state``  whether the state was left by other code, and no epoch has been processed with it since
     ``outputs``        outputs, and ``dead_letters`` rows that could not be processed
@@ -124,7 +134,7 @@ class Epoch:
     end: int | None = None
     events: int = 0
     inputs: Inputs = Inputs()
-    buffered: tuple[BufferedRows, ...] = ()
+    buffered: tuple[BufferedFile, ...] = ()
     state: tuple[StateFile, ...] = ()
     plan: str | None = None
     foreign_state: bool = False
@@ -136,6 +146,11 @@ class Epoch:
     def state_size(self) -> int:
         """The bytes of its state."""
         return sum(file.size for file in self.state)
+
+    @property
+    def data_files(self) -> tuple[StateFile | BufferedFile, ...]:
+        """The files of state and of buffered rows."""
+        return (*self.state, *self.buffered)
 
     @property
     def rows(self) -> dict[str, int]:
@@ -167,7 +182,7 @@ class EpochManifest(Epoch):
     @property
     def named(self) -> frozenset[str]:
         """The names of all files in the folder of the checkpoint that the manifest refers to."""
-        return frozenset(file.name for file in self.state)
+        return frozenset(file.name for file in self.data_files)
 
     @property
     def files(self) -> tuple[OutputFile, ...]:

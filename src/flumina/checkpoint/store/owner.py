@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from flumina.checkpoint.store.layout import Listing, SnapshotId, owner_file
-from flumina.checkpoint.store.manifest import Epoch, EpochManifest, StateFile, library_version
+from flumina.checkpoint.store.manifest import BufferedFile, Epoch, EpochManifest, StateFile, library_version
 from flumina.checkpoint.store.reader import SnapshotReader
 from flumina.checkpoint.store.snapshot import Snapshot, write_state
 from flumina.errors import CheckpointError, UsageError
@@ -78,7 +78,7 @@ class CheckpointOwner:
         data = encode("manifest", manifest.to_json())
         before = self._folder.listing()
         self._check(before)
-        for file in epoch.state:
+        for file in epoch.data_files:
             self._check_written(file, snapshot_id)
         self._folder.write(snapshot_id.manifest, data)
         self._last, self._parent = snapshot_id.number, snapshot_id
@@ -124,8 +124,8 @@ class CheckpointOwner:
         if self.token.name not in listing.owners:
             raise missing(self._folder.at(owner_file(self.token.name)))
 
-    def _check_written(self, file: StateFile, snapshot_id: SnapshotId) -> None:
-        if not file.is_of(snapshot_id):
+    def _check_written(self, file: StateFile | BufferedFile, snapshot_id: SnapshotId) -> None:
+        if not snapshot_id.wrote(file.name):
             if self._parent is not None and file.name in self._named.get(self._parent, ()):
                 return  # a file of an earlier epoch, which the parent names, too
             raise UsageError(
@@ -155,7 +155,7 @@ class CheckpointOwner:
             [
                 *(snapshot_id.marker for snapshot_id in gone if snapshot_id in listing.markers),
                 *(snapshot_id.manifest for snapshot_id in gone if snapshot_id in listing.manifests),
-                *(name for snapshot_id, name in listing.states if snapshot_id <= newest and name not in named),
+                *(name for snapshot_id, name in listing.files if snapshot_id <= newest and name not in named),
                 *(owner_file(owner) for owner in listing.owners if owner.term < first),
             ]
         )

@@ -165,7 +165,7 @@ class SnapshotReader:
     def check_ours(self, listing: Listing) -> None:
         """Raise unless the folder is empty or a checkpoint, with an owner file for every snapshot."""
         if not listing.owners:
-            if listing.snapshot_ids or listing.states:
+            if listing.snapshot_ids or listing.files:
                 raise missing(self.folder.at("owner-*.json"))
             if listing.foreign:
                 raise CheckpointError(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from flumina.checkpoint.store.layout import CheckpointDirectory, Listing, SnapshotId
-from flumina.checkpoint.store.manifest import EpochManifest, StateFile
+from flumina.checkpoint.store.manifest import BufferedFile, EpochManifest, StateFile
 from flumina.errors import UsageError
 from flumina.plan.forest import Forest
 from flumina.plan.render.json import from_json
@@ -69,15 +69,21 @@ class Snapshot:
         return [read_state(self.folder, file) for file in self.manifest.state]
 
 
-def read_state(folder: CheckpointDirectory, file: StateFile) -> bytes:
-    """Read and verify a state file; raise if it is damaged."""
+def read_file(folder: CheckpointDirectory, file: StateFile | BufferedFile) -> bytes:
+    """Read a file that a manifest names, and verify its size and checksum; raise if it is damaged."""
     data = folder.fetch(file.name)
     if len(data) != file.size:
         raise damaged(folder.at(file.name), f"it has {len(data):,} bytes, {file.size:,} were written")
-    if file.tree_sizes and sum(size for _, size in file.tree_sizes) != file.size:
-        raise damaged(folder.at(file.name), "the sizes of states in the manifest do not add up to its size")
     if hashlib.sha256(data).hexdigest() != file.sha256:
         raise damaged(folder.at(file.name), "its bytes do not have the checksum that the manifest states")
+    return data
+
+
+def read_state(folder: CheckpointDirectory, file: StateFile) -> bytes:
+    """Read and verify a state file; raise if it is damaged."""
+    data = read_file(folder, file)
+    if file.tree_sizes and sum(size for _, size in file.tree_sizes) != file.size:
+        raise damaged(folder.at(file.name), "the sizes of states in the manifest do not add up to its size")
     return data
 
 
@@ -85,6 +91,8 @@ def write_state(
     folder: CheckpointDirectory, snapshot_id: SnapshotId, data: bytes, tree_sizes: Sequence[tuple[str, int]] = ()
 ) -> StateFile:
     """Write a new file with a state, or with the states of several trees."""
-    file = StateFile(snapshot_id.new_state(), len(data), hashlib.sha256(data).hexdigest(), tuple(tree_sizes))
+    file = StateFile(
+        snapshot_id.new_file("state", "bin"), len(data), hashlib.sha256(data).hexdigest(), tuple(tree_sizes)
+    )
     folder.write(file.name, data)
     return file

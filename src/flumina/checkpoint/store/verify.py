@@ -10,9 +10,9 @@ import pyarrow as pa
 from pyarrow import fs
 
 from flumina.checkpoint.store.layout import WATERMARKS, CheckpointDirectory, Listing, SnapshotId
-from flumina.checkpoint.store.manifest import BATCHES
+from flumina.checkpoint.store.manifest import BATCHES, StateFile
 from flumina.checkpoint.store.reader import SnapshotReader
-from flumina.checkpoint.store.snapshot import Snapshot, read_state
+from flumina.checkpoint.store.snapshot import Snapshot, read_file, read_state
 from flumina.errors import CheckpointError, FluminaError
 from flumina.storage.checksum import Checksum, missing
 from flumina.storage.checksummed_file import decode
@@ -108,13 +108,12 @@ def _look_at(
         yield _found(error)
         return
     manifest = snapshot.manifest
-    for file in manifest.state:
-        if file.name in named:
-            continue
-        try:
-            read_state(reader.folder, file)
-        except CheckpointError as error:
-            yield _found(error)
+    for file in manifest.data_files:
+        if file.name not in named:
+            try:
+                read_state(reader.folder, file) if isinstance(file, StateFile) else read_file(reader.folder, file)
+            except CheckpointError as error:
+                yield _found(error)
     named |= manifest.named
     if any(file.tree_sizes for file in manifest.state):
         try:
@@ -180,7 +179,7 @@ def _output(filesystem: fs.FileSystem, folder: str, file: _Written) -> Iterator[
 def _without_need(
     reader: SnapshotReader, listing: Listing, named: Collection[str]
 ) -> Iterator[tuple[SnapshotId | None, Finding]]:
-    for snapshot_id, name in sorted(listing.states):
+    for snapshot_id, name in sorted(listing.files):
         if name not in named:
             what = "belongs to a snapshot that was not committed"
             if snapshot_id in listing.snapshot_ids:
