@@ -7,5 +7,5 @@
     owner = store.take_over(resumes=snapshot, fingerprint=program_fingerprint(program, streams))
     snapshot_id = owner.snapshot_id(number)              # travels to the task that has the state ...
     file = store.write_state(snapshot_id, state)         # ... and writes it
-    snapshot = owner.commit(number=number, end=ts, state_files=[file])
+    snapshot = owner.write(Epoch(number=number, end=ts, state=(file,)))
 """

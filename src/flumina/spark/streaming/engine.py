@@ -10,11 +10,12 @@ from pyspark.sql import SparkSession
 
 from flumina.checkpoint.start import Start
 from flumina.checkpoint.state_partitions import FinalStatePolicy, PartitionedState
-from flumina.engine.driver import make_job, partitioned_state
+from flumina.engine.driver import LostSlotsError, make_job, partitioned_state
 from flumina.engine.hooks import NO_HOOKS
 from flumina.engine.options import RunOptions
 from flumina.engine.progress import ProgressLine
 from flumina.engine.results import RunStats
+from flumina.errors import GangError
 from flumina.input.stream import Stream
 from flumina.plan.tree import Plan
 from flumina.program.base import AnyProgram
@@ -64,9 +65,19 @@ class SparkEngine:
         job = replace(
             job, final_state_policy=replace(final_state_policy, most=final_state_policy.most // job.placement.tasks)
         )
-        cluster.require(job.placement.tasks)
+        tasks, patience = job.placement.tasks, job.settings.patience
+        if (slots := cluster.wait_for_slots(tasks, patience)) < tasks:
+            raise LostSlotsError(_too_few(tasks, slots, patience), tasks, slots)
         line = ProgressLine(f"{self.name}, batch {batch}", shown=False)
         tls = self.options.tls or cluster.encrypted
         reports, _ = execute(cluster, Staged(job, streams, None, None), line, None, tls=tls, measured=False)
         manifests = [report.manifest for _, report in sorted(reports.items())]
         return BatchRun(partitioned_state(job, reports), job.outputs, manifests, RunStats.of(reports))
+
+
+def _too_few(tasks: int, slots: int, patience: float) -> GangError:
+    return GangError(
+        f"expected {tasks} slots for the tasks of the batch, got {slots} after {patience:.0f} s",
+        hint="start the query again when its executors are back, pass on_lost_slots='shrink', or a larger patience= in "
+        "EngineOptions",
+    )
