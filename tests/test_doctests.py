@@ -1,6 +1,6 @@
 """Every example in a docstring, and every Python block in the documentation, is executed.
 
-What stands in a ``text`` block right behind a Python block is what that prints; ``...`` stands for anything.
+What stands in a ``text`` block right after a Python block is what that prints; ``...`` stands for anything.
 """
 
 import contextlib
@@ -53,7 +53,7 @@ def test_there_are_examples() -> None:
 def run(document: Path, module: ModuleType) -> int:
     """Execute the Python blocks of a document from top to bottom, as one program; how many there were.
 
-    What a block prints is compared with the text behind it, if there is one.
+    What a block prints is compared with the text after it, if there is one.
     The module stands in ``sys.modules`` and the lines are those of the document, so that a class can be pickled and
     its source be found.
     """

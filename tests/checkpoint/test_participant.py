@@ -1,4 +1,4 @@
-"""A task in step with the others: nothing from after a cut is lost, and nobody is over too early."""
+"""A task in step with the others: nothing after a cut is lost, and nobody is over too early."""
 
 from collections.abc import Iterable, Sequence
 from types import SimpleNamespace

@@ -48,7 +48,7 @@ def test_a_segment_has_ended_when_all_parts_have() -> None:
 
 
 def test_it_pauses_and_goes_on_up_to_a_timestamp() -> None:
-    """What workers had from behind it is given back, for the workers of the next segment."""
+    """What workers had after it is given back, for the workers of the next segment."""
     executed: list[object] = []
     data: Any = SimpleNamespace(part=PART)
     workers = {

@@ -47,7 +47,7 @@ class BatchSource:
     frontier: Point = START
 
     def next(self) -> tuple[Run, Point] | None:
-        """As many events as there are credits for, and the end behind the last; None if nothing can be sent."""
+        """As many events as there are credits for, and the end after the last; None if nothing can be sent."""
         count = min(self.credits, len(self.batch) - self.sent)
         if self.frontier == END or (not count and self.sent < len(self.batch)):
             return None

@@ -7,7 +7,7 @@ each, and takes nothing else in between.
 
 Of heartbeats the paper says that they are "broadcast to all the worker processes that are descendants of the worker
 that is responsible for the tag". ``overtaking`` takes that by the word: a heartbeat reaches the descendants by itself.
-Without it, a heartbeat goes down behind the join requests before it, as it must if it is to promise anything.
+Without it, a heartbeat goes down after the join requests before it, as it must if it is to promise anything.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def test_only_the_state_of_the_wanted_key_is_given_away_and_other_keys_go_on() -
     assert made.handle("root", Request((change(5, "a"),), Point(10, 0, 0), END)).sends == []
     run = views((3, "a"), (4, "b"), (6, "a"), (7, "b"))
     effects = made.handle(("view", 0), Data(("view", 0), run, Point(8, 1, 0)))
-    assert seen(effects) == ["b:old b", "b:old b", "a:old a"], "the view of a behind the change waits, and only it"
+    assert seen(effects) == ["b:old b", "b:old b", "a:old a"], "the view of a after the change waits, and only it"
     (response,) = [message for _, message in effects.sends if isinstance(message, Response)]
     assert response.key == "a"
     assert response.state == Record({"info": "old a"}), "not the map of all keys"
@@ -92,7 +92,7 @@ def test_everything_is_given_away_only_when_no_key_is_wanted_or_away() -> None:
     assert response.key is None
     assert isinstance(response.state, KeyedMap)
     assert response.state.pruned().keys() == {"a", "b"}
-    assert made.waiting == 1, "the view behind the snapshot waits for the states"
+    assert made.waiting == 1, "the view after the snapshot waits for the states"
     assert seen(made.handle("root", ForkState(response.state, snapshot.point))) == ["b:old b"]
     assert (made.stats.blocked, made.stats.handed) == (2, 0), "for the key, and for everything"
 
@@ -246,7 +246,7 @@ def test_what_is_behind_a_cut_is_forgotten_and_events_are_given_back() -> None:
     made.handle("root", Request((change(5, "a"), change(7, "a"), change(8, "b")), Point(10, 0, 0), END))
     run = views((3, "a"), (4, "b"), (6, "a"), (7, "a"))
     made.handle(("view", 0), Data(("view", 0), run, Point(7, 1, 9)))
-    assert made.waiting == 2, "they are lined up behind the first change of a"
+    assert made.waiting == 2, "they are lined up after the first change of a"
     assert list(made.hot) == ["a", "b"]
     effects, [found] = made.truncate(6)
     assert (found.part, [point.ts for point, _ in found.run]) == (("view", 0), [7])

@@ -125,7 +125,7 @@ def test_hand_over_goes_on_from_the_identity() -> None:
 
 
 def test_one_answer_is_for_all_requests_of_a_point() -> None:
-    """They come one by one, from another process, and there are later ones behind them."""
+    """They come one by one, from another process, and there are later ones after them."""
     made = started("x", options=ProtocolOptions())
     items = tuple(Item(Point(ts, 0, 0), cause) for ts in (300, 500) for cause in (A, A, EVERYTHING))
     made.handle("root", Request(items, Point(600, 0, 0), END))

@@ -89,7 +89,7 @@ def ours(schedule: list[tuple[str, int, bool]], options: ProtocolOptions | None 
 
 
 def test_the_literal_worker_waits_for_ever() -> None:
-    """It joins for b@4; the leaf must see a's timer past x@2 first; a@1 waits behind the join."""
+    """It joins for b@4; the leaf must see a's timer past x@2 first; a@1 waits after the join."""
     system = literal(overtaking=False)
     assert system.stuck
     assert str(system.root.joining) == "b@4"

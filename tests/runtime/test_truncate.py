@@ -3,7 +3,7 @@ from flumina.program.base import define
 from flumina.runtime.mailbox import Queue
 from flumina.runtime.messages import EVERYTHING, Data, ForkState, Item, Request
 from flumina.runtime.run import EMPTY, Run
-from flumina.runtime.truncate import behind, drop_behind, reaches, taken_back, truncated, truncated_queues
+from flumina.runtime.truncate import after, drop_after, reaches, taken_back, truncated, truncated_queues
 from tests.runtime.support import Chain
 
 PART = ("s", 0)
@@ -27,10 +27,10 @@ def test_a_frontier_reaches_a_timestamp_when_nothing_of_it_is_to_come() -> None:
 
 
 def test_requests_up_to_the_cut_and_the_one_at_the_end() -> None:
-    items = [Item(point, EVERYTHING) for point in (Point(3, 0, 0), behind(5), Point(6, 0, 0), END)]
-    assert [item.point for item in drop_behind(items, behind(5))] == [Point(3, 0, 0), behind(5), END]
+    items = [Item(point, EVERYTHING) for point in (Point(3, 0, 0), after(5), Point(6, 0, 0), END)]
+    assert [item.point for item in drop_after(items, after(5))] == [Point(3, 0, 0), after(5), END]
     traveled = Item(Point(*END), EVERYTHING)
-    assert drop_behind([traveled], behind(5)) == [traveled], "an equal point that came from another process"
+    assert drop_after([traveled], after(5)) == [traveled], "an equal point that came from another process"
 
 
 def test_data_on_the_way() -> None:

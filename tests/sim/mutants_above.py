@@ -49,7 +49,7 @@ def requests_before_own_events(self: Inner) -> Point:
 
 @mutant((Inner, "admit"), seed=33)
 def requests_unordered(self: Inner) -> None:
-    """Requests come behind own events, whatever their points."""
+    """Requests come after own events, whatever their points."""
     ADMIT(self)
     settled = [self.sequence[i] for i in range(self.announced)]
     new = [self.sequence[i] for i in range(self.announced, len(self.sequence))]

@@ -123,7 +123,7 @@ def release_past_the_frontier(self: Component, bound: Point) -> dict[PartId, Run
 
 @mutant((leaf, "merged"))
 def parts_one_after_the_other(runs: Iterable[Run]) -> Run:
-    """Runs of several parts are put one behind the other instead of merged by O."""
+    """Runs of several parts are put one after the other instead of merged by O."""
     pairs = [pair for run in runs for pair in run]
     return Run([point for point, _ in pairs], [event for _, event in pairs]) if pairs else EMPTY
 

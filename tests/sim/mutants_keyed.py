@@ -148,7 +148,7 @@ def everything_before_the_parent_is_known(self: KeyedInner) -> None:
 
 @mutant((KeyedInner, "note"), options=ONE_AT_A_TIME, seed=207)
 def frontier_past_what_keys_hold_back(self: KeyedInner, key: Key, busy: KeyProgress) -> None:
-    """Children are told a frontier behind requests of a key for which they were not asked yet."""
+    """Children are told a frontier after requests of a key for which they were not asked yet."""
     NOTE(self, key, busy)
     self.first_unasked.set(key, None)
 

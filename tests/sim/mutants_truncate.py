@@ -21,9 +21,9 @@ from flumina.sim import epochs
 from tests.sim.mutant import WAITING, mutant
 
 
-@mutant((leaf_module, "drop_behind"), options=WAITING, truncations=True)
+@mutant((leaf_module, "drop_after"), options=WAITING, truncations=True)
 def requests_survive_the_cut(items: Sequence[Item], bound: Point) -> list[Item]:
-    """A leaf still answers requests from behind the cut."""
+    """A leaf still answers requests after the cut."""
     return list(items)
 
 
@@ -32,25 +32,25 @@ TRUNCATED = truncated
 
 @mutant((epochs, "truncated"), options=WAITING, truncations=True, seed=24)
 def requests_on_their_way_survive_the_cut(message: Message, ts: int) -> tuple[Message, Data | None]:
-    """A request from behind the cut that was on its way arrives."""
+    """A request after the cut that was on its way arrives."""
     return (message, None) if isinstance(message, Request) else TRUNCATED(message, ts)
 
 
 @mutant((epochs, "truncated"), options=WAITING, truncations=True)
 def events_on_their_way_are_lost(message: Message, ts: int) -> tuple[Message, Data | None]:
-    """Events from behind the cut that were on their way are dropped."""
+    """Events after the cut that were on their way are dropped."""
     return TRUNCATED(message, ts)[0], None
 
 
 @mutant((leaf_module, "truncated_queues"), options=WAITING, truncations=True)
 def events_of_leaves_are_lost(queues: Any, ts: int, more: Mapping[Any, Any] | None = None) -> list[Data]:
-    """Events from behind the cut that a leaf had are dropped."""
+    """Events after the cut that a leaf had are dropped."""
     return truncated_queues(queues, ts, more)[:0]
 
 
 @mutant((inner_module, "truncated_queues"), options=WAITING, truncations=True)
 def events_of_the_sequence_are_lost(queues: Any, ts: int, more: Mapping[Any, Any] | None = None) -> list[Data]:
-    """Own events from behind the cut that were settled already are dropped."""
+    """Own events after the cut that were settled already are dropped."""
     del more
     return truncated_queues(queues, ts)
 
@@ -77,7 +77,7 @@ def announced_is_not_adjusted(self: Inner, ts: int) -> list[Data]:
     return found
 
 
-@mutant((keyed_module, "drop_behind"), options=WAITING, truncations=True, seed=4051)
+@mutant((keyed_module, "drop_after"), options=WAITING, truncations=True, seed=4051)
 def keyed_requests_survive_the_cut(items: Sequence[Item], bound: Point) -> list[Item]:
-    """An inner worker of keyed programs still serves requests from behind the cut."""
+    """An inner worker of keyed programs still serves requests after the cut."""
     return list(items)

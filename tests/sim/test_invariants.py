@@ -77,7 +77,7 @@ def test_answers_are_in_order(invariants: Invariants) -> None:
         (request(P1, frontier=P1), request(P1, frontier=P2), "was announced"),
         (request(frontier=P2), request(P2, frontier=P3), "was announced"),
         (request(), request(P3, frontier=P3), "was announced"),
-        (request(frontier=START), request(P2, P1), "behind"),
+        (request(frontier=START), request(P2, P1), "after"),
         (request(frontier=START), request(P2, frontier=P1), "beyond"),
     ],
 )

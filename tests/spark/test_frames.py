@@ -124,7 +124,7 @@ def test_a_stream_without_a_part_here_keeps_no_other_waiting() -> None:
 
 
 def test_many_rows_at_one_time_do_not_wait_for_rows_behind_them() -> None:
-    """The barriers fill the window; the values at the same time, which they wait for, lie behind them."""
+    """The barriers fill the window; the values at the same time, which they wait for, lie after them."""
     rows = [(5, 0)] * 50 + [(5, 1)] * 50
     assert process([rows], spark=10, piece=2, window=1) == 100
 

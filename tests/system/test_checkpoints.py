@@ -108,7 +108,7 @@ def test_snapshots_after_so_many_events_that_synchronize(case: str, workers: int
 
 @every
 def test_everything_was_sent_before_the_first_cut(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parts that have ended long ago still have events behind the cut, with the workers or on their way.
+    """Parts that have ended long ago still have events after the cut, with the workers or on their way.
 
     Without the savings of the protocol, so that no worker is at the end while others have hardly begun.
     """

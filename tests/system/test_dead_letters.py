@@ -157,7 +157,7 @@ def with_bad_rows(streams: list[fl.Stream]) -> tuple[list[fl.Stream], int]:
 
 @pytest.mark.parametrize(("case", "after"), [*zip(CASES, [2, 3, 1, 3, 1], strict=True)])
 def test_a_run_that_goes_on_has_each_dead_letter_once(case: str, after: int, tmp_path: Path) -> None:
-    """Also those that were found before the crash, and behind the last snapshot."""
+    """Also those that were found before the crash, and after the last snapshot."""
     program, streams = CASES[case]
     spoilt, bad = with_bad_rows(streams())
     shape = sharded if case in ("page-views", "key-counter") else divided

@@ -43,7 +43,7 @@ PATIENT = EngineOptions(patience=FOREVER)
 
 
 def line_of(mark: str) -> str:
-    """``file:line`` of a line in the programs, found by the comment behind it."""
+    """``file:line`` of a line in the programs, found by the comment after it."""
     lines = Path(failing.__file__).read_text(encoding="utf-8").splitlines()
     return f"failing.py:{next(n for n, line in enumerate(lines, 1) if line.endswith(f'#: {mark}'))}"
 

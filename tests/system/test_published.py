@@ -343,7 +343,7 @@ def test_damaged_outputs_lead_to_an_older_snapshot_on_request(how: str, tmp_path
     result = run("page-views", tmp_path, ordered=ordered, allow_older=True)
     assert_page_views(result, ordered=ordered)
     whole = fl.spec(PageViews, page_views()).events
-    assert result.stats.events == whole - first.manifest.events, "what came behind the first snapshot was done again"
+    assert result.stats.events == whole - first.manifest.events, "what came after the first snapshot was done again"
     again = run("page-views", tmp_path, ordered=ordered)
     assert again.stats.events == 0
     assert_page_views(again, ordered=ordered)
@@ -384,7 +384,7 @@ def test_an_older_snapshot_is_asked_for_and_all_are_whole(tmp_path: Path) -> Non
 def test_an_older_snapshot_than_the_one_that_was_to_be_published(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, moved: bool, ordered: bool, renames: bool
 ) -> None:
-    """Files that it needs, and that were moved already, are taken back; the work behind it is done again, once."""
+    """Files that it needs, and that were moved already, are taken back; the work after it is done again, once."""
     if not renames:
         monkeypatch.setattr("flumina.storage.output_directory.can_rename", lambda _: False)
     count = 0 if not moved else 1 if ordered else 3

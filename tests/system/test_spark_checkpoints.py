@@ -84,7 +84,7 @@ def files_in(folder: Path, streams: list[fl.Stream]) -> list[fl.Stream]:
 
 
 def once(folder: Path) -> Callable[[fl.CheckpointProgress], bool]:
-    """Snapshots after so many events; behind the second, the process dies, if none did before."""
+    """Snapshots after so many events; after the second, the process dies, if none did before."""
     died = folder / "died"
 
     def when(since: fl.CheckpointProgress) -> bool:

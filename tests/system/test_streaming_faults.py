@@ -124,7 +124,7 @@ class Crashes(Hooks):
 
 
 def test_a_batch_fails_at_every_point_and_is_tried_again(spark: SparkSession, files: Files, tmp_path: Path) -> None:
-    """The last of them in the batch behind the files, which closes the streams."""
+    """The last of them in the batch after the files, which closes the streams."""
     crashes = Crashes()
     settings = fl.EngineOptions(hooks=crashes)
     for _ in POINTS:
@@ -177,7 +177,7 @@ def test_a_function_gets_the_same_rows_after_a_crash(spark: SparkSession, files:
     start(spark, files.streams(spark), tmp_path, sink=collect, engine_options=given).awaitTermination()
     assert not crashes.waiting
     assert sorted(calls) == [0, 1, 2, 3]
-    assert max(map(len, calls.values())) > 1, "a batch that crashed behind the sink is handed over again"
+    assert max(map(len, calls.values())) > 1, "a batch that crashed after the sink is handed over again"
     assert all(again == first for first, *others in calls.values() for again in others), "in the same order"
     for name, wanted in files.expected().items():
         found = pa.concat_tables([first[name] for first, *_ in calls.values()])

@@ -129,7 +129,7 @@ class CheckpointParticipant:
         """The timestamp at which this epoch ends, once it is known."""
         self.last_truncation: int | None = None
         self.truncated_messages: list[Delivery] = []
-        """Messages from after the truncation, for the workers of the next epoch."""
+        """Messages that lie after the truncation, for the workers of the next epoch."""
         self.drained = False
         self.all_drained = False
         """Whether the parts of all tasks have ended: until then this epoch may still be truncated."""

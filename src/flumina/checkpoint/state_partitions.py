@@ -1,6 +1,6 @@
 """Partition the state of a run by the trees of its plan, in memory or in files.
 
-A state partition holds the states of some trees, one behind the other, as a task sends them to the driver or writes
+A state partition holds the states of some trees, one after the other, as a task sends them to the driver or writes
 them to a file. A run that resumes, under the same plan or another, reads the partitions that it needs::
 
     same trees        each task reads the states of its own trees

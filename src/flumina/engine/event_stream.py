@@ -25,7 +25,7 @@ from flumina.model.batch import Batch
 from flumina.model.depends import Dependence
 from flumina.model.order import END, START, Point, heartbeat
 from flumina.program.ties import TieFinder, TieRule
-from flumina.runtime.truncate import behind
+from flumina.runtime.truncate import after
 
 _FIRST = -(2**63)
 """The lowest sequence number that a row can have."""
@@ -46,7 +46,7 @@ class Heartbeat(NamedTuple):
 
     def frontier(self, rank: int) -> Point:
         """Return the highest frontier that follows for a stream with this rank."""
-        return behind(self.ts) if self.over else Point(self.ts, rank, _FIRST)
+        return after(self.ts) if self.over else Point(self.ts, rank, _FIRST)
 
 
 @runtime_checkable
@@ -146,7 +146,7 @@ def _reported(
             if stop.is_set():
                 return
             if isinstance(piece, Heartbeat):
-                if piece.frontier(rank) > frontier:  # behind a row of its own, a stream is further
+                if piece.frontier(rank) > frontier:  # after a row of its own, a stream is further
                     frontier = piece.frontier(rank)
                     yield EventBatch(None, frontier)
                 continue
@@ -191,12 +191,12 @@ def _paced(
                 waiting = waiting.slice(count, len(waiting))
                 break
             waiting = next(batches, None)
-        behind = waiting is not None and int(waiting.ts[0]) < now
+        lags = waiting is not None and int(waiting.ts[0]) < now
         batch = None if not due else due[0] if len(due) == 1 else Batch.merge(due)
         if stop.is_set():
             return
-        yield EventBatch(batch, batch.point(-1) if behind and batch is not None else heartbeat(now - 1, rank))
-        if waiting is not None and not behind:
+        yield EventBatch(batch, batch.point(-1) if lags and batch is not None else heartbeat(now - 1, rank))
+        if waiting is not None and not lags:
             elapsed = time.monotonic() - start
             if stop.wait((int(elapsed / period) + 1) * period - elapsed if elapsed >= 0 else -elapsed):
                 return

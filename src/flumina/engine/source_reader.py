@@ -29,7 +29,7 @@ AHEAD = 4
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A routed batch of a part: the events by worker, and the frontier behind them."""
+    """A routed batch of a part: the events by worker, and the frontier after them."""
 
     runs: dict[str, Run]
     frontier: Point
@@ -40,16 +40,16 @@ class Delivery:
         if not reaches(self.frontier, ts):
             return self, None
         before: dict[str, Run] = {}
-        behind: dict[str, Run] = {}
+        later: dict[str, Run] = {}
         for name, run in self.runs.items():
             assert run.batch is not None, "engines work on columns"
             upto = int(np.searchsorted(run.batch.ts, ts, "right"))
             if upto:
                 before[name] = Run(batch=run.batch.slice(0, upto))
             if upto < len(run.batch):
-                behind[name] = Run(batch=run.batch.slice(upto, len(run.batch)))
+                later[name] = Run(batch=run.batch.slice(upto, len(run.batch)))
         events = sum(map(len, before.values()))
-        rest = Delivery(behind, self.frontier, self.events - events) if behind else None
+        rest = Delivery(later, self.frontier, self.events - events) if later else None
         return Delivery(before, END, events), rest
 
 
@@ -128,7 +128,7 @@ class SourceReader:
         return self.ended and self.exhausted and self._next is None
 
     def reopen(self) -> None:
-        """Begin another epoch, behind the limit of the one before."""
+        """Begin another epoch, after the limit of the one before."""
         if self.exhausted and self._next is None:
             self._next = Delivery({}, END, 0)
         self.frontier, self.limit, self.paused = START, None, False

@@ -39,7 +39,7 @@ from flumina.runtime.messages import (
 )
 from flumina.runtime.run import Run
 from flumina.runtime.topology import ChildShape, ProtocolOptions, WorkerShape
-from flumina.runtime.truncate import behind, drop_behind, truncated_queues
+from flumina.runtime.truncate import after, drop_after, truncated_queues
 from flumina.runtime.worker import Address, Worker
 
 
@@ -159,7 +159,7 @@ class Inner(Worker):
     def admit(self) -> None:
         """Move own events and requests up to the limit into the sequence."""
         limit = self.limit
-        if limit == self.admitted:  # whatever is new lies behind it
+        if limit == self.admitted:  # whatever is new lies after it
             return
         self.admitted = limit
         new: list[Entry] = []
@@ -357,11 +357,11 @@ class Inner(Worker):
     def forget(self, ts: int) -> list[Data]:
         everything = self.unannounced or any(item.cause == EVERYTHING for item, _ in self.sequence)
         assert not everything, f"{self.id} was asked for everything"
-        taken = self.truncate_entries(behind(ts))
+        taken = self.truncate_entries(after(ts))
         return truncated_queues(self.queues.items(), ts, taken)
 
     def truncate_entries(self, bound: Point) -> dict[PartId, list[Run]]:
-        """Remove entries and requests behind a point; return the own events among them."""
+        """Remove entries and requests after a point; return the own events among them."""
         events = [(item.point, event) for item, event in self.sequence if event is not None]
         taken: dict[PartId, list[Run]] = {}
         origins, self.origins = self.origins, deque()
@@ -376,8 +376,8 @@ class Inner(Worker):
         return taken
 
     def keep_requests(self, bound: Point) -> None:
-        """Remove the requests behind a point."""
-        self.requests = deque(drop_behind(self.requests, bound))
+        """Remove the requests after a point."""
+        self.requests = deque(drop_after(self.requests, bound))
 
     def settled(self) -> dict[Cause, Point]:
         """Return the settled bound of each cause."""

@@ -32,7 +32,7 @@ from flumina.runtime.mailbox import before
 from flumina.runtime.messages import EVERYTHING, ForkState, Item, PartId, Response
 from flumina.runtime.run import Run
 from flumina.runtime.topology import ProtocolOptions, WorkerShape
-from flumina.runtime.truncate import drop_behind
+from flumina.runtime.truncate import drop_after
 from flumina.runtime.worker import states_of
 from flumina.state.keyed_map import KeyedMap
 
@@ -81,7 +81,7 @@ class KeyedInner(Inner):
 
     def keep_requests(self, bound: Point) -> None:
         requests, self.pending = sorted(self.pending), []
-        self.put_requests(drop_behind([item for *_, item in requests], bound))
+        self.put_requests(drop_after([item for *_, item in requests], bound))
 
     def on_response(self, child: str, message: Response) -> None:
         if message.key is None:

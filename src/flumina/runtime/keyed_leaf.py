@@ -30,7 +30,7 @@ from flumina.runtime.mailbox import Component, Queue, before
 from flumina.runtime.messages import EVERYTHING, Data, ForkState, Item, PartId, Response
 from flumina.runtime.run import Run, merged
 from flumina.runtime.topology import WorkerShape
-from flumina.runtime.truncate import behind, drop_behind, truncated_queues
+from flumina.runtime.truncate import after, drop_after, truncated_queues
 from flumina.runtime.worker import states_of
 
 
@@ -260,11 +260,11 @@ class KeyedLeaf(Leaf):
         assert all(item.cause != EVERYTHING for item in self.requests), f"{self.id} was asked for everything"
         self.forget_requests(ts)
         for ahead in self.ahead:
-            ahead[:] = [point for point in ahead if point <= behind(ts)]
+            ahead[:] = [point for point in ahead if point <= after(ts)]
             heapify(ahead)
         lined: dict[PartId, list[Run]] = {}
         for key, hot in list(self.hot.items()):
-            hot.requests = deque(drop_behind(hot.requests, behind(ts)))
+            hot.requests = deque(drop_after(hot.requests, after(ts)))
             for (_, part), line in hot.lines.items():
                 length = line.length
                 lined.setdefault(part, []).extend(line.truncate(ts)[0])

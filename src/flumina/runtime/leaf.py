@@ -25,7 +25,7 @@ from flumina.runtime.mailbox import Component, Queue
 from flumina.runtime.messages import Cause, Data, ForkState, Item, PartId, Request, Response
 from flumina.runtime.run import merged
 from flumina.runtime.topology import WorkerShape
-from flumina.runtime.truncate import behind, drop_behind, truncated_queues
+from flumina.runtime.truncate import after, drop_after, truncated_queues
 from flumina.runtime.worker import Worker
 
 
@@ -69,7 +69,7 @@ class Leaf(Worker):
                 return
             item = self.next_request()
             # One answer is for all requests of a point: what a leaf that hands over adds between two of them may lie
-            # behind that point, and the parent takes in both.
+            # after that point, and the parent takes in both.
             while self.requests and self.requests[0].point == item.point:
                 self.next_request()
             self.answer(item)
@@ -132,8 +132,8 @@ class Leaf(Worker):
         return [entry for component in self.components for entry in component.queues.items()]
 
     def forget_requests(self, ts: int) -> None:
-        """Remove the requests behind a timestamp."""
-        self.requests = deque(drop_behind(self.requests, behind(ts)))
+        """Remove the requests after a timestamp."""
+        self.requests = deque(drop_after(self.requests, after(ts)))
         for component in self.components:
             component.stops = deque(item.point for item in self.requests if item.cause in component.shape.causes)
 

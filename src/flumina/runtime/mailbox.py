@@ -57,7 +57,7 @@ class Queue:
         return run
 
     def truncate(self, ts: int) -> tuple[list[Run], Point]:
-        """Remove and return the events behind a timestamp, and the old frontier."""
+        """Remove and return the events after a timestamp, and the old frontier."""
         frontier, runs = self.frontier, list(self.runs)
         bound = Point(ts, LAST, LAST)
         halves = [run.split(bound) for run in runs]

@@ -56,7 +56,7 @@ class Item(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """Events of one part in order, and the part's frontier behind them; ``run`` may be empty."""
+    """Events of one part in order, and the part's frontier after them; ``run`` may be empty."""
 
     part: PartId
     run: Run

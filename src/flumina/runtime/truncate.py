@@ -1,8 +1,8 @@
 """Truncate a run at a timestamp in the middle of its work.
 
-Events are sent ahead, and states are asked for ahead, so that a worker holds much from behind any moment. At a
-timestamp behind which nothing has been processed or answered anywhere, all of that can be taken back: every worker
-forgets what lies behind it (:meth:`Worker.truncate`), messages that were on their way lose what lies behind it
+Events are sent ahead, and states are asked for ahead, so that a worker holds much that lies after any moment. At a
+timestamp after which nothing has been processed or answered anywhere, all of that can be taken back: every worker
+forgets what lies after it (:meth:`Worker.truncate`), messages that were on their way lose what lies after it
 (:func:`truncated`), and to all of them it looks as if every part ended there. So the run ends as always, with the state
 at that timestamp, and goes on with new workers that are given what the old ones gave back::
 
@@ -19,12 +19,12 @@ from flumina.runtime.messages import Data, Item, Message, PartId, Request
 from flumina.runtime.run import EMPTY, Run, merged
 
 
-def behind(ts: int) -> Point:
+def after(ts: int) -> Point:
     """Return the last point of a timestamp."""
     return Point(ts, LAST, LAST)
 
 
-def drop_behind(items: Iterable[Item], bound: Point) -> list[Item]:
+def drop_after(items: Iterable[Item], bound: Point) -> list[Item]:
     """Return the requests up to a point, and the request at the end."""
     return [item for item in items if item.point <= bound or item.point == END]
 
@@ -35,20 +35,20 @@ def reaches(frontier: Point, ts: int) -> bool:
 
 
 def truncated(message: Message, ts: int) -> tuple[Message, Data | None]:
-    """Return a message as if all parts ended at a timestamp, and the events behind it."""
+    """Return a message as if all parts ended at a timestamp, and the events after it."""
     match message:
         case Data(part, run, frontier) if reaches(frontier, ts):
-            head, rest = run.split(behind(ts)) if run else (EMPTY, EMPTY)
+            head, rest = run.split(after(ts)) if run else (EMPTY, EMPTY)
             return Data(part, head, END), taken_back(part, rest, frontier)
         case Request(items, frontier, snapshot_frontier):
-            return Request(tuple(drop_behind(items, behind(ts))), frontier, snapshot_frontier), None
+            return Request(tuple(drop_after(items, after(ts))), frontier, snapshot_frontier), None
     return message, None
 
 
 def truncated_queues(
     queues: Iterable[tuple[PartId, Queue]], ts: int, more: Mapping[PartId, Sequence[Run]] | None = None
 ) -> list[Data]:
-    """Remove the events behind a timestamp from queues; return them as messages.
+    """Remove the events after a timestamp from queues; return them as messages.
 
     The messages have the old frontiers; ``more`` are events that were removed from the queues before.
     """
@@ -64,7 +64,7 @@ def truncated_queues(
 
 
 def taken_back(part: PartId, run: Run, frontier: Point) -> Data | None:
-    """Return events from behind a truncation as a message; sources repeat their end themselves."""
+    """Return events after a truncation as a message; sources repeat their end themselves."""
     if frontier == END:
         return Data(part, run, run.last) if run else None
     return Data(part, run, frontier)

@@ -126,10 +126,10 @@ class Worker(ABC):
                 raise AssertionError(f"{self.id} got {message}")
 
     def truncate(self, ts: int) -> tuple[Effects, list[Data]]:
-        """Drop everything behind a timestamp, as if all parts ended there.
+        """Drop everything after a timestamp, as if all parts ended there.
 
         The timestamp is not before :attr:`passed`, and no snapshot and not the end has been requested.
-        Returns the effects, and the events behind it as messages for the next epoch's worker.
+        Returns the effects, and the events after it as messages for the next epoch's worker.
         """
         assert self.passed is None or self.passed <= ts, f"{self.id} is past {ts}"
         self.was_truncated = True
@@ -140,7 +140,7 @@ class Worker(ABC):
 
     @abstractmethod
     def forget(self, ts: int) -> list[Data]:
-        """Remove and return all events behind a timestamp."""
+        """Remove and return all events after a timestamp."""
 
     def pass_by(self, point: Point) -> None:
         """Record that a point was processed or answered."""

@@ -1,6 +1,6 @@
 """Crashes: the whole plan is lost, and the run goes on from the last snapshot, under the same plan or another.
 
-Outputs of events up to the snapshot count; the events behind it are read again. So every output
+Outputs of events up to the snapshot count; the events after it are read again. So every output
 is there exactly once::
 
     outputs up to the snapshot  +  outputs after the restart  =  outputs of the oracle

@@ -9,7 +9,7 @@ from random import Random
 class Decisions:
     """A sequence of small numbers; ``made`` records them.
 
-    The given ones come first. Behind them ``random`` decides, and without it every choice is 0, the simplest.
+    The given ones come first. After them ``random`` decides, and without it every choice is 0, the simplest.
 
     >>> decisions = Decisions(given=[7, 1])
     >>> decisions.below(5), decisions.below(5), decisions.below(5)

@@ -1,7 +1,7 @@
 """Truncate simulated runs and continue them with new workers, as engines take snapshots.
 
 After some steps the run is truncated at the highest timestamp that any worker has passed: all
-workers forget what lies behind it, messages that arrive lose it, sources stop there. When the run has ended, its state
+workers forget what lies after it, messages that arrive lose it, sources stop there. When the run has ended, its state
 is a snapshot, and a new set of workers goes on from it with all that was taken back.
 """
 
@@ -16,7 +16,7 @@ from flumina.runtime.messages import Credit, Data, Message
 from flumina.runtime.stats import WorkerStats
 from flumina.runtime.topology import TREE_ROOT
 from flumina.runtime.tree_root import TreeRoot
-from flumina.runtime.truncate import behind, truncated
+from flumina.runtime.truncate import after, truncated
 from flumina.runtime.worker import Address
 from flumina.sim.invariants import Invariants
 from flumina.sim.scheduler import Outcome, Simulation
@@ -71,7 +71,7 @@ class EpochSimulation(Simulation):
             return
         self.limit = max(passed)
         for source in self.sources.values():
-            source.stop_at(behind(self.limit))
+            source.stop_at(after(self.limit))
         for name, worker in self.workers.items():
             effects, found = worker.truncate(self.limit)
             for data in found:
@@ -94,7 +94,7 @@ class EpochSimulation(Simulation):
         """Continue with new workers from the final state of the epoch."""
         assert self.limit is not None
         states = self.tree_root.final
-        self.taken.append(self.case.snapshot(behind(self.limit), copied(states)))
+        self.taken.append(self.case.snapshot(after(self.limit), copied(states)))
         self.past = dict(self.outcome().stats)
         late = self.network.drain()
         for _, receiver, message in late:

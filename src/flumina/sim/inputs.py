@@ -57,7 +57,7 @@ class _Numbers:
         self.at: dict[tuple[str, int, int], list[TagSet]] = {}
 
     def next(self, part: PartId, ts: int, event: TagSet) -> int:
-        """The least number behind the part's last at which nothing depends on an event."""
+        """The least number after the part's last at which nothing depends on an event."""
         seq = self.last.get((part, ts), -1) + 1
         while any(self.depends(event, other) for other in self.at.get((part[0], ts, seq), ())):
             seq += 1

@@ -106,7 +106,7 @@ class Invariants:
             if item.point <= known.frontier:
                 raise SimulationError(f"{child} is asked for {item}, though {known.frontier} was announced to it")
             if item.point < last:
-                raise SimulationError(f"{child} is asked for {item} behind {last}")
+                raise SimulationError(f"{child} is asked for {item} after {last}")
             if item.key is None and item.point > request.frontier and item.cause != EVERYTHING:
                 raise SimulationError(f"{child} is asked for {item} beyond {request.frontier}")
             self.last[child, item.key] = item.point

@@ -96,7 +96,7 @@ class PartSource:
         }
         self.next = 0
         self.stop = len(entries)
-        """Behind the last event that may be sent in this epoch."""
+        """After the last event that may be sent in this epoch."""
         self.frontier = START
         self.promised = START
         """The frontier over all epochs, the ends of earlier epochs aside."""
@@ -130,7 +130,7 @@ class PartSource:
         return self.frontier != END and (self.next == self.stop or self.room(1) > 0)
 
     def stop_at(self, bound: Point) -> None:
-        """Send nothing from behind a point in this epoch."""
+        """Send nothing after a point in this epoch."""
         self.stop = max(self.next, sum(point <= bound for point, _ in self.entries))
 
     def go_on(self) -> None:
@@ -138,7 +138,7 @@ class PartSource:
         self.stop, self.frontier = len(self.entries), START
 
     def advance(self, delivery: Delivery) -> list[tuple[str, Data]]:
-        """Send the next events, and behind them the frontier, or a heartbeat that promises more."""
+        """Send the next events, and after them the frontier, or a heartbeat that promises more."""
         events, beat = delivery.events, delivery.heartbeat
         start, stop = self.next, self.next + events
         self.next = stop

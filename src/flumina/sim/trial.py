@@ -134,13 +134,13 @@ def _options(random: Random) -> ProtocolOptions:
 
 
 def _snapshots(random: Random, case: Case) -> tuple[Point, ...]:
-    """In half of the runs up to three points: at an event, or behind all of a timestamp (of all streams, or some)."""
+    """In half of the runs up to three points: at an event, or after all of a timestamp (of all streams, or some)."""
     entries = case.in_order
     if not entries or random.random() < 0.5:
         return ()
     chosen = [random.choice(entries)[0] for _ in range(random.randint(1, 3))]
-    behind = len(case.plan.streams)
-    return tuple(sorted({p if random.random() < 0.5 else heartbeat(p.ts, random.randint(0, behind)) for p in chosen}))
+    last = len(case.plan.streams)
+    return tuple(sorted({p if random.random() < 0.5 else heartbeat(p.ts, random.randint(0, last)) for p in chosen}))
 
 
 def _truncations(random: Random, case: Case) -> tuple[int, ...]:

@@ -144,10 +144,10 @@ class SharedFrameReader:
 
     1. Every event at or before the frontier of P can be processed, since no frontier is lower. So all events of P that
        were sent are processed, P has room in its window, and takes the chunks that wait for it here.
-    2. Once P has taken them, its frontier is at or behind every row up to R, of all streams of the task: rows are
-       sorted by (t, stream), so that behind R = (t, s) a stream before s has nothing more at t, and every other one
+    2. Once P has taken them, its frontier is at or after every row up to R, of all streams of the task: rows are
+       sorted by (t, stream), so that after R = (t, s) a stream before s has nothing more at t, and every other one
        nothing before its first row at t. :func:`_beats` states exactly that. (A frontier of t - 1 would not do: the
-       events at t that fill the window of a stream would wait for P, and P for its rows behind them.)
+       events at t that fill the window of a stream would wait for P, and P for its rows after them.)
     3. So all events up to R are processed (1), the streams of this task get their credits back, take the chunks that
        wait for them here, and the next chunk is read.
 

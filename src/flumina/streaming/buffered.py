@@ -1,4 +1,4 @@
-"""Buffer rows behind the batch watermark in files, of which later batches take prefixes.
+"""Buffer rows after the batch watermark in files, of which later batches take prefixes.
 
 A batch writes its own rows that have to wait, once, sorted. A later batch processes a prefix of the file, and its
 manifest names the rest by the number of the first row that waits: rows are not written again with every batch. Where
@@ -63,7 +63,7 @@ def buffer(
     new: pa.Table,
     watermark: int,
 ) -> list[BufferedRows]:
-    """Return the rows of a stream that wait after a batch: the rest of ``before``, and the ``new`` rows behind it."""
+    """Return the rows of a stream that wait after a batch: the rest of ``before``, and the ``new`` rows after it."""
     waiting = [rest for rows in before if (rest := rows.after(watermark)) is not None]
     later = split(new, watermark)[1]
     if not len(later):

@@ -233,9 +233,9 @@ def test_a_full_socket_keeps_the_rest_for_later(pair: Pair) -> None:
     left.put([data])
     assert not left.flush()
     assert 0 < left.pending < 30_000_020
-    left.put([b"behind"])
+    left.put([b"after"])
     frames = exchange(left, right, 2)
-    assert frames == [[data], [b"behind"]]
+    assert frames == [[data], [b"after"]]
     assert left.pending == 0
     assert left.flush()
 

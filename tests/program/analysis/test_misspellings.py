@@ -231,7 +231,7 @@ def test_one_column_is_another(cls: type[fl.Program]) -> None:
 
 
 UNCERTAIN = {"emit.outlier"}
-"""Behind a condition on what functions that are not followed have made of an event."""
+"""After a condition on what functions that are not followed have made of an event."""
 
 
 @pytest.mark.parametrize("cls", PROGRAMS, ids=lambda cls: cls.__name__)

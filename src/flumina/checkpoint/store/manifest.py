@@ -18,7 +18,7 @@ from flumina.storage.record import from_json, to_json
 class StateFile:
     """States that were written, below the folder of the checkpoint.
 
-    ``tree_sizes`` are the trees of the plan whose states are in it, one behind the other, and how many bytes each has;
+    ``tree_sizes`` are the trees of the plan whose states are in it, one after the other, and how many bytes each has;
     none where it holds a state as a whole. ``buckets`` is the range of hash buckets whose keys are in it, without its
     end; None: all keys. The file may be that of an earlier epoch.
     """
@@ -119,10 +119,10 @@ class Epoch:
     """What lies between two manifests, of a whole run or of a streaming query.
 
     ``number``         the number of its snapshot
-    ``end``            the timestamp up to which everything is processed, and nothing behind it; None: no timestamp says
+    ``end``            the timestamp up to which everything is processed, and nothing after it; None: no timestamp says
     ``events``         the number of events processed so far
     ``inputs``         where the input continues
-    ``buffered``       files with rows behind the end that the source will not deliver again
+    ``buffered``       files with rows after the end that the source will not deliver again
     ``state``          files with the state; they may be those of earlier epochs
     ``plan``           the plan whose trees have left the state (JSON)
     ``foreign_state``  whether the state was left by other code, and no epoch has been processed with it since
