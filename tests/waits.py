@@ -35,7 +35,7 @@ ALWAYS = {
 }
 """Methods and functions that wait, whatever they are called on."""
 
-LOOK_ALIKES = {"_reviving.get", "BarrierTaskContext.get", "child.collect", "self.collect"}
+LOOK_ALIKES = {"_reviving.get", "_init.get", "BarrierTaskContext.get", "child.collect", "self.collect"}
 """Calls that have the form of a wait and are none: a context variable, Spark's context, a worker's own method."""
 
 SCALARS = (ast.Constant, ast.Name, ast.Attribute, ast.BinOp, ast.Call, ast.IfExp)

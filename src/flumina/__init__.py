@@ -24,17 +24,20 @@ from flumina.input.stream import Stream
 from flumina.input.watermarks import BoundedDelay, ClosedBatches, Heartbeats, InOrder
 from flumina.model.batch import Batch, repeat, total
 from flumina.model.depends import Atom, depends
+from flumina.model.duration import duration
 from flumina.model.emit import Emit
 from flumina.model.event import Event
 from flumina.model.order import Point
 from flumina.model.tag import Tag
 from flumina.model.tag_set import KeySet, TagSet
+from flumina.model.tick import TTL, AtEnd, Every, Window
 from flumina.program.base import Program, define
 from flumina.program.decorators import StateType, fork, join, update, update_batch
 from flumina.program.keyed import KeyedProgram
 from flumina.spec import SpecResult, spec
 from flumina.state.fields import Count, Field, Max, Min, PerKey, Replicated, Set, Sum, Tuple, greatest, least
 from flumina.state.record import Record as State
+from flumina.state.record import reset
 
 if TYPE_CHECKING:
     from flumina.backend import run, start
@@ -46,6 +49,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "DISCARD",
+    "TTL",
+    "AtEnd",
     "Atom",
     "Batch",
     "BoundedDelay",
@@ -58,6 +63,7 @@ __all__ = [
     "Emit",
     "EngineOptions",
     "Event",
+    "Every",
     "Field",
     "FluminaError",
     "GeneratorSource",
@@ -89,14 +95,17 @@ __all__ = [
     "Tuple",
     "UsageError",
     "UserCodeError",
+    "Window",
     "check",
     "define",
     "depends",
+    "duration",
     "fork",
     "greatest",
     "join",
     "least",
     "repeat",
+    "reset",
     "run",
     "spec",
     "start",

@@ -15,14 +15,16 @@ from flumina.errors import UsageError
 from flumina.input.dead_letters import SCHEMA, BadRows, RejectedRows, makes_dead_letters
 from flumina.input.decode import OnBadRows, Part, decode
 from flumina.input.stream import Stream
-from flumina.input.stream_checks import check_streams, one_ts_type
+from flumina.input.stream_checks import check_streams, check_units, one_ts_type
 from flumina.input.ties import check_ties
 from flumina.model import emit as emitting
 from flumina.model.batch import Batch
 from flumina.model.emit import ONLY_OUTPUT, Emit, Row
 from flumina.model.order import END, Point
+from flumina.model.tick import Horizon
 from flumina.program.base import AnyProgram, define
 from flumina.program.definition import Definition, fold, initial_state
+from flumina.program.tick_fold import TickFold
 
 _POINT = "for example fl.Point(ts, rank, seq)"
 
@@ -40,6 +42,8 @@ class SpecResult:
     rows: Sequence[Row] = field(repr=False)
     state: Any
     events: int
+    ticks: int = 0
+    """How many ticks did something."""
     dead_letters: pa.Table = field(default_factory=SCHEMA.empty_table, repr=False)
 
     @property
@@ -51,9 +55,18 @@ class SpecResult:
 
 
 def spec(
-    program: AnyProgram, streams: Sequence[Stream], *, until: Point = END, bad_rows: BadRows = "error"
+    program: AnyProgram,
+    streams: Sequence[Stream],
+    *,
+    until: Point = END,
+    horizon: int | None = None,
+    bad_rows: BadRows = "error",
 ) -> SpecResult:
     """Run the sequential program: all events up to the point ``until``, in the order O.
+
+    Of a program with ticks, all input is there: each tick tag comes up to the first tick behind the last event, then
+    :class:`~flumina.AtEnd`. ``horizon`` is for input that goes on: a timestamp, not before the last event, up to which
+    ticks come; then there is no end.
 
     ``bad_rows`` says how rows that do not fit their declaration are handled: "error" raises, "dead-letter" keeps them.
     """
@@ -65,14 +78,32 @@ def spec(
     check_ties(definition, parts)
     batches = [part.batch for part in parts if len(part.batch)]
     emit = Emit(definition.outputs)
-    state, count = initial_state(definition), 0
-    if batches:
-        merged = Batch.merge(batches)
+    state, count, ticks = initial_state(definition), 0, 0
+    merged = Batch.merge(batches) if batches else None
+    if merged is not None:
         count = merged.count_up_to(until)
+    if definition.ticking is not None:
+        if merged is not None:
+            check_units(definition, ts_type_of(parts), streams[0].name)
+        folded = TickFold(definition, state, len(streams), emit, until)
+        folded.run(merged, _horizon(merged, horizon))
+        state, ticks = folded.state, folded.fired
+    elif merged is not None:
         state = fold(definition.kinds[definition.initial], state, merged.slice(0, count), emit)
     rows = emitting.rows(emit.drain())
     letters = pa.concat_tables([SCHEMA.empty_table(), *(some.dead_letters() for some in refused)])
-    return SpecResult(tables(definition, rows, ts_type_of(parts)), rows, state, count, letters)
+    return SpecResult(tables(definition, rows, ts_type_of(parts)), rows, state, count, ticks, letters)
+
+
+def _horizon(events: Batch | None, given: int | None) -> Horizon | None:
+    """Return how far ticks come; None if nothing has been seen."""
+    last = None if events is None else int(events.ts[-1])
+    if given is None:
+        return None if last is None else Horizon(last, closed=True)
+    if isinstance(given, bool) or not isinstance(given, int) or (last is not None and given < last):
+        message = f"expected horizon= as a timestamp that is not before the last event, {last}, got {given!r}"
+        raise UsageError("HORIZON", message)
+    return Horizon(given)
 
 
 def read(definition: Definition, streams: Sequence[Stream], on_bad_rows: OnBadRows | None = None) -> list[Part]:

@@ -21,7 +21,8 @@ from flumina.errors import FluminaError
 from flumina.model.batch import Batch
 from flumina.model.emit import Emit, Row, rows, table
 from flumina.model.event import Event
-from flumina.program.definition import RAISED, fold
+from flumina.model.tick import Tick
+from flumina.program.definition import RAISED, fold, within_update
 from flumina.state.compare import copied, rearranged, same
 
 _BETWEEN = 2
@@ -145,7 +146,8 @@ def _c3(scenario: Scenario, law: Law, wire: Wire) -> bool | None:
 
 def _batch(scenario: Scenario, law: Law, wire: Wire) -> bool | None:
     update_batch = wire.kind.update_batch
-    names = sorted({name for name, key in wire.atoms if key is not REST})
+    tags = scenario.definition.tags  # ticks never come in batches
+    names = sorted({name for name, key in wire.atoms if key is not REST and not isinstance(tags[name], Tick)})
     if update_batch is None or not names:
         return None
     name = scenario.choices.pick(names)
@@ -160,7 +162,8 @@ def _batch(scenario: Scenario, law: Law, wire: Wire) -> bool | None:
     before = copied(wire.state)
     result: Any = None
     try:
-        result = update_batch(before, batch, emit)
+        with within_update(wire.kind):
+            result = update_batch(before, batch, emit)
         at_once = rows(emit.drain())
     except FluminaError as error:
         result, at_once = f"raised {error}", []

@@ -22,6 +22,7 @@ from flumina.model.depends import FunctionDependence
 from flumina.model.emit import Emit, Row, rows
 from flumina.model.event import Event
 from flumina.model.tag_set import Key, KeySet, TagSet
+from flumina.model.tick import Every, Expiry
 from flumina.program.definition import RAISED, Definition, Fork, StateKind, fold
 from flumina.state.compare import copied
 
@@ -103,7 +104,7 @@ class Universe:
     def __init__(self, definition: Definition, named: Constants | None = None, pool: Pool = KEYS) -> None:
         self.definition = definition
         self.constants = constants(definition) if named is None else named
-        self.jumps = jumps(self.constants[int])
+        self.jumps = jumps([*periods(definition), *self.constants[int]])
         self.keys = {name: keys_of(tag, pool) for name, tag in definition.tags.items()}
         finite = isinstance(definition.depends, FunctionDependence)
         self.atoms: tuple[Atom, ...] = tuple(
@@ -132,6 +133,19 @@ class Universe:
         return not any(self.dependent[atom, other] for other in others)
 
 
+def periods(definition: Definition) -> list[int]:
+    """Return steps in time that cross the ticks of a program: periods, times to live, and one unit less or more."""
+    found = []
+    for tag in definition.tags.values():
+        if isinstance(tag, Every):
+            first = tag.schedule.after(0)
+            second = None if first is None else tag.schedule.after(first)
+            lengths = [] if first is None or second is None else [second - first]
+            lengths += [tag.length] if isinstance(tag, Expiry) else []
+            found += [step for length in lengths for step in (length - 1, length, length + 1)]
+    return found
+
+
 class Scenario:
     """A generator of one situation from choices; every event has its own place in O."""
 
@@ -149,6 +163,11 @@ class Scenario:
         name, key = self.choices.pick(concrete)
         tag = self.definition.tags[name]
         self.clock += self._tick()
+        if isinstance(tag, Every):  # at a time of its schedule
+            ts = tag.schedule.after(self.clock - 1)
+            if ts is None:
+                return None
+            self.clock = ts
         self.count += 1
         given = self.definition.examples
         named = self.universe.constants

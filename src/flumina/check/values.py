@@ -46,12 +46,15 @@ KEYS: dict[pa.DataType, Sequence[Any]] = {
 POWERS = tuple(10**n for n in range(1, 12))
 """Steps in time up to more than a day in microseconds: some exceed any window in any unit."""
 
+_YEAR = 400 * 86_400 * 10**6
+"""Longer than a year in microseconds: the longest period of ticks."""
+
 _MOST_JUMPS = 256
 
 
 def jumps(named: Sequence[int]) -> Sequence[int]:
     """Return steps in time to try, the smallest first: powers of ten, these numbers and their doubles."""
-    lengths = [n for n in named if 1 < n <= POWERS[-1]]
+    lengths = [n for n in named if 1 < n <= max(POWERS[-1], _YEAR)]
     return sorted({*POWERS, *lengths[: _MOST_JUMPS // 3], *(2 * n for n in lengths[: _MOST_JUMPS // 3])})
 
 

@@ -9,7 +9,28 @@ import pyarrow as pa
 
 from flumina.errors import InputError, UsageError
 from flumina.input.stream import Stream
+from flumina.model.tick import Every, Tick
 from flumina.program.definition import Definition
+
+
+def check_units(definition: Definition, ts_type: pa.DataType, stream: str) -> None:
+    """Refuse periods that do not fit the timestamps: times for whole numbers, numbers for times, zones for neither."""
+    whole = pa.types.is_integer(ts_type)
+    for tag in definition.tags.values():
+        if not isinstance(tag, Every):
+            continue
+        if tag.timed == whole:
+            units = "whole numbers" if whole else f"times ({ts_type})"
+            given = "a time" if tag.timed else "a number"
+            raise UsageError(
+                "TICK_UNIT",
+                f"timestamps of stream {stream!r} are {units}, but the period of {tag.name!r} is {given}: "
+                f"{tag.described}, at {tag.where}",
+                hint="give the period as a number of units" if whole else "give the period as a time, such as '1 h'",
+            )
+        if tag.zone is not None and pa.types.is_timestamp(ts_type) and ts_type.tz is None:
+            message = f"timestamps of stream {stream!r} have no zone, but {tag.name!r} has zone={tag.zone.key!r}"
+            raise UsageError("TICK_ZONE", f"{message}, at {tag.where}", hint="use timestamp, or leave out zone=")
 
 
 def check_streams(definition: Definition, streams: Sequence[Stream]) -> None:
@@ -19,11 +40,19 @@ def check_streams(definition: Definition, streams: Sequence[Stream]) -> None:
     for stream in streams:
         if not isinstance(stream, Stream):
             raise UsageError("STREAMS", f"{definition.name} needs a list of fl.Stream, got {stream!r} in it")
+    ticks = [name for name, tag in definition.tags.items() if isinstance(tag, Tick)]
+    for stream in streams:
+        if stream.name in ticks:
+            message = f"stream {stream.name!r} has the name of a tick of {definition.name}"
+            raise UsageError("TICK_STREAM", message, hint="outputs name the stream of their event; rename this one")
     for name, count in Counter(stream.name for stream in streams).items():
         if count > 1:
             raise UsageError("STREAM_NAME", f"two streams are called {name!r}")
     for stream in streams:
         for tag in stream.tags:
+            if isinstance(tag, Tick):
+                message = f"stream {stream.name!r} carries the tick {tag.name!r}, whose events come by themselves"
+                raise UsageError("TICK_STREAM", message, hint="leave the stream out")
             if definition.tags.get(tag.name) is not tag:
                 twin = f"; the {tag.name!r} of {definition.name} is another one" if tag.name in definition.tags else ""
                 raise UsageError(

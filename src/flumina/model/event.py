@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from flumina.model.order import Point
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from flumina.model.tag import Tag
+    from flumina.model.tick import Window
 
 FIXED_FIELDS = ("ts", "stream", "seq", "key")
 """Attributes of every event; the columns of its tag follow."""
@@ -17,7 +20,8 @@ class Event(tuple[Any, ...]):
     """One event: ``tag``, ``key`` (None if unkeyed), ``stream``, ``ts``, ``seq``, and its tag's columns by name.
 
     ``event.page`` and ``event["page"]`` are the same; the second also reaches columns whose names are Python words.
-    Compare tags with ``is``: ``if event.tag is self.view``.
+    Compare tags with ``is``: ``if event.tag is self.view``. A column called ``time`` or ``window`` takes the place of
+    the attribute.
     """
 
     __slots__ = ()
@@ -27,7 +31,14 @@ class Event(tuple[Any, ...]):
     stream: str
     seq: int
     key: Any
+    window: Window
+    """The time between a tick and the one before; only events of :class:`~flumina.Every` have it."""
     _make: ClassVar[Any]
+
+    @property
+    def time(self) -> datetime:
+        """``ts`` as an aware time: in the zone of a tick that has one, else in UTC."""
+        return self.tag.time_of(self.ts)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 -- a column can hold anything
         raise AttributeError(

@@ -13,9 +13,11 @@ from flumina.errors import SchemaError, UsageError, location
 from flumina.model.event import FIXED_FIELDS, Event, _revive
 from flumina.model.schema import BadValueError, Schema, column, type_name
 from flumina.model.tag_set import UNKEYED, Key, KeySet
+from flumina.model.zone_rules import utc
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from datetime import datetime
 
 
 RESERVED_COLUMNS = frozenset({*FIXED_FIELDS, "tag"})
@@ -45,7 +47,8 @@ class Tag:
         self.owner: type | None = None
         """The class in whose body the tag stands."""
         self.where = user_line()
-        self.mistakes: list[tuple[str, str]] = []
+        self.mistakes: list[tuple[str, ...]] = []
+        """Mistakes for the class to report: condition, message and, where there is one, a hint."""
         self.columns = self._parse(columns)
         self.finite_keys = None if keys is None else frozenset(keys)
         self.key: pa.Field | None = None
@@ -129,7 +132,13 @@ class Tag:
         members: dict[str, Any] = {"__slots__": (), "tag": self}
         if self.key is not None and self.key.name not in FIXED_FIELDS:
             members[self.key.name] = fields.key  # type: ignore[attr-defined]
+        if "time" in self.columns.names:
+            members["time"] = fields.time  # type: ignore[attr-defined]
         return type(self.name, (Event, fields), members)
+
+    def time_of(self, ts: int) -> datetime:
+        """Return a timestamp in microseconds as a time in UTC."""
+        return utc(ts)
 
     @property
     def make_event(self) -> Callable[[tuple[object, ...]], Event]:

@@ -193,6 +193,10 @@ class Inputs:
 def bind(program: AnyProgram, sources: Iterable[StreamRates], states: StateSize | None = None) -> Inputs:
     """Check sources against a program; the order of the sources is the rank of the streams."""
     definition, given = define(program), tuple(sources)
+    if definition.ticking is not None:
+        ticks = ", ".join(definition.ticking.rules)
+        message = f"{definition.name} has ticks ({ticks}), which plans do not divide among workers yet"
+        raise UsageError("TICKS_NOT_PLANNED", message, hint="fl.spec runs it, and fl.check checks it")
     if not given:
         raise UsageError("NO_STREAMS", f"a plan for {definition.name} needs at least one stream")
     shapes: dict[str, StreamShape] = {}

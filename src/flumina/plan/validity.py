@@ -21,6 +21,7 @@ from itertools import combinations, product
 
 from flumina.errors import PlanError
 from flumina.model.tag_set import KeySet, TagSet
+from flumina.model.tick import Tick
 from flumina.plan.fingerprint import fingerprint
 from flumina.plan.key_cover import KeyCover
 from flumina.plan.tree import Itag, Plan, PlanWorker, StreamShape, merged, ranges
@@ -56,7 +57,7 @@ RULES = {
     "NO_JOIN": "V1: there is a join for them",
     "DEPENDENT": "V2: unrelated workers handle independent events",
     "HANDLED_TWICE": "V2: no event has two workers, and none is named twice in one",
-    "NOT_HANDLED": "every event of the input has a worker",
+    "NOT_HANDLED": "every event of the input has a worker, and every tick",
     "UNKNOWN_STREAM": "itags are on streams of the plan",
     "UNKNOWN_PART": "itags are on parts that the stream has",
     "UNKNOWN_TAG": "itags have tags that the stream carries, and streams have tags of the program",
@@ -69,6 +70,7 @@ def validate(plan: Plan, program: AnyProgram, streams: Iterable[StreamShape] | N
     """Return every violation; ``streams`` are the streams of the run, if the plan is compared with them too."""
     checker = _Checker(plan, define(program))
     found = [*checker.program(), *checker.shape(), *checker.kinds(), *checker.inputs(), *checker.independence()]
+    found += checker.ticks()
     if streams is not None:
         found += checker.same_streams(tuple(streams))
     return found
@@ -97,6 +99,13 @@ class _Checker:
                 f"the plan was made for {self.plan.program!r} with other tags, dependence or state types than "
                 f"{self.definition.name!r} has now",
             )
+
+    def ticks(self) -> Iterator[Violation]:
+        """Find ticks without a worker."""
+        handled = self.plan.root.subtree_tags
+        for name, tag in self.definition.tags.items():
+            if isinstance(tag, Tick) and not (rest := TagSet([(name, tag.universe)]) - handled).is_empty():
+                yield Violation("NOT_HANDLED", (), f"no worker has the ticks {rest}", rest)
 
     def same_streams(self, streams: tuple[StreamShape, ...]) -> Iterator[Violation]:
         planned = {stream.name: stream for stream in self.plan.streams}

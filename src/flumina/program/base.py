@@ -15,19 +15,24 @@ import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from flumina.errors import DefinitionError, FluminaError, UsageError
-from flumina.model.depends import Declaration, Dependence, FunctionDependence, RuleDependence
+from flumina.errors import DefinitionError, FluminaError, Problem, UsageError
+from flumina.model.depends import Atom, Declaration, Dependence, FunctionDependence, RuleDependence
 from flumina.model.emit import ONLY_OUTPUT
 from flumina.model.schema import Schema
 from flumina.model.tag import Tag, user_line
 from flumina.model.tag_set import TagSet
+from flumina.model.tick import TTL, TTL_NAME, Expiry, Tick
 from flumina.program.analysis.declarations import check_declarations
+from flumina.program.analysis.effects import accesses
+from flumina.program.analysis.tick_declarations import check_expiry, check_ttl, hidden_tag, read_ttl
 from flumina.program.declared_state import DeclaredState
-from flumina.program.decorators import decorations, members_of, state_types
+from flumina.program.decorators import StateType, decorations, members_of, state_types
 from flumina.program.definition import RAISED, Definition, Fork, Join, StateKind, user_error
-from flumina.state.fields import Field
+from flumina.program.ticks import Ticking, TickRule
+from flumina.state.fields import ADD, SET, Field, Max
 
 _reviving: ContextVar[bool] = ContextVar("reviving", default=False)
 
@@ -103,6 +108,7 @@ class Program(_Methods[StateT]):
     ``output``     the columns of the only output, or a dict of named outputs
     ``tolerance``  relative error within which floats count as equal when laws are checked; exact by default
     ``examples``   for the law checker: column name to a list of values worth trying
+    ``ttl``        how long a key of a :class:`~flumina.KeyedProgram` lives: a :class:`~flumina.TTL` or a duration
     """
 
     depends: ClassVar[Any]  # to type checkers, a function of two atoms in a class body looks like a method
@@ -113,6 +119,8 @@ class Program(_Methods[StateT]):
     _tags: ClassVar[dict[str, Tag]]
     _fields: ClassVar[dict[str, Field]]
     _declared: ClassVar[DeclaredState | None]
+    _touching: ClassVar[Mapping[str, frozenset[str]]] = {}
+    """With a ttl: the tags that touch a field at all, and those that prolong the life of a key."""
     _abstract: ClassVar[bool] = True
 
     _one_key: ClassVar[bool] = False
@@ -130,21 +138,66 @@ class Program(_Methods[StateT]):
         cls._abstract = abstract
         if abstract:
             return
-        problems = check_declarations(cls, members, user_line())
+        where = user_line()
+        problems = check_declarations(cls, members, where)
+        expiry, ttl, wrong = cls._read_ttl(members, where)
+        problems += wrong
         if cls._fields and not {p.condition for p in problems} & _BLIND:
+            if expiry is not None and ttl is not None and not wrong:
+                cls._add_ttl(expiry, ttl)
             cls._declared, unsafe = DeclaredState.derive(
-                cls, cls._tags, cls._fields, cls._dependence(), one_key=cls._one_key
+                cls,
+                cls._tags,
+                cls._fields,
+                cls._dependence(),
+                one_key=cls._one_key,
+                touching=sorted(cls._touching.get("prolongs", ())),
             )
             problems += unsafe
         if problems:
             raise DefinitionError(cls.__qualname__, problems)
 
     @classmethod
+    def _read_ttl(cls, members: dict[str, Any], where: str) -> tuple[Expiry | None, TTL | None, list[Problem]]:
+        """Return the hidden tag of a ttl, what was declared, and all mistakes in it."""
+        cls._touching = {}
+        given = members.get(TTL_NAME)
+        ttl, expiry, problems = None, None, list[Problem]()
+        if given is not None and not isinstance(given, Tag | Field | StateType):
+            ttl, problems = read_ttl(given, where)
+        if ttl is not None:
+            expiry = hidden_tag(ttl, cls._tags)
+            problems += check_ttl(ttl, expiry, cls._tags, cls._fields, one_key=cls._one_key)
+        if inspect.isfunction(members.get("update")):
+            problems += check_expiry(cls, expiry, cls._fields)
+        return expiry, ttl, problems
+
+    @classmethod
+    def _add_ttl(cls, expiry: Expiry, ttl: TTL) -> None:
+        """Add the hidden tag and the hidden field of a ttl."""
+        keyed = {name: tag for name, tag in cls._tags.items() if tag.key is not None}
+        found, _ = accesses(getattr(cls, "update"), cls, keyed, cls._fields)  # noqa: B009 -- users write it
+        touch = {access.tag for access in found} | (cls._tags.keys() - keyed.keys())
+        changed = {a.tag for a in found if a.kind in (ADD, SET) and not isinstance(cls._tags[a.tag], Tick)}
+        prolongs = changed if ttl.touched_by is None else {tag.name for tag in ttl.touched_by}
+        cls._touching = {"touches": frozenset(touch | prolongs), "prolongs": frozenset(prolongs)}
+        until = Max("long")
+        until.name, until.where = TTL_NAME, ttl.where
+        cls._tags = {**cls._tags, TTL_NAME: expiry}
+        cls._fields = {**cls._fields, TTL_NAME: until}
+
+    @classmethod
     def _dependence(cls) -> Dependence:
         declared = inspect.getattr_static(cls, "depends")
+        touch = cls._touching.get("touches")
         if isinstance(declared, Declaration):
+            if touch is not None:
+                pairs = tuple((cls._tags[TTL_NAME], cls._tags[name]) for name in sorted({*touch, TTL_NAME}))
+                declared = replace(declared, pairs=(*declared.pairs, *pairs))
             return RuleDependence.bind(declared)
         function = declared.__func__ if isinstance(declared, staticmethod) else declared
+        if touch is not None:
+            function = _with_ttl(function, {*touch, TTL_NAME})
         try:
             return FunctionDependence(function, list(cls._tags.values()))
         except RAISED as error:
@@ -173,16 +226,45 @@ class Program(_Methods[StateT]):
             is_initial=None if declared is None else declared.is_initial,
             untouched=None if declared is None else declared.untouched,
             narrow=None if declared is None else declared.narrow,
+            ticking=self._ticking(),
             tolerance=self.tolerance,
             examples={name: tuple(values) for name, values in self.examples.items()},
+        )
+
+    def _ticking(self) -> Ticking | None:
+        """Return the rules of the program's ticks; None without ticks."""
+        ticks = {name: tag for name, tag in self._tags.items() if isinstance(tag, Tick)}
+        if not ticks:
+            return None
+        me: Any = self
+        declared = type(self)._declared
+        rules = {
+            name: TickRule(
+                tag,
+                None if declared is None else {field: declared.fields[field] for field in declared.touched[name]},
+                me.init if declared is None else declared.init,
+            )
+            for name, tag in ticks.items()
+        }
+        expiry = ticks.get(TTL_NAME)
+        return Ticking(
+            rules,
+            expiry if isinstance(expiry, Expiry) else None,
+            self._touching.get("prolongs", frozenset()),
+            getattr(self, "on_expire", None),
         )
 
     def _untyped(self) -> _Parts:
         """Define one state type: declared fields, or the user's own init, fork and join."""
         me: Any = self
-        source: Any = type(self)._declared or me
+        declared, ticking = type(self)._declared, self._ticking()
+        source: Any = declared or me
         everything = TagSet.all_of(self._tags.values())
-        kind = StateKind("State", everything, me.update, getattr(self, "update_batch", None))
+        update, batch = me.update, getattr(self, "update_batch", None)
+        if ticking is not None:
+            update, batch = ticking.update(update), None if batch is None else ticking.update_batch(batch)
+        resets = declared is not None and _mentions_reset(type(self))
+        kind = StateKind("State", everything, update, batch, declared.init if declared is not None and resets else None)
         return (
             {kind.name: kind},
             kind.name,
@@ -217,8 +299,33 @@ class Program(_Methods[StateT]):
         return kinds, next(iter(types)), me.init, forks, joins
 
 
+def _with_ttl(function: Callable[[Atom, Atom], bool], touch: Collection[str]) -> Callable[[Atom, Atom], bool]:
+    """Return a dependence function that knows the hidden ticks of a ttl, too."""
+
+    def depends(a: Atom, b: Atom) -> bool:
+        if TTL_NAME in (a.tag.name, b.tag.name):
+            return a.tag.name in touch and b.tag.name in touch and (a.key == b.key or None in (a.key, b.key))
+        return function(a, b)
+
+    return depends
+
+
+def _mentions_reset(cls: type) -> bool:
+    """Return whether a method of the class, or a function within one, may call :func:`flumina.reset`."""
+    waiting = [m.__code__ for base in cls.__mro__ for m in vars(base).values() if inspect.isfunction(m)]
+    while waiting:
+        code = waiting.pop()
+        if "reset" in (*code.co_names, *code.co_freevars):
+            return True
+        waiting += [inner for inner in code.co_consts if inspect.iscode(inner)]
+    return False
+
+
 _BLIND = frozenset(
     {
+        "TICK_STATE",
+        "TICK_KEY",
+        "DUE_FIELD",
         "NO_TAGS",
         "NO_PARENTHESES",
         "NO_DEPENDS",

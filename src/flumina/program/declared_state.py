@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations_with_replacement
@@ -12,7 +12,9 @@ from flumina.errors import Problem
 from flumina.model.depends import Dependence
 from flumina.model.tag import Tag
 from flumina.model.tag_set import TagSet
+from flumina.model.tick import TTL_NAME
 from flumina.program.analysis.effects import Access, accesses
+from flumina.program.analysis.tick_declarations import idle_ticks, read_accesses, touches
 from flumina.state.compare import identical
 from flumina.state.fields import ADD, READ, SET, Field, Max, Min, Observes, PerKey, Sum, Value
 from flumina.state.record import Record
@@ -28,31 +30,43 @@ class DeclaredState:
     observers: Mapping[str, tuple[tuple[str, bool], ...]]
     """For each field the tags that read or set it, and whether only at their own key."""
     adding: frozenset[str]
+    touched: Mapping[str, Sequence[str]]
+    """For each tick tag the fields that it touches."""
 
     @staticmethod
     def derive(
-        owner: type, tags: Mapping[str, Tag], fields: Mapping[str, Field], depends: Dependence, *, one_key: bool
+        owner: type,
+        tags: Mapping[str, Tag],
+        fields: Mapping[str, Field],
+        depends: Dependence,
+        *,
+        one_key: bool,
+        touching: Collection[str] = (),
     ) -> tuple[DeclaredState, list[Problem]]:
         """Derive accesses from the source of ``update``, and check them against ``depends``.
 
-        In a program written for one key (``one_key``) the whole state belongs to the event's own key.
+        In a program written for one key (``one_key``) the whole state belongs to the event's own key. ``touching`` are
+        the tags that add to the hidden field of a ttl.
         """
         update: Callable[..., object] = owner.update  # type: ignore[attr-defined]
-        seen = {name: tag for name, tag in tags.items() if not (one_key and tag.key is None)}
-        found, problems = accesses(update, owner, seen, fields)
+        seen = {n: tag for n, tag in tags.items() if n != TTL_NAME and not (one_key and tag.key is None)}
+        found, problems = accesses(update, owner, seen, {n: f for n, f in fields.items() if n != TTL_NAME})
+        found += _of_ttl(tags, fields, touching)
         # The state of a one-key program belongs to the key of the event, whatever its update does with it...
         safe = [replace(access, own_key=tags[access.tag].key is not None) for access in found] if one_key else found
         # ... and update_all gets all states, so an unkeyed tag counts as touching everything.
         everything = [
             Access(name, field, kind, own_key=False, where=tag.where, followed=False)
             for name, tag in tags.items()
-            if name not in seen
+            if name not in seen and name != TTL_NAME
             for field in fields
             if not fields[field].declared
             for kind in (READ, SET)
         ]
-        problems += _conflicts(tags, fields, safe + everything, depends)
-        found += everything
+        reads = read_accesses(tags, found + everything)
+        problems += idle_ticks(tags, found + everything)
+        problems += _conflicts(tags, fields, safe + everything + read_accesses(tags, safe + everything), depends)
+        found += everything + reads
         observers = {
             # A one-key fork gets tags without keys.
             name: tuple(
@@ -63,7 +77,7 @@ class DeclaredState:
             for name in fields
         }
         observing = {tag for by in observers.values() for tag, _ in by}
-        return DeclaredState(fields, observers, frozenset(tags) - observing), problems
+        return DeclaredState(fields, observers, frozenset(tags) - observing, touches(tags, found)), problems
 
     def init(self) -> Record:
         """Return the state before the first event: every field at its identity."""
@@ -122,6 +136,15 @@ class DeclaredState:
                 for name, field in self.fields.items()
             }
         )
+
+
+def _of_ttl(tags: Mapping[str, Tag], fields: Mapping[str, Field], touching: Collection[str]) -> list[Access]:
+    """Return the accesses of a ttl: its ticks set every field, and the tags that touch a key add to the hidden one."""
+    if TTL_NAME not in tags:
+        return []
+    where = tags[TTL_NAME].where
+    sets = [Access(TTL_NAME, field, kind, own_key=False, where=where) for field in fields for kind in (READ, SET)]
+    return sets + [Access(name, TTL_NAME, ADD, own_key=False, where=where) for name in touching]
 
 
 def _needed(observers: Sequence[tuple[str, bool]], tags: TagSet, among: TagSet | None) -> Observes:

@@ -17,6 +17,7 @@ PARAMETERS = {
     "update_all": ("self", "states", "event", "emit"),
     "fork": ("self", "state", "left", "right"),
     "join": ("self", "left", "right"),
+    "on_expire": ("self", "state", "event", "emit"),
 }
 
 

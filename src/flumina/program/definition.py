@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from flumina.errors import FluminaError, OutOfMemoryError, UserCodeError, location, location_of
 from flumina.model.decimals import exact_decimals
 from flumina.model.tag_set import TagSet
+from flumina.state.record import resettable
 
 if TYPE_CHECKING:
     from flumina.model.batch import Batch
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from flumina.model.schema import Schema
     from flumina.model.tag import Tag
     from flumina.program.keyed import Lifted
+    from flumina.program.ticks import Ticking
 
 State = Any
 Update = Callable[[State, "Event", "Emit"], State | None]
@@ -39,6 +42,8 @@ class StateKind:
     predicate: TagSet
     update: Update
     update_batch: UpdateBatch | None = None
+    fresh: Callable[[], State] | None = None
+    """Makes the initial state for :func:`flumina.reset`; None where the program never calls it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +121,8 @@ class Definition:
     """
     lifted: Lifted | None = None
     """The one-key program, where this one was lifted from it."""
+    ticking: Ticking | None = None
+    """The rules of ticks, for the state of one key where the program is keyed; None without ticks."""
     tolerance: float = 0.0
     examples: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
@@ -153,12 +160,20 @@ def initial_state(definition: Definition) -> State:
         raise user_error(definition.init, error) from error
 
 
+_UNCHANGED: AbstractContextManager[None] = nullcontext()
+
+
+def within_update(kind: StateKind) -> AbstractContextManager[None]:
+    """Let :func:`flumina.reset` know the initial state of a program while its update runs."""
+    return _UNCHANGED if kind.fresh is None else resettable(kind.fresh)
+
+
 def fold(kind: StateKind, state: State, events: Iterable[Event], emit: Emit) -> State:
     """Apply ``update`` to each event in turn."""
     update = kind.update
     event = None
     try:
-        with exact_decimals():
+        with exact_decimals(), within_update(kind):
             for event in events:
                 emit.event = event
                 result = update(state, event, emit)
@@ -182,7 +197,7 @@ def fold_batch(kind: StateKind, state: State, batch: Batch, emit: Emit) -> State
     for run in batch.runs():
         emit.batch = run
         try:
-            with exact_decimals():
+            with exact_decimals(), within_update(kind):
                 result = kind.update_batch(state, run, emit)
         except FluminaError:
             raise

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from flumina.model.tag_set import TagSet
+from flumina.model.tick import Tick
 from flumina.program.base import Program, StateT
 from flumina.program.definition import Definition, Fork, Join, StateKind, fold
 from flumina.state.compare import identical
@@ -51,6 +52,10 @@ if TYPE_CHECKING:
             """Handle an event without a key: ``states`` has the state of every key that is not at its initial one."""
             raise NotImplementedError
 
+        def on_expire(self, state: StateT, event: Event, emit: Emit) -> None:
+            """Read the state of a key that expires by its ``ttl``, and call ``emit``; it is set back behind this."""
+            raise NotImplementedError
+
 else:
     _KeyedMethods = Program
 
@@ -71,8 +76,9 @@ class KeyedProgram(_KeyedMethods[StateT], abstract=True):
         kind = StateKind(
             "States",
             one.everything,
-            lifted.update,
+            lifted.update if one.ticking is None else lifted.update_ticked,
             None if one.kinds[one.initial].update_batch is None else lifted.update_batch,
+            one.kinds[one.initial].fresh,
         )
         return replace(
             one,
@@ -122,6 +128,17 @@ class Lifted:
         result = self.kind.update(states[event.key], event, emit)
         if result is not None:
             states[event.key] = result
+        return None
+
+    def update_ticked(self, states: KeyedMap, event: Event, emit: Emit) -> State | None:
+        """Handle one event of a program with ticks, which do nothing to an initial state."""
+        if not isinstance(event.tag, Tick):
+            return self.update(states, event, emit)
+        if event.tag.key is None:
+            return self.update(states, event, emit) if states else None
+        self.update(states, event, emit)
+        if self.is_identity(states[event.key]):
+            dict.pop(states, event.key)  # else memory would never shrink
         return None
 
     def _update_key(self) -> Callable[[KeyedMap, Event, Emit], None]:

@@ -3,8 +3,37 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
+
+from flumina.errors import UsageError
+
+_init: ContextVar[Callable[[], Record] | None] = ContextVar("init", default=None)
+"""Makes the initial state of the program whose ``update`` runs."""
+
+
+@contextmanager
+def resettable(init: Callable[[], Record] | None) -> Iterator[None]:
+    """Let :func:`reset` set states back to what ``init`` returns; a state does not know its fields."""
+    token = _init.set(init)
+    try:
+        yield
+    finally:
+        _init.reset(token)
+
+
+def reset(state: Record) -> None:
+    """Set all declared fields of a state back to their initial values.
+
+    Called in ``update``, ``update_batch`` and ``update_all`` of a program with declared fields.
+    """
+    init = _init.get()
+    if init is None or not isinstance(state, Record):
+        message = f"expected the state of a program with declared fields, within its update, got {state!r}"
+        raise UsageError("RESET", message, hint="call fl.reset(state) in update; own states are reset by hand")
+    state.__dict__.update(init().__dict__)
 
 
 class Record:

@@ -14,13 +14,15 @@ from flumina.model.emit import EVENT_COLUMNS, ONLY_OUTPUT
 from flumina.model.schema import BadValueError, Schema, type_name
 from flumina.model.schema import column as as_column
 from flumina.model.tag import Tag
+from flumina.model.tick import TTL_NAME, Tick
 from flumina.program.analysis.misspellings import misspellings
 from flumina.program.analysis.side_effects import find_side_effects
+from flumina.program.analysis.tick_declarations import check_ticks
 from flumina.program.decorators import PARAMETERS, Decoration, StateType, decorations, state_types
 from flumina.state.fields import Field
 
 Members = dict[str, Any]
-_RESERVED = frozenset({*PARAMETERS, "depends", "output", "tolerance", "examples"})
+_RESERVED = frozenset({*PARAMETERS, "depends", "output", "tolerance", "examples", TTL_NAME})
 _ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
@@ -46,6 +48,7 @@ def check_declarations(cls: type[_ProgramClass], members: Members, where: str) -
         *_outputs(cls, where),
         *_signatures(members, where),
         *_state(cls, members, where),
+        *check_ticks(cls._tags, cls._fields, one_key=cls._one_key, typed=bool(state_types(members))),
         *_misspelled(cls, members),
         *_checking(cls, where),
     ]
@@ -99,8 +102,8 @@ def _names(cls: type[_ProgramClass], members: Members, where: str) -> Iterator[P
         yield Problem("NO_TAGS", "the program declares no tag", where, "for example: view = fl.Tag('user long')")
     declared: list[Tag | Field] = [*cls._tags.values(), *cls._fields.values()]
     for member in declared:
-        for condition, message in member.mistakes:
-            yield Problem(condition, f"{member.name}: {message}", member.where)
+        for condition, message, *hints in member.mistakes:
+            yield Problem(condition, f"{member.name}: {message}", member.where, *hints)
     named: dict[str, Tag | Field | StateType] = {**cls._tags, **cls._fields, **state_types(members)}
     for name, one in named.items():
         kind = type(one).__name__
@@ -296,7 +299,7 @@ def _state(cls: type[_ProgramClass], members: Members, where: str) -> Iterator[P
 
 
 def _one_key(cls: type[_ProgramClass], members: Members, where: str) -> Iterator[Problem]:
-    keys = {tag.key.type for tag in cls._tags.values() if tag.key is not None}
+    keys = {tag.key.type for tag in cls._tags.values() if tag.key is not None and not isinstance(tag, Tick)}
     if cls._tags and not keys:
         yield Problem(
             "NO_KEY", "a keyed program needs a tag with key=", where, "use fl.Program for programs without keys"

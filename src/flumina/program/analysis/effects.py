@@ -30,6 +30,7 @@ from flumina.program.analysis.function_source import (
     event_columns,
 )
 from flumina.state.fields import ADD, READ, SET, Field, Max, Min, PerKey, Set, Sum, greatest, least
+from flumina.state.record import reset
 
 _LOOKERS = frozenset({len, bool, any, all, str, repr, isinstance, print})
 """Functions whose result has no reference into their argument."""
@@ -337,6 +338,10 @@ class _Reader:
         if self.own_method(node, live):
             return
         function = self.scope.source.meaning(node.func)
+        if function is reset and len(node.args) == 1 and self.scope.is_role(node.args[0], "state"):
+            for name, whole in self.fields.items():
+                self.note(live, FieldRef(name, None, whole, inside=False), (SET,), node)
+            return
         builtin = function if inspect.isbuiltin(function) or isinstance(function, type) else None
         if builtin in _FRAME_READERS:
             self.escape(node, live)

@@ -17,6 +17,7 @@ from flumina.model.emit import ONLY_OUTPUT, Emit
 from flumina.model.event import Event
 from flumina.model.schema import Schema
 from flumina.model.tag import RESERVED_COLUMNS, Tag
+from flumina.model.tick import Every
 from flumina.program.analysis.function_source import did_you_mean
 from flumina.program.analysis.reach import Reached, reached
 from flumina.state.fields import Field
@@ -102,6 +103,8 @@ class _Columns:
         tags = [self.tags[tag] for tag in self.tags if tag in self.place.live]
         columns = list(dict.fromkeys(column for tag in tags for column in tag.schema.names))
         if not isinstance(name, str) or name in columns or name in others or any(tag.mistakes for tag in tags):
+            return
+        if name == "window" and any(isinstance(tag, Every) for tag in tags):
             return
         if name.startswith("_"):
             return  # attributes of named tuples besides columns
