@@ -59,7 +59,7 @@ def test_files_to_parquet(spark: SparkSession, files: Files, tmp_path: Path) -> 
     assert max(sum(entry["buffered"].values()) for entry in batches) > 10
     assert batches[-1]["buffered"] == {RULES: 0, TRANSACTIONS: 0}
     for entry in batches:
-        assert entry["durationMs"].keys() >= {"ingest", "watermark", "state", "sink", "commit", "total"}
+        assert entry["durationMs"].keys() >= {"ingest", "watermark", "stage", "sink", "commit", "total"}
         assert entry["stateBytes"] > 0 or not entry["totals"]["processed"]
     assert sum(entry["processed"] for entry in batches) == batches[-1]["totals"]["rows"] == 260
     assert all(entry["leaves"] > 1 and entry["joins"] > 0 for entry in batches if entry["processed"])

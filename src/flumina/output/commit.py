@@ -83,7 +83,7 @@ class OutputCommit:
             }
         return {
             name: CommittedOutput(
-                self.rows[name],
+                self.rows.get(name, 0),
                 self.outputs.final(name),
                 join(location.path, self.outputs.folder(name).rstrip("/")).rstrip("/"),
                 tuple(join(location.path, file) for file in named),

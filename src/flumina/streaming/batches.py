@@ -87,6 +87,8 @@ class Batches:
         self.streams, self.ts_type, self.rules, self.planner = tuple(streams), ts_type, rules, planner
         self.engine, self.sink, self.dead_letters, self.progress = engine, sink, dead_letters, progress
         self.hooks = hooks
+        self._watch = Stopwatch()
+        """Measures the phases of the batch that is processed."""
         self._committer: Committer | None = None
         self._last: EpochState | None = None
         """The last epoch, so that it need not be read again."""
@@ -154,7 +156,7 @@ class Batches:
             raise
 
     def _process(self, batch: int, gather: Gather, *, closed: bool) -> None:
-        watch = Stopwatch()
+        watch = self._watch = Stopwatch()
         previous = self._begin()
         logged = self.log.watermark(batch)
         ended = logged is not None and logged.closed and not closed
@@ -257,9 +259,10 @@ class Batches:
 
     def show(self, epoch: EpochManifest) -> None:
         """Make the dead letters and the outputs of a batch visible."""
-        self.dead_letters.show(epoch)
-        self._reached("dead-letters-shown", epoch.number - 1)
-        self.sink.show(epoch)
+        with self._watch.phase("sink"):
+            self.dead_letters.show(epoch)
+            self._reached("dead-letters-shown", epoch.number - 1)
+            self.sink.show(epoch)
 
     def clear(self, epoch: EpochManifest) -> None:
         """Delete the staged files of a batch that is visible; those of earlier drivers are deleted as a whole."""

@@ -35,12 +35,13 @@ class Stopwatch:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Add the time of the ``with`` block to a phase."""
-        began = time.perf_counter()
+        """Add the time of the ``with`` block to a phase, without that of phases within it."""
+        began, others = time.perf_counter(), sum(self.seconds.values())
         try:
             yield
         finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began
+            within = sum(self.seconds.values()) - others
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began - within
 
     def milliseconds(self) -> dict[str, int]:
         """Return the milliseconds of all phases, and of the whole batch as ``total``."""
