@@ -422,6 +422,7 @@ def test_a_silent_task_is_ended_and_a_new_gang_may_come(pool: ThreadPoolExecutor
             first = gang.join(0, interval=0.05).result(300)
             os.kill(process.pid, signal.SIGSTOP)
             assert "task 1 gave no sign of life" in outcome(first)
+            wait_until("the silent task is ended", lambda: ended)  # after the others have been told
             assert [(whom.task, whom.attempt) for whom, _ in ended] == [(1, "1")]
             second = gang.assemble(2, "2", interval=0.05)
             os.kill(process.pid, signal.SIGCONT)  # what is left of it finds its line closed
@@ -541,6 +542,7 @@ def test_a_slow_driver_blocks_no_task(pool: ThreadPoolExecutor) -> None:
 DRIVER = """
 import pickle, sys, time
 from flumina.engine.transport.rendezvous import Rendezvous
+from tests.waiting import wait_until
 meeting = Rendezvous(1, pickle.load(sys.stdin.buffer))
 print(meeting.address[1], flush=True)
 time.sleep(60)
