@@ -10,9 +10,9 @@ from flumina.apps.reloaded import (
     SIGMAS,
     SUPPORT,
     UNIT,
+    Expected,
     Model,
     Summary,
-    Usual,
     itemsets,
     logarithmic,
     percentages,
@@ -73,7 +73,7 @@ def test_support_and_covariances_are_those_of_the_records() -> None:
     model = Model.train(summary(of))
     support = Counter(itemset for cell, _ in of for itemset in itemsets(cell))
     assert model.frequent == {itemset for itemset, n in support.items() if n >= 500 / SUPPORT}
-    for (attribute, value), usual in model.usual.items():
+    for (attribute, value), usual in model.expected.items():
         measures = np.array([m for cell, m in of if cell[attribute] == value], float)
         assert np.allclose(usual.mean, measures.mean(axis=0))
         assert np.allclose(usual.covariance, np.cov(measures.T, bias=True))
@@ -116,5 +116,5 @@ def test_a_model_of_nothing() -> None:
 
 
 def test_records_of_one_kind_are_usual() -> None:
-    usual = Usual.of(summary([(("a",), [5, 9])] * 3).cells["a",], 2)
+    usual = Expected.of(summary([(("a",), [5, 9])] * 3).moments["a",], 2)
     assert usual.deviates(np.array([[5, 9], [5, 8], [6, 8]])).tolist() == [False, True, True]

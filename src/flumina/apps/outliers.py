@@ -18,7 +18,7 @@ import pyarrow as pa
 
 import flumina as fl
 from flumina.apps.app import App, Opened
-from flumina.apps.reloaded import THRESHOLD, UNIT, Cell, Model, Summary, logarithmic, percentages
+from flumina.apps.reloaded import THRESHOLD, UNIT, Categories, Model, Summary, logarithmic, percentages
 from flumina.apps.text import LINE, TextFile
 from flumina.apps.workload import Columns, Flow, Steady, below, noise, parameter, require, share
 from flumina.model.order import Ints
@@ -104,13 +104,13 @@ class Outliers(fl.Program):
         if event.tag is self.query:
             emit.model(*self.answer(state))
             return
-        cell = tuple(event[name] for name in CATEGORIES)
+        categories = tuple(event[name] for name in CATEGORIES)
         measures = measured([[event[name]] for name in SIZES], [[event[name]] for name in RATES])
-        state.summary.add(cell, measures)
+        state.summary.add(categories, measures)
         if state.model is not None:
-            score = float(state.model.scores(cell, measures)[0] / UNIT)
+            score = float(state.model.scores(categories, measures)[0] / UNIT)
             if score > THRESHOLD:
-                emit.outlier(*cell[:3], score)
+                emit.outlier(*categories[:3], score)
 
     def update_batch(self, state: Knowledge, batch: fl.Batch, emit: fl.Emit) -> None:
         """Score and add all connections with the same categorical values at once."""
@@ -120,10 +120,10 @@ class Outliers(fl.Program):
             return
         measures = measured([batch[name] for name in SIZES], [batch[name] for name in RATES])
         scores = np.zeros(len(batch), np.int64)
-        for cell, rows in cells(batch):
-            state.summary.add(cell, measures[rows])
+        for categories, rows in by_categories(batch):
+            state.summary.add(categories, measures[rows])
             if state.model is not None:
-                scores[rows] = state.model.scores(cell, measures[rows])
+                scores[rows] = state.model.scores(categories, measures[rows])
         found = np.flatnonzero(scores > THRESHOLD * UNIT)
         columns = (batch.arrow(name).take(pa.array(found)) for name in CATEGORIES[:3])
         emit.outlier.columns(*columns, scores[found] / UNIT, at=found)
@@ -131,7 +131,7 @@ class Outliers(fl.Program):
     def answer(self, state: Knowledge) -> tuple[int, int, int]:
         """Train the next model; return the sizes of its input and of itself."""
         state.model = Model.train(state.summary)
-        return state.summary.records, len(state.summary.cells), len(state.model.frequent)
+        return state.summary.records, len(state.summary.moments), len(state.model.frequent)
 
     def fork(self, state: Knowledge, left: fl.TagSet, right: fl.TagSet) -> tuple[Knowledge, Knowledge]:
         """Give the summary to the side with the queries, the model to both."""
@@ -144,7 +144,7 @@ class Outliers(fl.Program):
         return left
 
 
-def cells(batch: fl.Batch) -> Iterator[tuple[Cell, Ints]]:
+def by_categories(batch: fl.Batch) -> Iterator[tuple[Categories, Ints]]:
     """Yield the combinations of categorical values in a batch, each with the rows that have it."""
     codes, radix = np.zeros(len(batch), np.int64), 1
     for name in CATEGORIES:

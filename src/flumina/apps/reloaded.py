@@ -55,7 +55,7 @@ _ROWS = 256
 """Records that are scored at once: their covariances fit into the cache."""
 
 Floats = npt.NDArray[np.float64]
-Cell = tuple[str, ...]
+Categories = tuple[str, ...]
 """The categorical values of a record, one for each attribute."""
 Item = tuple[int, str]
 Itemset = tuple[Item, ...]
@@ -79,14 +79,14 @@ def percentages(values: Floats) -> Ints:
 
 
 @lru_cache(maxsize=8)
-def _upper(width: int) -> tuple[Ints, Ints]:
+def _pairs(width: int) -> tuple[Ints, Ints]:
     """Return the pairs of attributes, each once."""
     return np.triu_indices(width)
 
 
-def itemsets(cell: Cell) -> Iterator[Itemset]:
+def itemsets(categories: Categories) -> Iterator[Itemset]:
     """Yield all itemsets of a record up to :data:`SIZE`."""
-    items = tuple(enumerate(cell))
+    items = tuple(enumerate(categories))
     for size in range(1, SIZE + 1):
         yield from combinations(items, size)
 
@@ -98,31 +98,31 @@ class Summary:
     It holds the number of records, the sum of each measure, and the sum of the products of each pair.
     """
 
-    cells: dict[Cell, Ints] = field(default_factory=dict)
+    moments: dict[Categories, Ints] = field(default_factory=dict)
 
-    def add(self, cell: Cell, measures: Ints) -> None:
-        """Add records of one cell, one a row."""
+    def add(self, categories: Categories, measures: Ints) -> None:
+        """Add records with the same categories, one in each row."""
         exact = measures.astype(np.float64)  # products of measures up to 1,000 stay exact for 2**33 rows
-        products = (exact.T @ exact)[_upper(measures.shape[1])].astype(np.int64)
-        self._plus(cell, np.concatenate(([len(measures)], measures.sum(axis=0), products)))
+        products = (exact.T @ exact)[_pairs(measures.shape[1])].astype(np.int64)
+        self._add_moments(categories, np.concatenate(([len(measures)], measures.sum(axis=0), products)))
 
     def merge(self, other: Self) -> None:
         """Add another summary."""
-        for cell, moments in other.cells.items():
-            self._plus(cell, moments)
+        for categories, moments in other.moments.items():
+            self._add_moments(categories, moments)
 
-    def _plus(self, cell: Cell, moments: Ints) -> None:
-        known = self.cells.get(cell)
-        self.cells[cell] = moments if known is None else known + moments
+    def _add_moments(self, categories: Categories, moments: Ints) -> None:
+        known = self.moments.get(categories)
+        self.moments[categories] = moments if known is None else known + moments
 
     @property
     def records(self) -> int:
         """How many were seen."""
-        return sum(int(moments[0]) for moments in self.cells.values())
+        return sum(int(moments[0]) for moments in self.moments.values())
 
 
 @dataclass(frozen=True)
-class Usual:
+class Expected:
     """The usual measures of the records with one categorical value."""
 
     mean: Floats
@@ -131,16 +131,16 @@ class Usual:
     """How far the product of two deviations from the mean may lie from the covariance."""
 
     @staticmethod
-    def of(moments: Ints, width: int) -> Usual:
+    def of(moments: Ints, width: int) -> Expected:
         """Derive the usual measures from the sums over these records."""
         count, mean = int(moments[0]), moments[1 : width + 1] / moments[0]
         products = np.zeros((width, width))
-        products[_upper(width)] = moments[width + 1 :] / count
+        products[_pairs(width)] = moments[width + 1 :] / count
         products = np.maximum(products, products.T)
         covariance = products - np.outer(mean, mean)
         variance = np.maximum(np.diag(covariance), 0)
         spread = np.sqrt(np.outer(variance, variance) + covariance**2)
-        return Usual(mean, covariance, SIGMAS * spread + 0.5)  # half a step of the measures is no deviation
+        return Expected(mean, covariance, SIGMAS * spread + 0.5)  # half a step of the measures is no deviation
 
     def deviates(self, measures: Ints) -> npt.NDArray[np.bool_]:
         """Return which records have too many covariances that are unusual.
@@ -174,30 +174,32 @@ class Model:
     """The trained model; immutable, so that it needs no copies."""
 
     frequent: frozenset[Itemset]
-    usual: dict[Item, Usual]
+    expected: dict[Item, Expected]
 
     @staticmethod
     def train(summary: Summary) -> Model:
         """Return the model of everything that was summarized."""
         support: Counter[Itemset] = Counter()
         moments: dict[Item, Ints] = {}
-        for cell, vector in summary.cells.items():
-            for itemset in itemsets(cell):
+        for categories, vector in summary.moments.items():
+            for itemset in itemsets(categories):
                 support[itemset] += int(vector[0])
-            for item in enumerate(cell):
+            for item in enumerate(categories):
                 moments[item] = moments[item] + vector if item in moments else vector
         least = summary.records / SUPPORT
         frequent = frozenset(itemset for itemset, count in support.items() if count >= least)
-        usual = {item: Usual.of(vector, _width(len(vector))) for item, vector in moments.items() if (item,) in frequent}
-        return Model(frequent, usual)
+        expected = {
+            item: Expected.of(vector, _width(len(vector))) for item, vector in moments.items() if (item,) in frequent
+        }
+        return Model(frequent, expected)
 
-    def scores(self, cell: Cell, measures: Ints) -> Ints:
-        """Return the scores of records of one cell, in units of 1 / :data:`UNIT`."""
-        rare = sum(UNIT // len(itemset) for itemset in itemsets(cell) if itemset not in self.frequent)
+    def scores(self, categories: Categories, measures: Ints) -> Ints:
+        """Return the scores of records with the same categories, in units of 1 / :data:`UNIT`."""
+        rare = sum(UNIT // len(itemset) for itemset in itemsets(categories) if itemset not in self.frequent)
         scores = np.full(len(measures), rare)
-        for item in enumerate(cell):
-            if item in self.usual:
-                scores += UNIT * self.usual[item].deviates(measures)
+        for item in enumerate(categories):
+            if item in self.expected:
+                scores += UNIT * self.expected[item].deviates(measures)
         return scores
 
     def __deepcopy__(self, memo: dict[int, object]) -> Model:

@@ -107,19 +107,24 @@ def estimate(
 
 def _span(streams: Sequence[StreamSurvey]) -> float:
     """Return how many seconds lie between the first and the last event of all streams whose ends are known."""
-    return _length([time for stream in streams for part in stream.parts if part.scale for time in part.times])
+    return _duration([time for stream in streams for part in stream.parts if part.scale for time in part.times])
 
 
-def _length(times: Sequence[float]) -> float:
+def _duration(times: Sequence[float]) -> float:
+    """Return the seconds from the first to the last time; 1 if they are the same or there are none."""
     return max(times) - min(times) or 1.0 if times else 1.0
 
 
 @dataclass
 class PartSurvey:
-    """One part: its first rows, events of each tag that were seen, and what makes them the events of a second.
+    """The survey of one part, from a sample of its rows.
 
-    ``rows`` is the number of rows of the part; None where only reading would tell. ``scale`` is how many events each
-    one stands for that was seen, 0 if unknown; then ``factor`` does it all.
+    ``counts``   sampled events of each tag
+    ``rows``     the number of rows of the part; None if it is not known without reading them all
+    ``head``     the first rows
+    ``times``    the first and the last time of each sampled chunk, in seconds
+    ``scale``    the number of events for each sampled one; 0 if the number of rows is not known
+    ``factor``   used if ``scale`` is 0: the events per second for each sampled one
     """
 
     counts: dict[str, int]
@@ -131,16 +136,16 @@ class PartSurvey:
     factor: float = 0.0
 
     def weigh(self, source: InputSource, seen: int) -> None:
-        """Determine how many events each one stands for, of which so many were seen."""
+        """Compute ``scale`` or ``factor`` from the number of sampled rows."""
         if isinstance(source, Generator) and source.generated.rate is not None:
             self.factor = source.generated.rate / max(1, seen)
         elif isinstance(source, Generator) and seen >= SAMPLE_ROWS:
-            self.factor = 1 / _length(self.times)
+            self.factor = 1 / _duration(self.times)
         else:
             self.scale = (self.rows or seen) / max(1, seen) or 1.0
 
     def rate(self, tag: str, span: float) -> float:
-        """Events of a tag in a second, where all events took this long."""
+        """Return the events of a tag per second, if all streams together span so many seconds."""
         return self.counts[tag] * (self.scale / span if self.scale else self.factor)
 
 
@@ -174,22 +179,22 @@ class StreamSurvey:
         known: pa.Schema | None = None
         for first, chunk in source.sample(number, stream.columns, SAMPLE_ROWS):
             if first == sum(piece.num_rows for piece in head) < EVENTS:
-                head.append(_start(chunk, EVENTS - first, copied=not isinstance(source, InMemoryTables)))
+                head.append(_first_rows(chunk, EVENTS - first, copied=not isinstance(source, InMemoryTables)))
             if known is None or not chunk.schema.equals(known):
                 known = chunk.schema
                 decoder.check_schema(known)
             seen += chunk.num_rows
-            stamps += _ends(chunk.column(stream.ts))
+            stamps += _min_max(chunk.column(stream.ts))
             for tag, rows in tag_rows(stream, chunk):
                 found.counts[tag.name] += chunk.num_rows if rows is None else len(rows)
                 if tag.key is not None:
-                    held = read_column(stream, chunk, tag.key, rows).drop_null()
+                    values = read_column(stream, chunk, tag.key, rows).drop_null()
                     if tag.finite_keys is not None:
-                        held = held.filter(pa.array(tag.universe.mask(held)))
-                    keys[tag.name].append(held)
+                        values = values.filter(pa.array(tag.universe.mask(values)))
+                    keys[tag.name].append(values)
         bounds = source.bounds(number, stream.ts)
         if bounds is not None:
-            stamps += _ends(bounds)
+            stamps += _min_max(bounds)
         unit = 1 / self.second if decoder.ts_type is None or pa.types.is_integer(decoder.ts_type) else 1e-6
         found.times = [stamp * unit for stamp in stamps]
         found.weigh(source, seen)
@@ -201,17 +206,17 @@ class StreamSurvey:
         return found
 
     def _add_keys(self, name: str, column: pa.ChunkedArray, scale: float, decoder: Decoder) -> None:
-        """Count the keys of a part of which there are so many times as many."""
-        looked_at = _spread(column, self.rows)
+        """Count the keys of a part; ``scale`` is the number of events for each sampled one."""
+        counted = _evenly_spaced(column, self.rows)
         try:
-            self.keys[name].add(looked_at)
+            self.keys[name].add(counted)
         except UnicodeDecodeError as error:
             key = next(tag.key for tag in self.stream.tags if tag.name == name)
             assert key is not None
             message = f"a key of tag {name!r} is not UTF-8: {error}"
             raise decoder.error("COLUMN_TYPE", message, self.stream.column_of(key.name)) from None
-        if scale > 1 or len(looked_at) < len(column):
-            self.keys[name].distinct.observe_growth(looked_at)
+        if scale > 1 or len(counted) < len(column):
+            self.keys[name].distinct.observe_growth(counted)
 
     def rates(self, span: float, hot: float) -> StreamRates:
         """Return the counts as rates."""
@@ -222,28 +227,30 @@ class StreamSurvey:
             found = {key: count * scale for key, count in keys.heavy(hot).items()}
             if found:
                 heavy[tag] = found
-        distinct = {tag: keys.distinct.count(self._unseen(tag)) for tag, keys in self.keys.items() if keys.seen}
+        distinct = {
+            tag: keys.distinct.count(self._unsampled_ratio(tag)) for tag, keys in self.keys.items() if keys.seen
+        }
         return StreamRates(self.stream.name, rates, len(self.parts), heavy, distinct=distinct)
 
-    def _unseen(self, tag: str) -> float:
-        """Return how many keys of a tag each sampled one stands for; 1 if the number of rows is unknown."""
+    def _unsampled_ratio(self, tag: str) -> float:
+        """Return the number of events of a tag for each one whose key was counted; 1 if it is not known."""
         return sum(part.counts[tag] * (part.scale or 1.0) for part in self.parts) / max(1, self.keys[tag].seen)
 
 
-def _ends(timestamps: pa.Array) -> list[int]:
+def _min_max(timestamps: pa.Array) -> list[int]:
     """Return the lowest and the highest timestamp that can be read."""
     ends = pc.min_max(read_timestamps(timestamps)[0]).as_py()
     return [] if ends["min"] is None else [ends["min"], ends["max"]]
 
 
-def _spread(keys: pa.ChunkedArray, rows: int | None) -> pa.ChunkedArray:
-    """Return at most this many entries, evenly spread."""
+def _evenly_spaced(keys: pa.ChunkedArray, rows: int | None) -> pa.ChunkedArray:
+    """Return at most so many keys, at even distances."""
     if rows is None or len(keys) <= rows:
         return keys
     return keys.take(pa.array(np.linspace(0, len(keys) - 1, rows).astype(np.int64)))
 
 
-def _start(chunk: pa.RecordBatch, rows: int, *, copied: bool) -> pa.RecordBatch:
+def _first_rows(chunk: pa.RecordBatch, rows: int, *, copied: bool) -> pa.RecordBatch:
     """Return the first rows of a chunk; copied, they do not hold the whole chunk in memory."""
     first = chunk.slice(0, rows)
     return first.take(pa.array(np.arange(first.num_rows))) if copied else first

@@ -31,6 +31,7 @@ from flumina.errors import (
     TaskSilentError,
     UsageError,
 )
+from tests.waiting import wait_until
 
 SECRET = Secret.make()
 JOINED: list[Future[DriverClient]] = []
@@ -542,7 +543,6 @@ def test_a_slow_driver_blocks_no_task(pool: ThreadPoolExecutor) -> None:
 DRIVER = """
 import pickle, sys, time
 from flumina.engine.transport.rendezvous import Rendezvous
-from tests.waiting import wait_until
 meeting = Rendezvous(1, pickle.load(sys.stdin.buffer))
 print(meeting.address[1], flush=True)
 time.sleep(60)

@@ -40,7 +40,7 @@ STREAM, DIGEST = "s", "d"
 
 
 @dataclass(frozen=True)
-class Wide:
+class UnitedStreams:
     """All streams as one DataFrame: a column with the number of the stream, and columns of each stream."""
 
     frame: DataFrame
@@ -52,7 +52,7 @@ class Wide:
     """For each stream that must be one part, the columns by which rows are grouped whose order matters."""
 
     @staticmethod
-    def of(definition: Definition, streams: Sequence[Stream], policies: Mapping[str, WatermarkPolicy]) -> Wide:
+    def of(definition: Definition, streams: Sequence[Stream], policies: Mapping[str, WatermarkPolicy]) -> UnitedStreams:
         """Union the streaming DataFrames of these streams; raises if a column is missing or has another type."""
         columns: dict[str, dict[str, str]] = {}
         schemas: dict[str, pa.Schema] = {}
@@ -66,7 +66,7 @@ class Wide:
             frames.append(stream.data.select(F.lit(number).alias(STREAM), *chosen, *place))
         union = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
         ordered = {s.name: _alike(definition, s) for s in streams if must_be_one_part(definition, s)}
-        return Wide(union, columns, schemas, ordered)
+        return UnitedStreams(union, columns, schemas, ordered)
 
     def gather(self, batch: DataFrame, validators: Mapping[str, RowValidator]) -> dict[str, ValidatedRows]:
         """Collect the rows of a batch in the driver, and validate them by stream."""

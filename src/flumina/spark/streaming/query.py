@@ -16,7 +16,7 @@ from flumina.errors import UsageError
 from flumina.plan.tree import Plan
 from flumina.spark.gang import explained
 from flumina.spark.streaming.engine import SparkEngine
-from flumina.spark.streaming.ingest import Wide
+from flumina.spark.streaming.ingest import UnitedStreams
 from flumina.streaming.batches import Batches
 
 
@@ -26,8 +26,8 @@ class StreamingQuery:
     Progress and errors are those of Flumina; ``spark_query`` is Spark's handle.
     """
 
-    def __init__(self, batches: Batches, wide: Wide, engine: SparkEngine, *, drain: bool) -> None:
-        self.batches, self.wide, self.engine, self.drain = batches, wide, engine, drain
+    def __init__(self, batches: Batches, united: UnitedStreams, engine: SparkEngine, *, drain: bool) -> None:
+        self.batches, self.united, self.engine, self.drain = batches, united, engine, drain
         self.spark_query: SparkQuery | None = None
         self._started = threading.Event()
         self._registered = False
@@ -55,7 +55,7 @@ class StreamingQuery:
                 if not self._registered:
                     self.batches.log.register_query(self._query.id)
                     self._registered = True
-                self.batches.process(number, lambda validators: self.wide.gather(frame, validators))
+                self.batches.process(number, lambda validators: self.united.gather(frame, validators))
             except BaseException as error:
                 self._error = error
                 raise
@@ -81,7 +81,7 @@ class StreamingQuery:
             return  # Spark may not have read all available rows
         try:
             self.engine.spark = session
-            self.batches.close(self.wide.nothing)
+            self.batches.close(self.united.nothing)
         except BaseException as error:  # noqa: BLE001 -- awaitTermination() raises it
             self._error = error
 

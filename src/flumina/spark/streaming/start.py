@@ -26,7 +26,7 @@ from flumina.spark.gang import explained
 from flumina.spark.session import Cluster
 from flumina.spark.streaming.engine import SparkEngine
 from flumina.spark.streaming.function_sink import FunctionSink
-from flumina.spark.streaming.ingest import Wide
+from flumina.spark.streaming.ingest import UnitedStreams
 from flumina.spark.streaming.query import StreamingQuery
 from flumina.storage.directory import Directory
 from flumina.streaming.batches import Batches
@@ -72,7 +72,7 @@ def start(
     cluster.require(chosen.workers or 1)
     rules = chosen.rules(streams)
     try:
-        wide = Wide.of(definition, streams, rules.policies)
+        united = UnitedStreams.of(definition, streams, rules.policies)
     except PySparkException as error:
         raise explained(error) from None
     ts_type = _timestamps(streams)
@@ -95,7 +95,7 @@ def start(
         shrinks=chosen.on_lost_slots == "shrink",
     )
     dead_letters = DeadLetters(folder.at(DEAD_LETTERS) if chosen.dead_letters is None else chosen.dead_letters)
-    _check_apart(folder, target, dead_letters)
+    _check_separate_folders(folder, target, dead_letters)
     batches = Batches(
         folder,
         program,
@@ -109,8 +109,8 @@ def start(
         ProgressLog(name),
         chosen.engine_options.hooks,
     )
-    query = StreamingQuery(batches, wide, engine, drain=chosen.drain)
-    writer = wide.frame.writeStream.foreachBatch(query.batch).queryName(name).outputMode("append")
+    query = StreamingQuery(batches, united, engine, drain=chosen.drain)
+    writer = united.frame.writeStream.foreachBatch(query.batch).queryName(name).outputMode("append")
     try:
         writer = writer.trigger(**chosen.trigger) if chosen.trigger else writer
     except PySparkException as error:
@@ -139,7 +139,7 @@ def _taken(name: str) -> UsageError:
     return UsageError("NAME", f"a query called {name!r} is running already", hint="give this one another name=")
 
 
-def _check_apart(checkpoint: Directory, sink: Sink, dead_letters: DeadLetters) -> None:
+def _check_separate_folders(checkpoint: Directory, sink: Sink, dead_letters: DeadLetters) -> None:
     """Raise UsageError if two of checkpoint, sink and dead letters are in one folder."""
     places = {"checkpoint": checkpoint}
     if isinstance(sink, ParquetSink):
