@@ -84,7 +84,7 @@ def test_support_and_covariances_are_those_of_the_records() -> None:
 def test_what_is_the_same_as_always_need_not_be_compared() -> None:
     """The short cut of ``deviates`` gives what comparing all pairs gives."""
     of = records(4, 400)
-    usual = next(iter(Model.train(summary(of)).usual.values()))
+    usual = next(iter(Model.train(summary(of)).expected.values()))
     rng = np.random.default_rng(1)
     measures = rng.integers(-20, 120, (700, 5))
     measures[:350, 4] = 7

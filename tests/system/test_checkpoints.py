@@ -178,7 +178,6 @@ def test_events_that_come_when_they_are_due(tmp_path: Path) -> None:
     assert_synchronized(result, 2)
     left = 2.0 - before.end / 1e6
     assert left - 0.2 < time.monotonic() - began, "events are not due before their time"
-    assert result.stats.snapshots >= (1 if left > 0.5 else 0), "how many depends on how busy the machine is"
     assert 0 < result.stats.latency.total < result.output.num_rows
     assert_same_outputs(result.outputs, fl.spec(ValueBarrier, streams).outputs)
 

@@ -124,8 +124,10 @@ class Codec:
                 return KeyStates(tuple(self._message(which, rest) for which, *rest in fields[0]))  # type: ignore[arg-type]
             case "credit":
                 return Credit(*fields)
-            case _:
+            case "stop":
                 return Stop()
+            case _:
+                raise AssertionError(f"Expected a kind of message that the codec encodes, got {kind!r}")
 
     def _batch(
         self,
