@@ -27,7 +27,7 @@ from flumina.apps.page_views import PageViews
 from flumina.model.batch import Batch
 from flumina.model.emit import Chunk
 from flumina.output.commit import commit_outputs
-from flumina.output.outputs import Manifest, Outputs
+from flumina.output.staged_outputs import Manifest, Outputs
 from flumina.output.writer import OutputWriter
 from flumina.program.base import define
 from flumina.storage.output_directory import OutputDirectory

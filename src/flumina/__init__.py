@@ -21,7 +21,7 @@ from flumina.errors import (
 from flumina.input.files import Parquet
 from flumina.input.sources import GeneratorSource
 from flumina.input.stream import Stream
-from flumina.input.watermarks import BoundedDelay, ClosedBatches, Heartbeats, InOrder
+from flumina.input.watermark_policy import BoundedDelay, ClosedBatches, Heartbeats, InOrder
 from flumina.model.batch import Batch, repeat, total
 from flumina.model.depends import Atom, depends
 from flumina.model.duration import duration

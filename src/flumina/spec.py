@@ -16,7 +16,7 @@ from flumina.input.dead_letters import SCHEMA, BadRows, RejectedRows, makes_dead
 from flumina.input.decode import OnBadRows, Part, decode
 from flumina.input.stream import Stream
 from flumina.input.stream_checks import check_streams, check_units, one_ts_type
-from flumina.input.ties import check_ties
+from flumina.input.tie_checks import check_ties
 from flumina.model import emit as emitting
 from flumina.model.batch import Batch
 from flumina.model.emit import ONLY_OUTPUT, Emit, Row

@@ -21,8 +21,8 @@ import pytest
 import flumina as fl
 from flumina.apps import Fraud, KeyCounter, PageViews, ValueBarrier
 from flumina.apps.outliers import Connections
-from flumina.checkpoint.differences import check_program, differences
 from flumina.checkpoint.fingerprint import code_hash, input_fingerprint, program_fingerprint
+from flumina.checkpoint.program_compatibility import check_program, differences
 from flumina.checkpoint.store.checkpoints import Checkpoints
 from flumina.errors import CheckpointError
 from tests.checkpoint.store.support import commit

@@ -22,7 +22,7 @@ from flumina.checkpoint.participant import CheckpointParticipant, TaskCheckpoint
 from flumina.engine.message_codec import Codec, EncodedMessage
 from flumina.model.batch import Batch
 from flumina.model.order import Point
-from flumina.output.outputs import Manifest
+from flumina.output.staged_outputs import Manifest
 from flumina.program.base import define
 from flumina.runtime.messages import EVERYTHING, Credit, Data, Item, Message, Request
 from flumina.runtime.run import Run

@@ -9,10 +9,10 @@ import pytest
 
 from flumina.apps import PageViews
 from flumina.checkpoint.participant import TaskCheckpoint
+from flumina.checkpoint.resume_point import Start
 from flumina.checkpoint.run_committer import RunCommitter, next_number
-from flumina.checkpoint.start import Start
 from flumina.checkpoint.store.checkpoints import Checkpoints
-from flumina.output.outputs import Manifest, Outputs, StagedFile
+from flumina.output.staged_outputs import Manifest, Outputs, StagedFile
 from flumina.program.base import define
 from flumina.storage.output_directory import OutputDirectory
 from tests.checkpoint.test_state_partitions import PLAN, STATES

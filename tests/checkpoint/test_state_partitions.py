@@ -17,8 +17,8 @@ from flumina.checkpoint.state_partitions import (
     StoredPartition,
     settled,
 )
+from flumina.checkpoint.store.checkpoint_owner import CheckpointOwner
 from flumina.checkpoint.store.checkpoints import Checkpoints
-from flumina.checkpoint.store.owner import CheckpointOwner
 from flumina.engine.message_codec import Codec
 from flumina.errors import CheckpointError, UsageError
 from flumina.model.tag_set import KeySet, TagSet

@@ -15,7 +15,7 @@ import flumina as fl
 from flumina.model.batch import Batch
 from flumina.model.emit import ONLY_OUTPUT, Chunk, Emit, Row, rows
 from flumina.model.schema import Schema
-from flumina.output.outputs import Manifest, Outputs
+from flumina.output.staged_outputs import Manifest, Outputs
 from flumina.output.writer import OutputWriter
 from flumina.storage.output_directory import OutputDirectory
 

@@ -17,7 +17,7 @@ from flumina.model.schema import Schema
 from flumina.output import dead_letter_writer as letterbox
 from flumina.output.commit import commit_outputs
 from flumina.output.dead_letter_writer import DeadLetterWriter
-from flumina.output.outputs import DEAD_LETTERS, Manifest, Outputs
+from flumina.output.staged_outputs import DEAD_LETTERS, Manifest, Outputs
 from flumina.storage.output_directory import OutputDirectory
 
 FAULT = Fault("NULL_KEY", "k", "the key is null")

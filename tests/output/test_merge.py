@@ -11,8 +11,8 @@ import pytest
 
 from flumina.output import merge
 from flumina.output.merge import RunFile, SortedRunReader, merged
-from flumina.output.outputs import RANK, SEQ
 from flumina.output.row_buffer import in_order
+from flumina.output.staged_outputs import RANK, SEQ
 
 SCHEMA = pa.schema([("label", pa.string()), ("event_ts", pa.timestamp("us")), RANK, SEQ])
 Line = tuple[int, int, int]

@@ -18,12 +18,12 @@ from flumina.apps import KeyCounter, PageViews
 from flumina.apps.value_barrier import ValueBarrier
 from flumina.errors import OrderError
 from flumina.input.decode import Part
-from flumina.input.ties import check_ties
+from flumina.input.tie_checks import check_ties
 from flumina.model.batch import Batch
 from flumina.model.order import END, START, Point
 from flumina.model.tag_set import KeySet, TagSet
 from flumina.plan.tree import Itag, Plan, PlanWorker
-from flumina.program import ties
+from flumina.program import tie_finder
 from flumina.program.base import AnyProgram, define
 from flumina.program.definition import Definition
 from flumina.runtime.build import workers
@@ -162,7 +162,7 @@ def test_exactly_what_spec_refuses_is_refused_in_every_schedule(
     seen: Counter[str] = Counter()
     for seed in range(70):
         random = Random(f"{seed} {sequenced}")
-        monkeypatch.setattr(ties, "FEW", random.choice((0, 16)))  # in columns, or one by one
+        monkeypatch.setattr(tie_finder, "FEW", random.choice((0, 16)))  # in columns, or one by one
         case = drawn(random, program, sequenced=sequenced, but=random.choice((0, 0, 1, 1, 1, 1000)))
         found = list(dependent_ties(case, sequenced=sequenced))
         assert spec_refuses(case, sequenced=sequenced) == bool(found)

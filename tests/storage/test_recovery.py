@@ -13,7 +13,7 @@ from pyarrow import fs
 from flumina.errors import OutputError
 from flumina.storage import lock
 from flumina.storage import output_directory as module
-from flumina.storage.exchange import exchange
+from flumina.storage.folder_exchange import exchange
 from flumina.storage.output_directory import OutputDirectory
 from flumina.storage.recovery import recover
 from tests.engine.writing import visible

@@ -11,7 +11,7 @@ import pytest
 import flumina as fl
 from flumina.apps import ValueBarrier
 from flumina.storage.directory import Directory, temporary_name
-from flumina.storage.owner import OwnerName, OwnerToken
+from flumina.storage.owner_token import OwnerName, OwnerToken
 from flumina.storage.staging import Staging
 from flumina.testing import assert_same_outputs
 from tests.streaming.failpoints import At

@@ -20,21 +20,21 @@ from flumina.engine.hooks import NO_HOOKS
 from flumina.engine.message_codec import Codec
 from flumina.engine.results import RunStats
 from flumina.input.decode import Part
-from flumina.input.ties import check_ties
+from flumina.input.tie_checks import check_ties
 from flumina.model.batch import Batch
 from flumina.model.emit import ONLY_OUTPUT, Emit
-from flumina.output.outputs import Outputs
+from flumina.output.staged_outputs import Outputs
 from flumina.output.writer import OutputWriter
 from flumina.plan.forest import Forest
 from flumina.plan.tree import Plan
 from flumina.program.base import define
 from flumina.program.definition import fold, initial_state
-from flumina.program.ties import TieFinder, TieRule
+from flumina.program.tie_finder import TieFinder, TieRule
 from flumina.runtime.stats import WorkerStats
 from flumina.storage.directory import Directory
 from flumina.storage.output_directory import OutputDirectory
+from flumina.streaming.batch_engine import BatchRun
 from flumina.streaming.batches import Batches
-from flumina.streaming.engine import BatchRun
 from flumina.streaming.planner import Planner
 from flumina.streaming.progress import ProgressLog
 from flumina.streaming.rows import Gathered

@@ -24,7 +24,7 @@ from flumina.plan.optimize import make_plan
 from flumina.plan.render.json import from_json
 from flumina.plan.tree import Plan
 from flumina.streaming import batches as batches_module
-from flumina.streaming.engine import BatchRun
+from flumina.streaming.batch_engine import BatchRun
 from flumina.testing import assert_same_outputs
 from tests.streaming.support import Crash, Folding, Given, Query, crash_at
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import flumina as fl
-from flumina.input.watermarks import WatermarkPolicy
+from flumina.input.watermark_policy import WatermarkPolicy
 from flumina.streaming.rules import Rules
 
 

@@ -21,9 +21,10 @@ from flumina.checkpoint.store.checkpoints import Checkpoints
 from flumina.checkpoint.store.manifest import EpochManifest, EpochOutputs
 from flumina.cli.main import main
 from flumina.output.commit import OutputCommit
-from flumina.output.outputs import DEAD_LETTERS, Outputs, StagedFile
+from flumina.output.staged_outputs import DEAD_LETTERS, Outputs, StagedFile
 from flumina.program.base import define
-from flumina.storage.owner import OWNER, OwnerName, OwnerToken
+from flumina.storage.owner_token import OWNER, OwnerName, OwnerToken
+from flumina.streaming.batches import Batches
 from flumina.streaming.sink import ParquetSink
 from flumina.testing import assert_same_outputs
 from tests.checkpoint.store.support import commit
@@ -279,12 +280,13 @@ def test_a_query_goes_on_in_the_folder_where_it_began(tmp_path: Path) -> None:
 def test_a_folder_is_no_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str) -> None:
     query = Query(tmp_path, ValueBarrier, streams())
     if first == "function":
-        monkeypatch.setattr(query.batches.sink, "place", None)
+        stage = query.batches.sink.stage
+        monkeypatch.setattr(query.batches.sink, "stage", lambda *given: replace(stage(*given), folder=None))
     query.feed(0, IN_ORDER[0])
     monkeypatch.undo()
     if first == "folder":
         monkeypatch.setattr(ParquetSink, "is_of", lambda *_: False)
-        query.batches.sink.place = None
+        monkeypatch.setattr(Batches, "_sink_path", None)
     with pytest.raises(fl.CheckpointError, match=r"CHECKPOINT_OUT.*a function"):
         query.batches.prepare() if first == "folder" else query.start()
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import flumina as fl
 from flumina.input.decode import Decoder
 from flumina.input.event_table import TS, EventReader
-from flumina.input.watermarks import NOTHING, Seen
+from flumina.input.watermark_policy import NOTHING, Seen
 from flumina.streaming.dead_letters import dead_letters_of, first_error
 from flumina.streaming.validation import PLACE, ROW, RowValidator, ValidatedRows
 

@@ -38,7 +38,7 @@ def assert_agrees(
 
 def assert_in_order(case: Case, name: str, table: pa.Table, *, cut: bool) -> None:
     """Rows are in O; only those of several events at one point of O (on several parts) can be either way round."""
-    positions = cut or case.input.ties == "seq"  # else nobody knows the place in its part that an event had
+    positions = cut or case.input.ties == "seq"  # otherwise the place of an event in its part is unknown
     ranks = {stream.name: rank for rank, stream in enumerate(case.streams)}
     found = [tuple(row.values()) for row in table.to_pylist()]
     wanted = [tuple(row.values()) for row in case.expected.outputs[name].to_pylist()]

@@ -20,7 +20,7 @@ from flumina import local
 from flumina.apps import PageViews, ValueBarrier
 from flumina.engine.results import RunResult
 from flumina.errors import OrderError, TaskLostError
-from flumina.output.outputs import DEAD_LETTERS
+from flumina.output.staged_outputs import DEAD_LETTERS
 from flumina.state.compare import same
 from flumina.testing import assert_same_outputs
 from tests.system.checkpoints import CASES, SMALL, crash, divided, sharded, snapshots

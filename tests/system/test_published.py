@@ -19,7 +19,7 @@ from flumina.engine.results import RunResult
 from flumina.errors import CheckpointError, OutputError, TaskLostError
 from flumina.output import commit as publishing
 from flumina.output.commit import OutputCommit
-from flumina.output.outputs import StagedFile
+from flumina.output.staged_outputs import StagedFile
 from flumina.state.compare import same
 from flumina.storage.output_directory import OutputDirectory
 from tests.system.checkpoints import (

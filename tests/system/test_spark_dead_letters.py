@@ -16,7 +16,7 @@ import flumina as fl
 from flumina.apps import PageViews
 from flumina.engine.results import RunResult
 from flumina.errors import OrderError
-from flumina.output.outputs import DEAD_LETTERS
+from flumina.output.staged_outputs import DEAD_LETTERS
 from flumina.testing import assert_same_outputs
 from tests.system.checkpoints import CASES, SMALL, divided
 from tests.system.strict import BROKEN, SHOPS, STRICT_DDL, Strict, strict_rows

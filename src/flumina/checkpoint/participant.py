@@ -23,11 +23,11 @@ from flumina.checkpoint.coordinator import (
     ToCoordinator,
     Truncate,
 )
-from flumina.checkpoint.start import Snapshots
+from flumina.checkpoint.resume_point import Snapshots
 from flumina.checkpoint.state_partitions import InMemoryPartition
 from flumina.checkpoint.store.layout import SnapshotId
 from flumina.checkpoint.store.manifest import StateFile
-from flumina.output.outputs import Manifest
+from flumina.output.staged_outputs import Manifest
 from flumina.runtime.messages import Credit, Data, Message
 from flumina.runtime.truncate import truncated
 from flumina.runtime.worker import Address

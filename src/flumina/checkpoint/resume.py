@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from flumina.checkpoint.committer import Committer
 from flumina.checkpoint.fingerprint import input_fingerprint, program_fingerprint
 from flumina.checkpoint.policy import Checkpoint
+from flumina.checkpoint.resume_point import Snapshots, Start
 from flumina.checkpoint.run_committer import RunCommitter, RunResults, results, start_after
-from flumina.checkpoint.start import Snapshots, Start
+from flumina.checkpoint.store.checkpoint_owner import CheckpointOwner
 from flumina.checkpoint.store.checkpoints import Checkpoints
-from flumina.checkpoint.store.owner import CheckpointOwner
 from flumina.checkpoint.store.snapshot import Snapshot
 from flumina.errors import CheckpointError
 from flumina.input.stream import Stream
 from flumina.output.commit import CommittedOutput
-from flumina.output.outputs import Outputs
+from flumina.output.staged_outputs import Outputs
 from flumina.plan.tree import Plan
 from flumina.program.base import AnyProgram
 from flumina.storage.checksum import check_files

@@ -9,13 +9,13 @@ from typing import Any
 
 from flumina.checkpoint.committer import Committer
 from flumina.checkpoint.participant import TaskCheckpoint
-from flumina.checkpoint.start import Start
+from flumina.checkpoint.resume_point import Start
 from flumina.checkpoint.state_partitions import PartitionedState
+from flumina.checkpoint.store.checkpoint_owner import CheckpointOwner
 from flumina.checkpoint.store.manifest import Epoch, EpochManifest, EpochOutputs, OutputFile
-from flumina.checkpoint.store.owner import CheckpointOwner
 from flumina.checkpoint.store.snapshot import Snapshot
 from flumina.output.commit import CommittedOutput, OutputCommit, prepare
-from flumina.output.outputs import DEAD_LETTERS, Manifest, Outputs, StagedFile
+from flumina.output.staged_outputs import DEAD_LETTERS, Manifest, Outputs, StagedFile
 from flumina.plan.render.json import to_json
 from flumina.plan.tree import Plan
 from flumina.storage.filesystem import join

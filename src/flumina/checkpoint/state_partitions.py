@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from flumina.checkpoint.differences import differences
+from flumina.checkpoint.program_compatibility import differences
 from flumina.checkpoint.store.checkpoints import Checkpoints
 from flumina.checkpoint.store.layout import CheckpointDirectory, SnapshotId
 from flumina.checkpoint.store.manifest import StateFile

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from flumina.apps.page_views import PageViews, Visits
+from flumina.cli.backends import Backend, backend, why_no_spark
 from flumina.cli.display import rows_text
-from flumina.cli.engines import Backend, backend, why_no_spark
 from flumina.cli.verify import Verification, judge
 from flumina.engine.options import DISCARD
 from flumina.engine.results import RunResult

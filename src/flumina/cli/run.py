@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, TextIO, get_args
 
 from flumina.checkpoint.policy import Checkpoint
+from flumina.cli.backends import Backend, backend
 from flumina.cli.display import samples, shown_outputs
-from flumina.cli.engines import Backend, backend
 from flumina.cli.inputs import InputOptions, Named, Work, function_parameters
 from flumina.cli.json_output import json_output
 from flumina.cli.verify import Verification, judge

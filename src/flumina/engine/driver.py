@@ -14,8 +14,8 @@ from pyarrow import fs
 
 from flumina.checkpoint.policy import Checkpoint
 from flumina.checkpoint.resume import ResumePoint
+from flumina.checkpoint.resume_point import Start
 from flumina.checkpoint.run_committer import RunCommitter
-from flumina.checkpoint.start import Start
 from flumina.checkpoint.state_partitions import FinalStatePolicy, PartitionedState, settled
 from flumina.engine.job import Job, StreamDescription, TaskReport
 from flumina.engine.message_codec import Codec
@@ -28,7 +28,7 @@ from flumina.input.stream import Stream
 from flumina.input.stream_checks import check_streams
 from flumina.model.tag_set import TagSet
 from flumina.output.commit import CommittedOutput, commit_outputs
-from flumina.output.outputs import Outputs
+from flumina.output.staged_outputs import Outputs
 from flumina.plan.forest import Forest
 from flumina.plan.optimize import make_plan
 from flumina.plan.routing import Router

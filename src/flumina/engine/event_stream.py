@@ -24,7 +24,7 @@ from flumina.input.stream import Stream
 from flumina.model.batch import Batch
 from flumina.model.depends import Dependence
 from flumina.model.order import END, START, Point, heartbeat
-from flumina.program.ties import TieFinder, TieRule
+from flumina.program.tie_finder import TieFinder, TieRule
 from flumina.runtime.truncate import after
 
 _FIRST = -(2**63)

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from flumina.checkpoint.start import Snapshots, Start
+from flumina.checkpoint.resume_point import Snapshots, Start
 from flumina.checkpoint.state_partitions import FinalStatePolicy, StatePartition
 from flumina.engine.liveness import Liveness
 from flumina.engine.options import EngineOptions
 from flumina.engine.placement import Placement
 from flumina.input.stream import Stream
 from flumina.model.tag import Tag
-from flumina.output.outputs import Manifest, Outputs
+from flumina.output.staged_outputs import Manifest, Outputs
 from flumina.plan.tree import Plan
 from flumina.program.base import AnyProgram
 from flumina.program.definition import Definition

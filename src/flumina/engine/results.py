@@ -15,7 +15,7 @@ from flumina.errors import UsageError
 from flumina.input.dead_letters import SCHEMA
 from flumina.model.emit import ONLY_OUTPUT
 from flumina.output.commit import CommittedOutput
-from flumina.output.outputs import DEAD_LETTERS
+from flumina.output.staged_outputs import DEAD_LETTERS
 from flumina.plan.tree import Plan
 from flumina.runtime.histogram import Histogram
 from flumina.runtime.stats import WorkerStats

@@ -17,7 +17,7 @@ from typing import Any
 
 from flumina.checkpoint.coordinator import Control, Tally
 from flumina.checkpoint.participant import CheckpointParticipant, TaskCheckpoint, TaskControl
-from flumina.checkpoint.start import Start
+from flumina.checkpoint.resume_point import Start
 from flumina.engine.job import Job, TaskStats
 from flumina.engine.message_codec import Codec, EncodedMessage
 from flumina.engine.meter import TaskMeter
@@ -27,7 +27,7 @@ from flumina.engine.transport.channel import Channel
 from flumina.engine.transport.client import DriverClient
 from flumina.errors import FluminaError, PeerLostError
 from flumina.output.dead_letter_writer import DeadLetterWriter
-from flumina.output.outputs import Manifest
+from flumina.output.staged_outputs import Manifest
 from flumina.output.writer import OutputWriter
 from flumina.plan.forest import Forest
 from flumina.program.definition import Definition, initial_state

@@ -25,7 +25,7 @@ from flumina.errors import TaskLostError
 from flumina.input.stream import Stream
 from flumina.input.stream_checks import check_streams
 from flumina.local.pool import POOL, PoolProcess
-from flumina.local.sampling import sampled
+from flumina.local.state_size_sampling import sampled
 from flumina.plan.survey import Survey
 from flumina.program import pickling
 from flumina.program.base import AnyProgram, define

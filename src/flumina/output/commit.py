@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 from flumina.errors import UsageError
 from flumina.model.order import argsort
 from flumina.output.merge import RunFile, SortedRunReader, merged
-from flumina.output.outputs import Manifest, Outputs, StagedFile
 from flumina.output.parquet_file import ParquetFile
 from flumina.output.row_buffer import places
+from flumina.output.staged_outputs import Manifest, Outputs, StagedFile
 from flumina.storage.checksum import Checksum, check_files
 from flumina.storage.filesystem import join, storage_errors
 from flumina.storage.output_directory import OutputDirectory

@@ -12,8 +12,8 @@ from dataclasses import replace
 import pyarrow as pa
 
 from flumina.input.dead_letters import SCHEMA, RejectedRows
-from flumina.output.outputs import DEAD_LETTERS, Manifest, Outputs, StagedFile, to_ipc, too_much
 from flumina.output.parquet_file import ParquetFile
+from flumina.output.staged_outputs import DEAD_LETTERS, Manifest, Outputs, StagedFile, to_ipc, too_much
 from flumina.storage.filesystem import storage_errors
 
 ROWS_AT_ONCE = 1 << 16

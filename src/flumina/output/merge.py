@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flumina.model.order import END, LAST, Ints, Point, argsort
-from flumina.output.outputs import SortedRun
 from flumina.output.row_buffer import places
+from flumina.output.staged_outputs import SortedRun
 
 MERGE_ROWS = 2 << 20
 """Rows that all runs hold in memory together, if all are open at once."""

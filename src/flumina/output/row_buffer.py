@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from flumina.model.emit import Chunk, Row, row_columns
 from flumina.model.order import Ints, Point, argsort
-from flumina.output.outputs import Outputs, SortedRun
+from flumina.output.staged_outputs import Outputs, SortedRun
 
 ROWS_AT_ONCE = 1024
 """Number of single rows that are converted together: enough to amortize the cost of a call."""

@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from flumina.errors import UsageError
 from flumina.model.emit import Chunk, Row
-from flumina.output.outputs import Manifest, Outputs, SortedRun, StagedFile, to_ipc, too_much
 from flumina.output.parquet_file import ParquetFile
 from flumina.output.row_buffer import ROWS_AT_ONCE, RowBuffer, in_order
+from flumina.output.staged_outputs import Manifest, Outputs, SortedRun, StagedFile, to_ipc, too_much
 from flumina.storage.filesystem import storage_errors
 
 WAITING = 1

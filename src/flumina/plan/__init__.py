@@ -6,7 +6,7 @@ from flumina.plan.fingerprint import fingerprint
 from flumina.plan.heavy_hitters import HeavyHitters
 from flumina.plan.measure import measure
 from flumina.plan.optimize import OPTIMIZERS, Optimizer, make_plan
-from flumina.plan.optimize.cost import with_model
+from flumina.plan.optimize.least_cost import with_model
 from flumina.plan.routing import Router
 from flumina.plan.sources import Inputs, StreamRates, bind
 from flumina.plan.state_sizes import StateSize, sample_states

@@ -26,7 +26,7 @@ from flumina.model.tag import Tag, user_line
 from flumina.model.tag_set import TagSet
 from flumina.model.tick import TTL, TTL_NAME, Expiry, Tick
 from flumina.program.analysis.declarations import check_declarations
-from flumina.program.analysis.effects import accesses
+from flumina.program.analysis.field_accesses import accesses
 from flumina.program.analysis.tick_declarations import check_expiry, check_ttl, hidden_tag, read_ttl
 from flumina.program.declared_state import DeclaredState
 from flumina.program.decorators import StateType, decorations, members_of, state_types

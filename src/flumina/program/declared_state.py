@@ -13,7 +13,7 @@ from flumina.model.depends import Dependence
 from flumina.model.tag import Tag
 from flumina.model.tag_set import TagSet
 from flumina.model.tick import TTL_NAME
-from flumina.program.analysis.effects import Access, accesses
+from flumina.program.analysis.field_accesses import Access, accesses
 from flumina.program.analysis.tick_declarations import idle_ticks, read_accesses, touches
 from flumina.state.compare import identical
 from flumina.state.fields import ADD, READ, SET, Field, Max, Min, Observes, PerKey, Sum, Value

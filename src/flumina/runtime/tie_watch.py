@@ -22,7 +22,7 @@ from flumina.model.order import Point
 from flumina.model.tag import Tag
 from flumina.plan.tree import Itag, Plan, PlanWorker
 from flumina.program.definition import Definition
-from flumina.program.ties import Glimpse, TieFinder, TieRule
+from flumina.program.tie_finder import Glimpse, TieFinder, TieRule
 from flumina.runtime.messages import Item, PartId
 from flumina.runtime.run import Run
 

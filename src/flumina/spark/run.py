@@ -35,7 +35,7 @@ from flumina.engine.transport.rendezvous import Rendezvous
 from flumina.errors import FluminaError, GangError
 from flumina.input.stream import Stream
 from flumina.input.stream_checks import check_streams
-from flumina.input.ties import must_be_one_part
+from flumina.input.tie_checks import must_be_one_part
 from flumina.plan.sources import StreamRates as PlannedSource
 from flumina.plan.survey import Survey
 from flumina.program import pickling

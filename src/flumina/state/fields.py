@@ -11,7 +11,7 @@ other; if no side observes it, the left keeps it. Sides that only *add* need no 
     join(add(l, x), r) = add(join(l, r), x)                                               (C1)
 
 for every field, provided that tags which observe a field depend on the tags that change it. These conditions
-are checked when the class is made; :mod:`flumina.program.analysis.effects` derives from ``update``
+are checked when the class is made; :mod:`flumina.program.analysis.field_accesses` derives from ``update``
 which tag accesses a field and how.
 
 =============  ===========================  ==============================  ==========================

@@ -25,7 +25,6 @@ from pyarrow import fs
 from flumina.errors import OutputError, UsageError
 from flumina.storage import lock
 from flumina.storage.directory import replace_file
-from flumina.storage.exchange import exchange
 from flumina.storage.filesystem import (
     can_rename,
     exists,
@@ -39,6 +38,7 @@ from flumina.storage.filesystem import (
     storage_errors,
     sync,
 )
+from flumina.storage.folder_exchange import exchange
 
 MARKER = "_SUCCESS"
 """The file that marks results as complete; it holds the id of the run that wrote them, their owner."""

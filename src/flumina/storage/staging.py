@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 
 from flumina.storage.directory import Directory
-from flumina.storage.owner import OwnerName, OwnerToken
+from flumina.storage.owner_token import OwnerName, OwnerToken
 
 
 class Staging:

@@ -11,7 +11,7 @@ from flumina.errors import CheckpointError
 from flumina.storage.checksum import damaged
 from flumina.storage.checksummed_file import decode, encode
 from flumina.storage.directory import Directory
-from flumina.storage.record import from_json, to_json
+from flumina.storage.json_record import from_json, to_json
 from flumina.streaming.batch_watermark import BatchWatermark
 
 MAX_ENTRIES = 100

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from flumina.errors import CheckpointError, InputError
-from flumina.input.watermarks import EVERYTHING, NOTHING, Seen, WatermarkPolicy, watermark_of
+from flumina.input.watermark_policy import EVERYTHING, NOTHING, Seen, WatermarkPolicy, watermark_of
 from flumina.streaming.rows import split
 
 

@@ -23,8 +23,8 @@ from functools import partial
 import pyarrow as pa
 
 from flumina.checkpoint.committer import Committer
-from flumina.checkpoint.differences import check_program
 from flumina.checkpoint.fingerprint import program_fingerprint
+from flumina.checkpoint.program_compatibility import check_program
 from flumina.checkpoint.state_partitions import FinalStatePolicy, PartitionedState
 from flumina.checkpoint.store.checkpoints import Checkpoints
 from flumina.checkpoint.store.manifest import Epoch, EpochManifest
@@ -33,16 +33,16 @@ from flumina.engine.driver import LostSlotsError
 from flumina.engine.hooks import BATCH_STEPS, NO_HOOKS, Hooks
 from flumina.errors import CheckpointError, FluminaError
 from flumina.input.stream import Stream
-from flumina.input.watermarks import EVERYTHING, NOTHING, ClosedBatches, Seen
+from flumina.input.watermark_policy import EVERYTHING, NOTHING, ClosedBatches, Seen
 from flumina.output.commit import prepare
 from flumina.plan.render.json import from_json, to_json
 from flumina.program.base import AnyProgram
 from flumina.storage.directory import Directory
+from flumina.streaming.batch_engine import BatchEngine, BatchRun
 from flumina.streaming.batch_log import BatchLog, restoring
 from flumina.streaming.batch_watermark import BatchWatermark, check_buffered, choose
-from flumina.streaming.buffered import BufferedRows, buffer
+from flumina.streaming.buffered_rows import BufferedRows, buffer
 from flumina.streaming.dead_letters import dead_letters_of, first_error
-from flumina.streaming.engine import BatchEngine, BatchRun
 from flumina.streaming.epoch_state import EpochState, first_epoch, following, inputs
 from flumina.streaming.order import check_order
 from flumina.streaming.planner import Change, Planner
@@ -103,7 +103,7 @@ class Batches:
         if newest is None:
             owner = self.store.take_over(resumes=None, fingerprint=self.fingerprint)
             seen = {s.name: Seen() for s in self.streams}
-            newest = owner.mark(owner.write(first_epoch(seen, self.sink.place, self._dead_letters_path)))
+            newest = owner.mark(owner.write(first_epoch(seen, self._sink_path, self._dead_letters_path)))
         check_program(
             newest.manifest.fingerprint,
             self.fingerprint,
@@ -116,6 +116,11 @@ class Batches:
         self.dead_letters.prepare(newest.manifest.run, self.program)
 
     @property
+    def _sink_path(self) -> str | None:
+        """Return the folder of the outputs; None for a sink that is a function."""
+        return None if self.sink.folder is None else self.sink.folder.path
+
+    @property
     def _dead_letters_path(self) -> str | None:
         """Return the folder of dead letters; None if the rules make none."""
         return self.dead_letters.folder.path if "dead-letter" in (self.rules.late, self.rules.bad_rows) else None
@@ -126,8 +131,8 @@ class Batches:
             return
         before, run = newest.manifest, newest.manifest.run
         sink, dead_letters = before.outputs.folder, before.dead_letters.folder
-        if sink != self.sink.place and (sink is None or not self.sink.is_of(run)):
-            there, here = ("a function" if at is None else at for at in (sink, self.sink.place))
+        if sink != self._sink_path and (sink is None or not self.sink.is_of(run)):
+            there, here = ("a function" if at is None else at for at in (sink, self._sink_path))
             raise self._elsewhere(f"the outputs of this query so far went to {there}, not to {here}", "sink")
         if (
             None not in (dead_letters, self._dead_letters_path)

@@ -10,9 +10,9 @@ from typing import Any
 
 from flumina.checkpoint.state_partitions import PartitionedState
 from flumina.checkpoint.store.manifest import BATCHES, Epoch, EpochOutputs, Inputs, SeenTimestamps
-from flumina.input.watermarks import NOTHING, Seen
+from flumina.input.watermark_policy import NOTHING, Seen
 from flumina.streaming.batch_watermark import BatchWatermark
-from flumina.streaming.buffered import BufferedRows
+from flumina.streaming.buffered_rows import BufferedRows
 
 
 @dataclass

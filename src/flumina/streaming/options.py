@@ -19,7 +19,7 @@ from flumina.engine.options import (
 )
 from flumina.errors import UsageError
 from flumina.input.stream import Stream
-from flumina.input.watermarks import BoundedDelay, ClosedBatches, Heartbeats, InOrder, WatermarkPolicy
+from flumina.input.watermark_policy import InOrder, WatermarkPolicy
 from flumina.streaming.rules import MAX_BUFFERED_ROWS, LateRows, Rules
 
 
@@ -128,14 +128,14 @@ class StreamingOptions(CommonOptions):
 
     def _policies(self, streams: Sequence[Stream]) -> dict[str, WatermarkPolicy]:
         given, names = self.watermarks, [stream.name for stream in streams]
-        if given is None or isinstance(given, InOrder | BoundedDelay | Heartbeats | ClosedBatches):
+        if given is None or isinstance(given, WatermarkPolicy):
             return dict.fromkeys(names, given or InOrder())
         if not isinstance(given, Mapping):
             raise expected("watermarks", "a policy, or a dict of policies by stream", given)
         for name, policy in given.items():
             if name not in names:
                 raise UsageError("WATERMARKS", f"there is no stream {name!r}", hint=f"expected {', '.join(names)}")
-            if not isinstance(policy, InOrder | BoundedDelay | Heartbeats | ClosedBatches):
+            if not isinstance(policy, WatermarkPolicy):
                 raise UsageError(
                     "WATERMARKS",
                     f"expected a watermark policy for stream {name!r}, got {policy!r}",

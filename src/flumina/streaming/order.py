@@ -14,9 +14,9 @@ import pyarrow as pa
 from flumina.errors import OrderError
 from flumina.input.event_table import EventReader
 from flumina.input.stream import Stream
-from flumina.input.ties import matter
+from flumina.input.tie_checks import matter
 from flumina.program.definition import Definition
-from flumina.program.ties import TieFinder, TieRule
+from flumina.program.tie_finder import TieFinder, TieRule
 from flumina.streaming.rows import batch_of, place_of
 from flumina.streaming.validation import PLACE, ValidatedRows
 

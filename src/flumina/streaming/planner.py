@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from flumina.errors import PlanError
 from flumina.input.stream import Stream
-from flumina.input.ties import must_be_one_part
+from flumina.input.tie_checks import must_be_one_part
 from flumina.model.tag_set import Key
 from flumina.plan.cost_model import evaluate
 from flumina.plan.optimize import Optimizer, OptimizerName, make_plan

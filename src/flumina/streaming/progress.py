@@ -12,9 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from flumina.input.watermarks import EVERYTHING, NOTHING
+from flumina.input.watermark_policy import EVERYTHING, NOTHING
+from flumina.streaming.batch_engine import BatchRun
 from flumina.streaming.batch_watermark import BatchWatermark, holding
-from flumina.streaming.engine import BatchRun
 from flumina.streaming.epoch_state import EpochState
 from flumina.streaming.planner import Change, Planner
 from flumina.streaming.rules import Rules

@@ -8,7 +8,7 @@ from typing import Literal
 
 from flumina.errors import UsageError
 from flumina.input.dead_letters import BadRows
-from flumina.input.watermarks import ClosedBatches, WatermarkPolicy
+from flumina.input.watermark_policy import ClosedBatches, WatermarkPolicy
 
 LateRows = Literal["error", "dead-letter", "drop"]
 """What happens to rows at or before the watermark of their stream."""

@@ -11,17 +11,17 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from flumina.checkpoint.differences import differences
+from flumina.checkpoint.program_compatibility import differences
 from flumina.checkpoint.store.batches import MARKER, BatchMarker
 from flumina.checkpoint.store.manifest import EpochManifest, EpochOutputs, OutputFile
 from flumina.errors import CheckpointError, OutputError
 from flumina.model.emit import ONLY_OUTPUT
 from flumina.output.commit import OutputCommit
-from flumina.output.outputs import DEAD_LETTERS, StagedFile
+from flumina.output.staged_outputs import DEAD_LETTERS, StagedFile
 from flumina.storage.directory import Directory, new_id
 from flumina.storage.filesystem import join, storage_errors
 from flumina.storage.output_directory import READY, OutputDirectory
-from flumina.storage.owner import OwnerToken, belongs_to, take
+from flumina.storage.owner_token import OwnerToken, belongs_to, take
 from flumina.storage.staging import Staging
 
 STAGED = "_flumina"
@@ -36,8 +36,9 @@ class Sink(Protocol):
     ordered: bool
     """Whether the rows of a batch have to be in the order of their events."""
 
-    place: str | None
-    """The folder of the outputs; None for a sink that is a function."""
+    @property
+    def folder(self) -> Directory | None:
+        """Return the folder of the outputs; None for a sink that is a function."""
 
     def is_of(self, run: str) -> bool:
         """Return whether this sink holds the outputs of a run so far; a folder may have been moved since."""
@@ -68,7 +69,34 @@ class Sink(Protocol):
         """Delete the staged files of a batch that is visible."""
 
 
-class ParquetSink:
+class _BatchFolder:
+    """A folder with one subfolder for each batch, which belongs to one query."""
+
+    def __init__(self, path: str | os.PathLike[str], option: str) -> None:
+        self.folder: Directory = Directory.of(path, option).exclusive(option)
+        self.staged = Staging(self.folder.below(STAGED))
+        self._program: Mapping[str, Any] = {}
+
+    def is_of(self, run: str) -> bool:
+        """Return whether the owner file in the folder names this run; the file moves with the folder."""
+        return belongs_to(self.folder, run)
+
+    def prepare(self, run: str, program: Mapping[str, Any]) -> None:
+        """Write the owner file of the run, unless the folder belongs to another one."""
+        self._program = program
+        take(self.folder, run)
+
+    def begin(self, owner: OwnerToken) -> None:
+        """Delete the files that earlier drivers have staged."""
+        self.folder.remove_temporary_files()
+        self.staged.begin(owner)
+
+    def clear(self, batch: int) -> None:
+        """Delete the staged files of a batch that is visible."""
+        self.staged.clear(batch)
+
+
+class ParquetSink(_BatchFolder):
     """Write each batch with outputs to a Parquet folder ``batch=N``; several outputs have a folder each.
 
     A batch becomes visible by one rename and is never replaced: readers see every batch whole and once. A hidden marker
@@ -79,25 +107,8 @@ class ParquetSink:
     ordered = False
 
     def __init__(self, path: str | os.PathLike[str], outputs: Iterable[str] = (ONLY_OUTPUT,)) -> None:
-        self.folder = Directory.of(path, "sink").exclusive("sink")
-        self.place: str | None = self.folder.path
+        super().__init__(path, "sink")
         self.outputs = tuple(outputs)
-        self.staged = Staging(self.folder.below(STAGED))
-        self._program: Mapping[str, Any] = {}
-
-    def is_of(self, run: str) -> bool:
-        """Return whether the owner file in the folder names this run; the file moves with the folder."""
-        return belongs_to(self.folder, run)
-
-    def prepare(self, run: str, program: Mapping[str, Any]) -> None:
-        """Make the folder that of the checkpoint."""
-        self._program = program
-        take(self.folder, run)
-
-    def begin(self, owner: OwnerToken) -> None:
-        """Clear away what drivers before this one have staged."""
-        self.folder.remove_temporary_files()
-        self.staged.begin(owner)
 
     def staging(self, batch: int) -> OutputDirectory:
         """Make a new staging folder, which readers ignore."""
@@ -115,32 +126,22 @@ class ParquetSink:
             if written is not None and (count or name not in last):
                 files += stage_batch(self.folder, _prefix(name), name, written.files[name], marker)
                 last[name] = batch
-        return EpochOutputs(self.place, tuple(files), rows, last, lineage)
+        return EpochOutputs(self.folder.path, tuple(files), rows, last, lineage)
 
     def show(self, epoch: EpochManifest) -> None:
         """Rename the folder of each output with files in this batch."""
         for name in self.outputs:
             show_batch(self.folder, _prefix(name), [f for f in epoch.outputs.files if f.output == name], epoch)
 
-    def clear(self, batch: int) -> None:
-        """Delete the staged files of a batch that is visible."""
-        self.staged.clear(batch)
-
     def _place(self, name: str) -> Directory:
         return self.folder.below(_prefix(name)) if _prefix(name) else self.folder
 
 
-class DeadLetters:
+class DeadLetters(_BatchFolder):
     """Write the dead letters of each batch to a Parquet folder ``batch=N``, as :class:`ParquetSink` does."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.folder = Directory.of(path, "dead_letters").exclusive("dead_letters")
-        self.staged = Staging(self.folder.below(STAGED))
-        self._program: Mapping[str, Any] = {}
-
-    def is_of(self, run: str) -> bool:
-        """Return whether this folder holds the dead letters of a run so far; it may have been moved since."""
-        return belongs_to(self.folder, run)
+        super().__init__(path, "dead_letters")
 
     def stage(self, batch: int, table: pa.Table, before: EpochOutputs, lineage: str) -> EpochOutputs:
         """Write the dead letters of a batch, and name their files; the first batch is written even if it has none."""
@@ -162,20 +163,6 @@ class DeadLetters:
     def show(self, epoch: EpochManifest) -> None:
         """Rename the folder of a batch that has files."""
         show_batch(self.folder, "", epoch.dead_letters.files, epoch)
-
-    def clear(self, batch: int) -> None:
-        """Delete the staged files of a batch that is visible."""
-        self.staged.clear(batch)
-
-    def prepare(self, run: str, program: Mapping[str, Any]) -> None:
-        """Make the folder that of the checkpoint."""
-        self._program = program
-        take(self.folder, run)
-
-    def begin(self, owner: OwnerToken) -> None:
-        """Clear away what drivers before this one have staged."""
-        self.folder.remove_temporary_files()
-        self.staged.begin(owner)
 
 
 def staging_location(folder: Directory, staged: Staging, batch: int) -> OutputDirectory:

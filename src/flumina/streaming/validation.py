@@ -20,7 +20,7 @@ from flumina.input.casting import Mask
 from flumina.input.event_table import to_table
 from flumina.input.stream import Stream
 from flumina.input.validation import Fault, RowFaults, validate
-from flumina.input.watermarks import NOTHING, Heartbeats, Seen, WatermarkPolicy
+from flumina.input.watermark_policy import NOTHING, Heartbeats, Seen, WatermarkPolicy
 from flumina.model.order import Ints
 from flumina.model.schema import shown_span, shown_time, timestamp_type
 

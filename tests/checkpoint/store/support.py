@@ -8,10 +8,10 @@ from typing import Any
 
 from pyarrow import fs
 
+from flumina.checkpoint.store.checkpoint_owner import CheckpointOwner
 from flumina.checkpoint.store.checkpoints import Checkpoints
 from flumina.checkpoint.store.layout import CheckpointDirectory
 from flumina.checkpoint.store.manifest import Epoch, EpochOutputs, StateFile
-from flumina.checkpoint.store.owner import CheckpointOwner
 from flumina.checkpoint.store.snapshot import Snapshot
 
 

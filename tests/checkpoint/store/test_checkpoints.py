@@ -16,7 +16,7 @@ from flumina.checkpoint.store.layout import Listing, SnapshotId
 from flumina.checkpoint.store.manifest import REPLAY, EpochOutputs, Inputs, OutputFile
 from flumina.errors import CheckpointError, UsageError
 from flumina.model.order import Point
-from flumina.output.outputs import SortedRun
+from flumina.output.staged_outputs import SortedRun
 from flumina.storage.directory import temporary_name
 from flumina.storage.filesystem import put
 from tests.checkpoint.store.support import commit, digest, fill, names

@@ -20,7 +20,7 @@ from flumina.checkpoint.store.manifest import (
 )
 from flumina.errors import CheckpointError
 from flumina.storage.checksummed_file import decode, encode
-from flumina.storage.record import from_json, to_json
+from flumina.storage.json_record import from_json, to_json
 from tests.checkpoint.store.support import commit
 
 MANIFEST = EpochManifest(

@@ -18,7 +18,7 @@ from flumina.errors import DefinitionError
 from flumina.model import tag as events
 from flumina.program import declared_state as declared
 from flumina.program.analysis import declarations as mistakes
-from flumina.program.analysis import effects
+from flumina.program.analysis import field_accesses
 from flumina.state import fields
 
 OTHER = fl.Tag()
@@ -548,7 +548,7 @@ def test_every_name_has_a_case() -> None:
     """All the names that the modules which look at classes use."""
     known = {name for case in CASES for _, name in expected(case)} | {"NO_SOURCE"}
     used: set[str] = set()
-    for module in (mistakes, declared, effects, events, fields):
+    for module in (mistakes, declared, field_accesses, events, fields):
         text = Path(str(module.__file__)).read_text(encoding="utf-8")
         used |= set(re.findall(r'(?:Problem|mistakes\.append)\(\s*\(?"([A-Z_]+)"', text))
     assert {"NO_FORK", "UNSAFE_FIELD", "BAD_KEY"} <= used | {"NO_FORK"}

@@ -22,7 +22,7 @@ from flumina.checkpoint.store.verify import Finding
 from flumina.errors import CheckpointError, FluminaError, UsageError
 from flumina.model.emit import ONLY_OUTPUT
 from flumina.storage.checksummed_file import decode, encode
-from flumina.storage.record import from_json, to_json
+from flumina.storage.json_record import from_json, to_json
 
 MARKER = "_flumina-batch.json"
 """The file in the folder of a batch that says of what it is the result; readers of Parquet pass over it."""

@@ -11,18 +11,18 @@ from typing import Any
 
 from pyarrow import fs
 
-from flumina.checkpoint.differences import check_program
+from flumina.checkpoint.program_compatibility import check_program
+from flumina.checkpoint.store.checkpoint_owner import CheckpointOwner, in_use
 from flumina.checkpoint.store.layout import CheckpointDirectory, Listing, SnapshotId, owner_file
 from flumina.checkpoint.store.manifest import BufferedFile, OwnerRecord, StateFile, library_version
-from flumina.checkpoint.store.owner import CheckpointOwner, in_use
 from flumina.checkpoint.store.reader import SnapshotReader
 from flumina.checkpoint.store.snapshot import Snapshot, write_state
 from flumina.checkpoint.store.verify import Finding, verify
 from flumina.errors import CheckpointError, UsageError
 from flumina.model.order import Ints
 from flumina.storage.checksummed_file import encode
-from flumina.storage.owner import OwnerName, OwnerToken
-from flumina.storage.record import to_json
+from flumina.storage.json_record import to_json
+from flumina.storage.owner_token import OwnerName, OwnerToken
 
 KEEP = 3
 """Default number of snapshots that are kept."""

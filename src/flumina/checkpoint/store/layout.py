@@ -23,7 +23,7 @@ from flumina.errors import CheckpointError, FluminaError
 from flumina.storage.checksum import missing
 from flumina.storage.directory import Directory, new_id, target_of
 from flumina.storage.filesystem import forget_cached, is_file
-from flumina.storage.owner import OwnerName
+from flumina.storage.owner_token import OwnerName
 
 WATERMARKS = "watermarks"
 """The folder in the log of a streaming query with the watermark of each batch."""

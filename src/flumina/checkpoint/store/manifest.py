@@ -9,9 +9,9 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
 from flumina.checkpoint.store.layout import SnapshotId
-from flumina.output.outputs import SortedRun
+from flumina.output.staged_outputs import SortedRun
 from flumina.storage.checksum import Checksum
-from flumina.storage.record import from_json, to_json
+from flumina.storage.json_record import from_json, to_json
 
 
 @dataclass(frozen=True)

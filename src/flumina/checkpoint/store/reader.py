@@ -14,8 +14,8 @@ from flumina.errors import CheckpointError, UsageError
 from flumina.storage.checksum import damaged, missing
 from flumina.storage.checksummed_file import decode
 from flumina.storage.filesystem import join
-from flumina.storage.owner import OwnerName
-from flumina.storage.record import from_json
+from flumina.storage.json_record import from_json
+from flumina.storage.owner_token import OwnerName
 
 _TRIES = 5
 """Number of retries while a driver may delete files that are about to be read."""

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from typing import Literal, Protocol
 
 from flumina.errors import UsageError
-from flumina.plan.optimize.cost import cost
 from flumina.plan.optimize.greedy import greedy
+from flumina.plan.optimize.least_cost import cost
 from flumina.plan.optimize.sequential import sequential
 from flumina.plan.sources import Inputs, StreamRates, bind
 from flumina.plan.state_sizes import StateSize

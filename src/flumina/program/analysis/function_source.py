@@ -1,7 +1,7 @@
 """Load user functions as syntax trees, and resolve the names in them.
 
 All analyses of user code use :class:`FunctionSource`: accesses to fields
-(:mod:`flumina.program.analysis.effects`), side effects (:mod:`flumina.program.analysis.side_effects`),
+(:mod:`flumina.program.analysis.field_accesses`), side effects (:mod:`flumina.program.analysis.side_effects`),
 constants worth trying (:mod:`flumina.check.constants`) and the code that a checkpoint belongs to
 (:mod:`flumina.checkpoint.fingerprint`).
 """

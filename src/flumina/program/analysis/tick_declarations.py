@@ -12,7 +12,7 @@ from flumina.errors import Problem, location_of
 from flumina.model.schema import type_name
 from flumina.model.tag import Tag
 from flumina.model.tick import TTL, TTL_NAME, AtEnd, Every, Expiry, Tick
-from flumina.program.analysis.effects import Access, accesses
+from flumina.program.analysis.field_accesses import Access, accesses
 from flumina.state.fields import ADD, READ, SET, Field, Max, Min, Replicated
 
 

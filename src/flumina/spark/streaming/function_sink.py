@@ -12,10 +12,10 @@ from flumina.model.emit import EVENT_COLUMNS, ONLY_OUTPUT
 from flumina.output.commit import CommittedOutput, OutputCommit
 from flumina.program.definition import RAISED, Definition, user_error
 from flumina.spark.results import DataFrames
-from flumina.spark.streaming.engine import SparkEngine
+from flumina.spark.streaming.batch_engine import SparkEngine
 from flumina.storage.directory import Directory, new_id
 from flumina.storage.output_directory import OutputDirectory
-from flumina.storage.owner import OwnerToken
+from flumina.storage.owner_token import OwnerToken
 from flumina.storage.staging import Staging
 from flumina.streaming.sink import check_staged, staging_location
 
@@ -29,7 +29,7 @@ class FunctionSink:
     """
 
     ordered = True
-    place: str | None = None
+    folder = None
 
     def __init__(
         self, function: Callable[[Any, int], object], folder: Directory, definition: Definition, engine: SparkEngine

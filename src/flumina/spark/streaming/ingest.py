@@ -17,11 +17,11 @@ from pyspark.sql.types import StructField
 from flumina.errors import InputError, UsageError
 from flumina.input.decode import Decoder
 from flumina.input.stream import Stream
-from flumina.input.ties import must_be_one_part
-from flumina.input.watermarks import Heartbeats, WatermarkPolicy
+from flumina.input.tie_checks import must_be_one_part
+from flumina.input.watermark_policy import Heartbeats, WatermarkPolicy
 from flumina.model.order import Ints
 from flumina.program.definition import Definition
-from flumina.program.ties import TieRule
+from flumina.program.tie_finder import TieRule
 from flumina.spark.frames import needed, quoted
 from flumina.spark.row_origin import (
     FILE,

@@ -11,11 +11,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery as SparkQuery
 
-from flumina.checkpoint.store.owner import in_use
+from flumina.checkpoint.store.checkpoint_owner import in_use
 from flumina.errors import UsageError
 from flumina.plan.tree import Plan
 from flumina.spark.gang import explained
-from flumina.spark.streaming.engine import SparkEngine
+from flumina.spark.streaming.batch_engine import SparkEngine
 from flumina.spark.streaming.ingest import UnitedStreams
 from flumina.streaming.batches import Batches
 

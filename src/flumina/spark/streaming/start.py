@@ -17,14 +17,14 @@ from flumina.engine.options import takes
 from flumina.errors import UsageError
 from flumina.input.stream import Stream
 from flumina.input.stream_checks import check_streams, one_ts_type
-from flumina.input.watermarks import BoundedDelay
+from flumina.input.watermark_policy import BoundedDelay
 from flumina.model.schema import timestamp_type
 from flumina.plan.tree import Plan
 from flumina.program.base import AnyProgram, define
 from flumina.program.definition import Definition
 from flumina.spark.gang import explained
 from flumina.spark.session import Cluster
-from flumina.spark.streaming.engine import SparkEngine
+from flumina.spark.streaming.batch_engine import SparkEngine
 from flumina.spark.streaming.function_sink import FunctionSink
 from flumina.spark.streaming.ingest import UnitedStreams
 from flumina.spark.streaming.query import StreamingQuery
@@ -142,7 +142,7 @@ def _taken(name: str) -> UsageError:
 def _check_separate_folders(checkpoint: Directory, sink: Sink, dead_letters: DeadLetters) -> None:
     """Raise UsageError if two of checkpoint, sink and dead letters are in one folder."""
     places = {"checkpoint": checkpoint}
-    if isinstance(sink, ParquetSink):
+    if sink.folder is not None:
         places["sink"] = sink.folder
     if dead_letters.folder != checkpoint.below(DEAD_LETTERS):
         places["dead_letters"] = dead_letters.folder

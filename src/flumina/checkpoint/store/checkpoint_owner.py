@@ -16,7 +16,7 @@ from flumina.checkpoint.store.snapshot import Snapshot, write_state
 from flumina.errors import CheckpointError, UsageError
 from flumina.storage.checksum import missing
 from flumina.storage.checksummed_file import decode, encode
-from flumina.storage.owner import OwnerToken
+from flumina.storage.owner_token import OwnerToken
 
 
 class CheckpointOwner:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import flumina as fl
 from flumina.errors import OrderError
-from flumina.input.ties import check_ties
+from flumina.input.tie_checks import check_ties
 from flumina.program.base import define
 from flumina.spec import read
 

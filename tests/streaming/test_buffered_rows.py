@@ -11,8 +11,8 @@ import flumina as fl
 from flumina.apps import ValueBarrier
 from flumina.checkpoint.store.checkpoints import Checkpoints
 from flumina.input.event_table import TS
-from flumina.input.watermarks import NOTHING
-from flumina.streaming.buffered import FILES, BufferedRows, buffer
+from flumina.input.watermark_policy import NOTHING
+from flumina.streaming.buffered_rows import FILES, BufferedRows, buffer
 from flumina.streaming.validation import PLACE, ROW
 from flumina.testing import assert_same_outputs
 from tests.streaming.support import Query

@@ -6,7 +6,7 @@ import pytest
 
 from flumina.errors import OutputError
 from flumina.storage.directory import Directory
-from flumina.storage.owner import OWNER, OwnerName, OwnerToken, belongs_to, take
+from flumina.storage.owner_token import OWNER, OwnerName, OwnerToken, belongs_to, take
 
 
 def test_a_driver_with_a_higher_term_fences_all_others_off() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from flumina.checkpoint.start import Start
+from flumina.checkpoint.resume_point import Start
 from flumina.checkpoint.state_partitions import FinalStatePolicy, PartitionedState
 from flumina.engine.driver import LostSlotsError, make_job, partitioned_state
 from flumina.engine.hooks import NO_HOOKS
@@ -22,7 +22,7 @@ from flumina.program.base import AnyProgram
 from flumina.spark.run import Staged, execute
 from flumina.spark.session import Cluster
 from flumina.storage.output_directory import OutputDirectory
-from flumina.streaming.engine import BatchRun
+from flumina.streaming.batch_engine import BatchRun
 from flumina.streaming.options import StreamingOptions
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from flumina.errors import CheckpointError
-from flumina.storage.record import from_json, to_json
+from flumina.storage.json_record import from_json, to_json
 
 
 class Pair(NamedTuple):

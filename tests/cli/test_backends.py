@@ -8,7 +8,7 @@ import flumina as fl
 from flumina import local
 from flumina.apps import ValueBarrier
 from flumina.apps.registry import find_app
-from flumina.cli.engines import backend, why_no_spark
+from flumina.cli.backends import backend, why_no_spark
 
 
 def test_local_needs_nothing() -> None:

@@ -8,7 +8,7 @@ from flumina.input.decode import Part
 from flumina.input.stream import Stream
 from flumina.model.tag_set import TagSet
 from flumina.program.definition import Definition
-from flumina.program.ties import TieFinder, TieRule
+from flumina.program.tie_finder import TieFinder, TieRule
 
 
 def matter(definition: Definition, stream: Stream) -> bool:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from flumina.checkpoint.store.checkpoint_owner import CheckpointOwner
 from flumina.checkpoint.store.checkpoints import Checkpoints
-from flumina.checkpoint.store.owner import CheckpointOwner
 from flumina.checkpoint.store.snapshot import Snapshot
 from flumina.errors import CheckpointError
 from tests.checkpoint.store.support import Player, commit, digest, fill, names, play

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 import flumina as fl
-from flumina.input.watermarks import EVERYTHING, NOTHING, Seen, watermark_of
+from flumina.input.watermark_policy import EVERYTHING, NOTHING, Seen, watermark_of
 
 US = pa.timestamp("us")
 

@@ -14,7 +14,7 @@ import pytest
 
 from flumina.errors import Problem
 from flumina.model.tag import Tag
-from flumina.program.analysis.effects import accesses
+from flumina.program.analysis.field_accesses import accesses
 from flumina.state.fields import Count, Field, Max, Min, PerKey, Replicated, Set, Sum, Tuple
 
 HEADER = """

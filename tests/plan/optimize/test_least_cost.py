@@ -11,7 +11,7 @@ from flumina.model.depends import Rule, RuleDependence
 from flumina.model.tag_set import KeySet
 from flumina.plan import CostModel, Inputs, StreamRates, bind, evaluate, make_plan, with_model
 from flumina.plan.atoms import Graph, atoms
-from flumina.plan.optimize.cost import cost, judge_for
+from flumina.plan.optimize.least_cost import cost, judge_for
 from flumina.plan.optimize.local_search import Tree, is_valid, neighbors, ones, reach
 from flumina.plan.optimize.packing import Node
 from flumina.program.base import define

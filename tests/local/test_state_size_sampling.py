@@ -6,7 +6,7 @@ import flumina as fl
 from flumina import local
 from flumina.apps import KeyCounter, ValueBarrier
 from flumina.local.sample_request import SampleRequest
-from flumina.local.sampling import FEW, sampled
+from flumina.local.state_size_sampling import FEW, sampled
 from flumina.plan.survey import Survey
 from tests.system import failing
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from flumina.storage.exchange import exchange
+from flumina.storage.folder_exchange import exchange
 
 
 def test_two_directories_change_places(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Protocol
 from flumina.checkpoint.state_partitions import FinalStatePolicy, PartitionedState
 from flumina.engine.results import RunStats
 from flumina.input.stream import Stream
-from flumina.output.outputs import Manifest, Outputs
+from flumina.output.staged_outputs import Manifest, Outputs
 from flumina.plan.tree import Plan
 from flumina.storage.output_directory import OutputDirectory
 
