@@ -64,6 +64,7 @@ NAMES = [
     "greatest",
     "join",
     "least",
+    "on",
     "repeat",
     "reset",
     "run",
@@ -109,7 +110,38 @@ def test_what_only_some_need_is_not_imported() -> None:
 
 
 USER = """
+from dataclasses import dataclass
+
 import flumina as fl
+
+
+@dataclass
+class Payment:
+    ts: int
+    account: str
+    cents: int
+
+
+class Accounts(fl.KeyedProgram):
+    payment = fl.Tag(Payment, key="account")
+    audit = fl.Tag()
+    depends = fl.depends((audit, audit), (audit, payment))
+    output = "account string, cents long"
+    cents = fl.Sum("long")
+
+    @fl.on(payment)
+    def pay(self, state: fl.State, event: Payment, emit: fl.Emit) -> None:
+        state.cents += event.cents
+
+    @fl.on(audit)
+    def report(self, states: dict[str, fl.State], event: fl.Event, emit: fl.Emit) -> None:
+        for account, state in states.items():
+            emit(account, state.cents)
+
+    @fl.on(payment, audit)
+    def both(self, state: fl.State, event: fl.Event, emit: fl.Emit) -> None:
+        pass
+
 
 
 class PageViews(fl.KeyedProgram):
@@ -163,6 +195,9 @@ WRONG = {
     'fl.start(PageViews, streams, "out", "kept", late="never")': "Literal['error', 'dead-letter', 'drop']",
     'fl.start(PageViews, streams, "out", "kept", trigger={"once": True})': "trigger",
     "fl.spec(PageViews, streams, bad_rows=3)": '"bad_rows" to "spec"',
+    "@fl.on(Accounts.payment)\ndef other(self: Total, state: int, event: int, emit: fl.Emit) -> None: ...": "int",
+    "@fl.on(Accounts.payment)\ndef pay(self: Total, state: int, event: Payment, emit: fl.Emit) -> str:\n"
+    "    return event.amunt": '"Payment" has no attribute "amunt"',
     "fl.Programm": 'has no attribute "Programm"',
     "class A(fl.Program):\n    def update(self, state: int, event: fl.Event) -> int: return 3": 'Signature of "update"',
     "class B(Total):\n    def join(self, left: str, right: str) -> str: return left": '"join"',

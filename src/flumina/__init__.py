@@ -33,6 +33,7 @@ from flumina.model.tag_set import KeySet, TagSet
 from flumina.model.tick import TTL, AtEnd, Every, Window
 from flumina.program.base import Program, define
 from flumina.program.decorators import StateType, fork, join, update, update_batch
+from flumina.program.handlers import on
 from flumina.program.keyed import KeyedProgram
 from flumina.spec import SpecResult, spec
 from flumina.state.fields import Count, Field, Max, Min, PerKey, Replicated, Set, Sum, Tuple, greatest, least
@@ -104,6 +105,7 @@ __all__ = [
     "greatest",
     "join",
     "least",
+    "on",
     "repeat",
     "reset",
     "run",

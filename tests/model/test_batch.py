@@ -46,7 +46,8 @@ def events(draw: st.DrawFn, *tags: Tag) -> Event:
         columns |= {"note": draw(st.none() | st.text(max_size=3)), "day": draw(st.none() | st.just(date(2020, 1, 2)))}
     elif tag is Tags.change:
         columns["info"] = draw(st.none() | st.just("x"))
-    return tag.event(**columns)
+    event: Event = tag.event(**columns)
+    return event
 
 
 lists = st.lists(events(), min_size=1, max_size=12)

@@ -50,7 +50,7 @@ class TestTag:
         ("tag", "conditions"),
         [
             (Tag("user lng"), ["BAD_SCHEMA"]),
-            (Tag(5), ["BAD_SCHEMA"]),  # type: ignore[arg-type]
+            (Tag(5), ["BAD_SCHEMA"]),
             (Tag(key="page"), ["BAD_SCHEMA"]),
             (Tag(key="page double"), ["BAD_KEY"]),
             (Tag(key="a long, b long"), ["BAD_KEY"]),
@@ -66,7 +66,7 @@ class TestTag:
         ],
     )
     def test_mistakes_are_kept_for_the_class(self, tag: Tag, conditions: list[str]) -> None:
-        assert [condition for condition, _ in tag.mistakes] == conditions
+        assert [condition for condition, *_ in tag.mistakes] == conditions
 
     def test_pickles_without_its_class_of_events(self) -> None:
         assert VIEW.page == "a"  # the class has been made

@@ -17,6 +17,7 @@ from typing import Any
 
 from flumina.program.analysis.function_source import MISSING, FunctionSource, SourceMissingError, written
 from flumina.program.definition import Definition
+from flumina.program.handlers import Dispatch
 
 _MANY = 64
 """Largest number of values taken from one collection or for one type."""
@@ -41,10 +42,10 @@ def constants(definition: Definition) -> dict[type, list[Any]]:
 
 def _functions(definition: Definition) -> list[Callable[..., Any]]:
     source = definition if definition.lifted is None else definition.lifted.one
-    functions: list[Callable[..., Any]] = [kind.update for kind in source.kinds.values()]
+    updates: list[Callable[..., Any]] = [kind.update for kind in source.kinds.values()]
     if definition.lifted is not None and definition.lifted.update_all is not None:
-        functions.append(definition.lifted.update_all)
-    return functions
+        updates.append(definition.lifted.update_all)
+    return [f for update in updates for f in (update.functions.values() if isinstance(update, Dispatch) else [update])]
 
 
 def _named_by(function: Callable[..., Any], seen: set[object], depth: int) -> Iterator[object]:

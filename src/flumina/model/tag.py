@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from collections import namedtuple
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import pyarrow as pa
 
 from flumina.errors import SchemaError, UsageError, location
+from flumina.model.columns import read_columns
 from flumina.model.event import FIXED_FIELDS, Event, _revive
 from flumina.model.schema import BadValueError, Schema, column, type_name
 from flumina.model.tag_set import UNKEYED, Key, KeySet
@@ -18,6 +19,22 @@ from flumina.model.zone_rules import utc
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from datetime import datetime
+    from typing import Generic
+
+    from typing_extensions import TypeVar
+
+    EventT = TypeVar("EventT", default=Any)
+
+    class _Typed(Generic[EventT]):
+        """Tell type checkers the class of a tag's events."""
+
+else:
+
+    class _Typed:
+        """Take the class of a tag's events, ``Tag[Payment]``, which matters to type checkers only."""
+
+        def __class_getitem__(cls, _event: object) -> type:
+            return cls
 
 
 RESERVED_COLUMNS = frozenset({*FIXED_FIELDS, "tag"})
@@ -32,17 +49,32 @@ def user_line(depth: int = 1) -> str:
     return location(frame.f_code.co_filename, frame.f_lineno)
 
 
-class Tag:
+class Tag(_Typed["EventT"]):
     """A kind of event: its payload columns and, for a keyed tag, its key column.
 
-    ``keys=`` lists the only keys there can be; a dependence given as a function needs that.
+    ``columns``  in Spark's DDL; or a dataclass, a ``pa.Schema`` or a ``StructType`` of Spark, which mean the same
+    ``key``      the key column: ``"page string"``, or the name of one of the columns
+    ``keys``     the only keys there can be; a dependence given as a function needs that
+
+    Events of a tag that is given as a dataclass are instances of it, so that type checkers know their columns. Its
+    attributes ``ts: int``, ``seq: int`` and ``stream: str`` are no columns: every event has them.
 
     >>> view = Tag("user long", key="page string")
     >>> view.columns.names, view.key.name
     (('user',), 'page')
+    >>> Tag("page string, user long", key="page").schema == view.schema
+    True
     """
 
-    def __init__(self, columns: str = "", *, key: str | None = None, keys: Iterable[Key] | None = None) -> None:
+    @overload
+    def __init__(
+        self: Tag[EventT], columns: type[EventT], *, key: str | None = None, keys: Iterable[Key] | None = None
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Tag[Event], columns: object = "", *, key: str | None = None, keys: Iterable[Key] | None = None
+    ) -> None: ...
+    def __init__(self, columns: object = "", *, key: str | None = None, keys: Iterable[Key] | None = None) -> None:
         self.name = "?"
         self.owner: type | None = None
         """The class in whose body the tag stands."""
@@ -50,6 +82,10 @@ class Tag:
         self.mistakes: list[tuple[str, ...]] = []
         """Mistakes for the class to report: condition, message and, where there is one, a hint."""
         self.columns = self._parse(columns)
+        self.event_type: type | None = None
+        """The dataclass of which events are instances, too."""
+        if isinstance(columns, type) and not self.mistakes:
+            self._set_event_type(columns)
         self.finite_keys = None if keys is None else frozenset(keys)
         self.key: pa.Field | None = None
         if key is not None:
@@ -64,16 +100,33 @@ class Tag:
         if len(names) < len(self.columns) + (self.key is not None):
             self.mistakes.append(("DUPLICATE_COLUMN", "the key column is a payload column too"))
 
-    def _parse(self, ddl: str) -> Schema:
+    def _parse(self, given: object) -> Schema:
         try:
-            return Schema.parse(ddl)
+            return read_columns(given)
         except SchemaError as error:
-            self.mistakes.append(("BAD_SCHEMA", error.message))
+            self.mistakes.append(("BAD_SCHEMA", error.message, *([error.hint] if error.hint else [])))
             return Schema("", ())
+
+    def _set_event_type(self, given: type) -> None:
+        """Remember the dataclass, if events can be instances of it."""
+        try:
+            type(given.__name__, (Event, given), {"__slots__": ()})
+        except TypeError:
+            message = (
+                f"events can't be instances of {given.__qualname__}, which has slots or a base class with own data"
+            )
+            self.mistakes.append(("BAD_SCHEMA", message, "leave out slots=True"))
+        else:
+            self.event_type = given
 
     def _set_key(self, ddl: str) -> None:
         before = len(self.mistakes)
-        schema = self._parse(ddl)
+        named = [field for field in self.columns.fields if field.name == ddl]
+        if named:
+            rest = tuple(field for field in self.columns.fields if field.name != ddl)
+            self.columns, schema = Schema(self.columns.ddl, rest), Schema(ddl, tuple(named))
+        else:
+            schema = self._parse(ddl)
         if len(schema) == 1 and schema.fields[0].type in KEY_TYPES:
             field = schema.fields[0]
             self.key = pa.field(field.name, field.type, nullable=False)
@@ -100,15 +153,17 @@ class Tag:
             self.name, self.owner = name, owner
 
     def __getstate__(self) -> dict[str, object]:
-        """Leave out the class of this tag's events: the receiving process makes it anew."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("event_class", "owner")}
+        """Leave out the classes of this tag's events: the receiving process makes one anew."""
+        return {
+            name: value for name, value in self.__dict__.items() if name not in ("event_class", "event_type", "owner")
+        }
 
     def __deepcopy__(self, memo: dict[int, object]) -> Tag:
         """Return the tag itself: tags are immutable, and programs compare them by ``is``."""
         return self
 
     def __setstate__(self, state: dict[str, object]) -> None:
-        self.__dict__.update(state)
+        self.__dict__.update({"event_type": None, **state})
         self.owner = None
 
     @property
@@ -134,7 +189,8 @@ class Tag:
             members[self.key.name] = fields.key  # type: ignore[attr-defined]
         if "time" in self.columns.names:
             members["time"] = fields.time  # type: ignore[attr-defined]
-        return type(self.name, (Event, fields), members)
+        typed = () if self.event_type is None else (self.event_type,)
+        return type(self.name, (Event, fields, *typed), members)
 
     def time_of(self, ts: int) -> datetime:
         """Return a timestamp in microseconds as a time in UTC."""

@@ -27,10 +27,12 @@ from flumina.model.tag_set import TagSet
 from flumina.model.tick import TTL, TTL_NAME, Expiry, Tick
 from flumina.program.analysis.declarations import check_declarations
 from flumina.program.analysis.field_accesses import accesses
+from flumina.program.analysis.function_source import Tags
 from flumina.program.analysis.tick_declarations import check_expiry, check_ttl, hidden_tag, read_ttl
 from flumina.program.declared_state import DeclaredState
 from flumina.program.decorators import StateType, decorations, members_of, state_types
 from flumina.program.definition import RAISED, Definition, Fork, Join, StateKind, user_error
+from flumina.program.handlers import Dispatch, handled_by, handlers_of
 from flumina.program.ticks import Ticking, TickRule
 from flumina.state.fields import ADD, SET, Field, Max
 
@@ -100,7 +102,7 @@ class Program(_Methods[StateT]):
     ``update(self, state, event, emit)`` is called for every event. Where state is not declared by fields, write
     ``init(self)``, ``fork(self, state, left, right)`` and ``join(self, left, right)``, too. ``update_batch(self, state,
     batch, emit)`` is optional. ``class Totals(fl.Program[dict[str, int]])`` tells type checkers what the state is; with
-    declared fields it is a :class:`flumina.State`.
+    declared fields it is a :class:`flumina.State`. :func:`flumina.on` marks methods for tags in place of ``update``.
 
     Class attributes that mean something besides tags and fields:
 
@@ -144,12 +146,13 @@ class Program(_Methods[StateT]):
         problems += wrong
         if cls._fields and not {p.condition for p in problems} & _BLIND:
             if expiry is not None and ttl is not None and not wrong:
-                cls._add_ttl(expiry, ttl)
+                cls._add_ttl(expiry, ttl, members)
             cls._declared, unsafe = DeclaredState.derive(
                 cls,
                 cls._tags,
                 cls._fields,
                 cls._dependence(),
+                cls._updates(members, cls._tags, keyed=cls._one_key or None),
                 one_key=cls._one_key,
                 touching=sorted(cls._touching.get("prolongs", ())),
             )
@@ -168,15 +171,15 @@ class Program(_Methods[StateT]):
         if ttl is not None:
             expiry = hidden_tag(ttl, cls._tags)
             problems += check_ttl(ttl, expiry, cls._tags, cls._fields, one_key=cls._one_key)
-        if inspect.isfunction(members.get("update")):
+        if inspect.isfunction(members.get("update")) or handlers_of(members):
             problems += check_expiry(cls, expiry, cls._fields)
         return expiry, ttl, problems
 
     @classmethod
-    def _add_ttl(cls, expiry: Expiry, ttl: TTL) -> None:
+    def _add_ttl(cls, expiry: Expiry, ttl: TTL, members: dict[str, Any]) -> None:
         """Add the hidden tag and the hidden field of a ttl."""
         keyed = {name: tag for name, tag in cls._tags.items() if tag.key is not None}
-        found, _ = accesses(getattr(cls, "update"), cls, keyed, cls._fields)  # noqa: B009 -- users write it
+        found, _ = accesses(cls._updates(members, keyed, keyed=True), cls, keyed, cls._fields)
         touch = {access.tag for access in found} | (cls._tags.keys() - keyed.keys())
         changed = {a.tag for a in found if a.kind in (ADD, SET) and not isinstance(cls._tags[a.tag], Tick)}
         prolongs = changed if ttl.touched_by is None else {tag.name for tag in ttl.touched_by}
@@ -185,6 +188,13 @@ class Program(_Methods[StateT]):
         until.name, until.where = TTL_NAME, ttl.where
         cls._tags = {**cls._tags, TTL_NAME: expiry}
         cls._fields = {**cls._fields, TTL_NAME: until}
+
+    @classmethod
+    def _updates(
+        cls, members: dict[str, Any], tags: Mapping[str, Tag], *, keyed: bool | None
+    ) -> dict[Callable[..., object], Tags]:
+        """Return the methods that handle events, with the tags of these."""
+        return {getattr(cls, name): of for name, of in handled_by(members, tags, keyed=keyed).items()}
 
     @classmethod
     def _dependence(cls) -> Dependence:
@@ -260,7 +270,9 @@ class Program(_Methods[StateT]):
         declared, ticking = type(self)._declared, self._ticking()
         source: Any = declared or me
         everything = TagSet.all_of(self._tags.values())
-        update, batch = me.update, getattr(self, "update_batch", None)
+        handlers = handled_by(members_of(type(self), Program), self._tags, keyed=self._one_key or None)
+        update = me.update if "update" in handlers else Dispatch(self, handlers)
+        batch = getattr(self, "update_batch", None)
         if ticking is not None:
             update, batch = ticking.update(update), None if batch is None else ticking.update_batch(batch)
         resets = declared is not None and _mentions_reset(type(self))
@@ -335,6 +347,10 @@ _BLIND = frozenset(
         "NO_UPDATE",
         "BAD_SIGNATURE",
         "BAD_KEY",
+        "HANDLER_KEYS",
+        "MIXED_UPDATE",
+        "NO_HANDLER",
+        "TWO_HANDLERS",
         "MIXED_STATE",
         "RESERVED_NAME",
         "TWO_NAMES",

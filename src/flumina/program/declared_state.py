@@ -14,6 +14,7 @@ from flumina.model.tag import Tag
 from flumina.model.tag_set import TagSet
 from flumina.model.tick import TTL_NAME
 from flumina.program.analysis.field_accesses import Access, accesses
+from flumina.program.analysis.function_source import Tags
 from flumina.program.analysis.tick_declarations import idle_ticks, read_accesses, touches
 from flumina.state.compare import identical
 from flumina.state.fields import ADD, READ, SET, Field, Max, Min, Observes, PerKey, Sum, Value
@@ -39,18 +40,18 @@ class DeclaredState:
         tags: Mapping[str, Tag],
         fields: Mapping[str, Field],
         depends: Dependence,
+        updates: Mapping[Callable[..., object], Tags],
         *,
         one_key: bool,
         touching: Collection[str] = (),
     ) -> tuple[DeclaredState, list[Problem]]:
-        """Derive accesses from the source of ``update``, and check them against ``depends``.
+        """Derive accesses from the source of ``update`` or handlers, and check them against ``depends``.
 
-        In a program written for one key (``one_key``) the whole state belongs to the event's own key. ``touching`` are
-        the tags that add to the hidden field of a ttl.
+        ``updates`` maps the methods to the tags of their events. In a program written for one key (``one_key``) the
+        whole state belongs to the event's own key. ``touching`` are the tags that add to the hidden field of a ttl.
         """
-        update: Callable[..., object] = owner.update  # type: ignore[attr-defined]
         seen = {n: tag for n, tag in tags.items() if n != TTL_NAME and not (one_key and tag.key is None)}
-        found, problems = accesses(update, owner, seen, {n: f for n, f in fields.items() if n != TTL_NAME})
+        found, problems = accesses(updates, owner, seen, {n: f for n, f in fields.items() if n != TTL_NAME})
         found += _of_ttl(tags, fields, touching)
         # The state of a one-key program belongs to the key of the event, whatever its update does with it...
         safe = [replace(access, own_key=tags[access.tag].key is not None) for access in found] if one_key else found

@@ -21,7 +21,9 @@ import numpy as np
 from flumina.model.tag_set import TagSet
 from flumina.model.tick import Tick
 from flumina.program.base import Program, StateT
+from flumina.program.decorators import members_of
 from flumina.program.definition import Definition, Fork, Join, StateKind, fold
+from flumina.program.handlers import Dispatch, handled_by
 from flumina.state.compare import identical
 from flumina.state.keyed_map import KeyedMap, merge
 
@@ -72,7 +74,9 @@ class KeyedProgram(_KeyedMethods[StateT], abstract=True):
 
     def _define(self) -> Definition:
         one = super()._define()
-        lifted = Lifted(one, getattr(self, "update_all", None))
+        handlers = handled_by(members_of(type(self), Program), self._tags, keyed=False)
+        dispatched = handlers and "update" not in handlers
+        lifted = Lifted(one, Dispatch(self, handlers) if dispatched else getattr(self, "update_all", None))
         kind = StateKind(
             "States",
             one.everything,

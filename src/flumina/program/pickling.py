@@ -25,6 +25,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc] # it ships no types
         """Return how to pickle an object, or NotImplemented for the default."""
         if isinstance(obj, Tag) and obj.owner is not None and super().reducer_override(obj.owner) is NotImplemented:
             return (getattr, (obj.owner, obj.name))  # programs compare tags by identity
+        if isinstance(obj, Tag) and obj.event_type is not None:  # plain pickle could not send a class of a script
+            return (object.__new__, (type(obj),), {**obj.__getstate__(), "event_type": obj.event_type})
         reduced = super().reducer_override(obj)
         if isinstance(obj, type) and issubclass(obj, Program) and isinstance(reduced, tuple):
             make, args, *rest = reduced

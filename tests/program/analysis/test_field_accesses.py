@@ -90,7 +90,7 @@ def compiled(text: str) -> Any:
 
 
 def analyzed(cls: Any) -> tuple[dict[str, str], list[Problem]]:
-    found, problems = accesses(cls.update, cls, TAGS, fields())
+    found, problems = accesses({cls.update: frozenset(TAGS)}, cls, TAGS, fields())
     kinds: dict[str, dict[tuple[str, bool], set[str]]] = {}
     for access in found:
         kinds.setdefault(access.field, {}).setdefault((access.tag, access.own_key), set()).add(access.kind[0])
@@ -937,7 +937,7 @@ def test_an_unknown_field_is_a_mistake_with_its_line() -> None:
 
 def test_where_an_access_is() -> None:
     cls = program("pass\nif event.tag is self.view:\n    state.total += 1")
-    found, _ = accesses(cls.update, cls, TAGS, fields())
+    found, _ = accesses({cls.update: frozenset(TAGS)}, cls, TAGS, fields())
     assert [access.where.rpartition(":")[2] for access in found] == [str(cls.update.__code__.co_firstlineno + 3)]
 
 
@@ -949,7 +949,9 @@ class TestSourceMissing:
         return function
 
     def test_is_a_mistake(self) -> None:
-        found, problems = accesses(self.update(), object, TAGS, {"total": Sum(), "info": Replicated("string")})
+        found, problems = accesses(
+            {self.update(): frozenset(TAGS)}, object, TAGS, {"total": Sum(), "info": Replicated("string")}
+        )
         assert found == []
         assert [p.condition for p in problems] == ["NO_SOURCE"]
 
@@ -958,7 +960,7 @@ class TestSourceMissing:
             "total": Sum(read_by=[Tags.view], set_by=[Tags.change]),
             "counts": PerKey(Count(), added_by=[Tags.view]),
         }
-        found, problems = accesses(self.update(), object, TAGS, declared)
+        found, problems = accesses({self.update(): frozenset(TAGS)}, object, TAGS, declared)
         assert problems == []
         assert {(a.tag, a.field, a.kind, a.own_key) for a in found} == {
             ("view", "total", "read", False),
@@ -970,14 +972,14 @@ class TestSourceMissing:
         class P:
             update = lambda self, state, event, emit: None  # noqa: E731
 
-        _, problems = accesses(P.update, P, TAGS, {"total": Sum()})
+        _, problems = accesses({P.update: frozenset(TAGS)}, P, TAGS, {"total": Sum()})
         assert [p.condition for p in problems] == ["NO_SOURCE"]
 
 
 def test_a_declaration_overrules_what_was_found_for_its_field_only() -> None:
     cls = program("state.total = 0\nstate.hi = 3")
     declared = {"total": Sum(added_by=[Tags.view]), "hi": Max()}
-    found, problems = accesses(cls.update, cls, TAGS, declared)
+    found, problems = accesses({cls.update: frozenset(TAGS)}, cls, TAGS, declared)
     assert problems == []
     assert {(a.tag, a.field, a.kind) for a in found} == {
         ("view", "total", "add"),

@@ -19,6 +19,7 @@ from flumina.program.analysis.misspellings import misspellings
 from flumina.program.analysis.side_effects import find_side_effects
 from flumina.program.analysis.tick_declarations import check_ticks
 from flumina.program.decorators import PARAMETERS, Decoration, StateType, decorations, state_types
+from flumina.program.handlers import check_handlers, handlers_of
 from flumina.state.fields import Field
 
 Members = dict[str, Any]
@@ -202,6 +203,7 @@ def _outputs(cls: type[_ProgramClass], where: str) -> Iterator[Problem]:
 
 def _signatures(members: Members, where: str) -> Iterator[Problem]:
     methods = [(m, name, PARAMETERS[name]) for name, m in members.items() if name in PARAMETERS]
+    methods += [(members[name], "update", PARAMETERS["update"]) for name in handlers_of(members)]
     methods += [
         (m, decoration.role, PARAMETERS[decoration.role])
         for m in members.values()
@@ -238,6 +240,9 @@ def _misspelled(cls: type[_ProgramClass], members: Members) -> Iterator[Problem]
     some = keyed if cls._one_key else tags
     given = {"update": some, "update_batch": some, "update_all": unkeyed if cls._one_key else {}}
     methods = [(name, name, given[name]) for name in given if name in members]
+    methods += [
+        (name, "update", {t.name: t for t in of if t in tags.values()}) for name, of in handlers_of(members).items()
+    ]
     if state_types(members):
         methods = [
             (
@@ -276,6 +281,10 @@ def _state(cls: type[_ProgramClass], members: Members, where: str) -> Iterator[P
     if types and fields:
         yield Problem("MIXED_STATE", "the program has both declared fields and state types; choose one", where)
         return
+    if types and handlers_of(members):
+        hint = "mark an update for each state type with @fl.update"
+        yield Problem("MIXED_STATE", "the program has both state types and handlers of tags", where, hint)
+        return
     if types and cls._one_key:
         hint = "write it as a fl.Program whose state types hold maps from keys"
         yield Problem("MIXED_STATE", "a keyed program has one state type, that of one key", where, hint)
@@ -292,8 +301,11 @@ def _state(cls: type[_ProgramClass], members: Members, where: str) -> Iterator[P
         for name in ("init", "fork", "join"):
             if name not in members:
                 yield Problem("NO_" + name.upper(), f"the program has no fields and no {name}", where, hint)
-    if "update" not in members:
-        yield Problem("NO_UPDATE", "the program has no update(self, state, event, emit)", where)
+    if handlers_of(members):
+        yield from check_handlers(members, cls._tags, where, one_key=cls._one_key)
+    elif "update" not in members:
+        hint = "or mark a method for each tag with @fl.on(tag)"
+        yield Problem("NO_UPDATE", "the program has no update(self, state, event, emit)", where, hint)
     if cls._one_key:
         yield from _one_key(cls, members, where)
 
@@ -307,7 +319,7 @@ def _one_key(cls: type[_ProgramClass], members: Members, where: str) -> Iterator
     if len(keys) > 1:
         yield Problem("KEY_TYPES", f"the tags have different key types: {sorted(type_name(k) for k in keys)}", where)
     unkeyed = [tag.name for tag in cls._tags.values() if tag.key is None]
-    if unkeyed and "update_all" not in members:
+    if unkeyed and "update_all" not in members and not handlers_of(members):
         message = f"tags without a key ({', '.join(unkeyed)}) need update_all(self, states, event, emit)"
         yield Problem("NO_UPDATE", message, where)
 

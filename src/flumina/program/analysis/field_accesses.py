@@ -59,14 +59,15 @@ class Access:
 
 
 def accesses(
-    update: Callable[..., object], owner: type, tags: Mapping[str, Tag], fields: Mapping[str, Field]
+    updates: Mapping[Callable[..., object], Tags], owner: type, tags: Mapping[str, Tag], fields: Mapping[str, Field]
 ) -> tuple[list[Access], list[Problem]]:
-    """Return all accesses of ``update``; explicit declarations of a field replace the derived ones."""
+    """Return all accesses of methods, given with their tags; declarations of a field replace the derived ones."""
     problems: list[Problem] = []
     found: list[Access] = []
     try:
         reader = _Reader(owner, tags, fields)
-        reader.function(update, frozenset(tags), ROLES, replaces=True)
+        for update, of in updates.items():
+            reader.function(update, of & tags.keys(), ROLES, replaces=True)
         found, problems = reader.found, list(dict.fromkeys(reader.problems))
     except SourceMissingError as missing:
         if any(not f.declared for f in fields.values()):

@@ -106,6 +106,8 @@ class _Columns:
             return
         if name == "window" and any(isinstance(tag, Every) for tag in tags):
             return
+        if any(tag.event_type is not None and hasattr(tag.event_type, name) for tag in tags):
+            return  # a method or a property of the dataclass
         if name.startswith("_"):
             return  # attributes of named tuples besides columns
         several = f"tags {', '.join(tag.name for tag in tags)}" if len(tags) > 1 else f"tag {tags[0].name}"

@@ -100,7 +100,7 @@ def check_expiry(owner: type, tag: Expiry | None, fields: Mapping[str, Field]) -
         message = "on_expire is never called, since the program has no ttl"
         yield Problem("NO_TTL", message, location_of(on_expire), "for example: ttl = fl.TTL('7 days')")
         return
-    found, problems = accesses(on_expire, owner, {TTL_NAME: tag}, fields)
+    found, problems = accesses({on_expire: frozenset({TTL_NAME})}, owner, {TTL_NAME: tag}, fields)
     yield from problems
     for access in found:
         if access.tag == TTL_NAME and access.kind in (SET, ADD):
