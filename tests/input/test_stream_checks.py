@@ -7,7 +7,6 @@ import pytest
 import flumina as fl
 from flumina.errors import InputError, UsageError
 from flumina.input.stream_checks import one_ts_type
-from flumina.plan.sources import StreamRates, bind
 from tests.program.tick_programs import Dense, Hourly, Tumbling
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
@@ -54,11 +53,6 @@ def test_no_stream_is_given_for_a_tick() -> None:
 def test_a_horizon_is_not_before_the_last_event() -> None:
     with pytest.raises(UsageError, match="HORIZON"):
         fl.spec(Dense, [fl.Stream("sales", Dense.sale, [{"ts": 9, "cents": 1}])], horizon=8)
-
-
-def test_plans_do_not_divide_ticks_yet() -> None:
-    with pytest.raises(UsageError, match="TICKS_NOT_PLANNED"):
-        bind(Dense, [StreamRates("sales", Dense.sale)])
 
 
 class Tags:

@@ -18,6 +18,7 @@ from flumina.plan import (
     validate,
     with_model,
 )
+from tests.program.tick_programs import Tumbling
 
 MODEL = CostModel(
     event=1e-3, join=1e-2, fork=2e-2, message=1e-2, hop=1e-1, send=0, receive=0, event_bytes=8, state_bytes=100
@@ -254,3 +255,12 @@ def test_numbers_of_keys_that_are_none() -> None:
         bind(Shop, [StreamRates("s", {"sale": 1.0}, distinct={"sale": -3})])
     with pytest.raises(UsageError, match="UNKNOWN_TAG"):
         bind(Shop, [StreamRates("s", {"sale": 1.0}, distinct={"sold": 3})])
+
+
+def test_ticks_cost_work_and_no_moving() -> None:
+    sources = [StreamRates("loads", {"load": 0.0}, parts=2, distinct={"load": 1000})]
+    plan = make_plan(Tumbling, sources, workers=2, optimizer="greedy")
+    assert len({worker.place for worker in plan.leaves}) == 2
+    cost = evaluate(plan, bind(Tumbling, sources), CostModel(event=1e-3, send=1.0, receive=1.0))
+    assert cost.load == pytest.approx(1000 / 10 / 2 * 1e-3, rel=0.01)
+    assert cost.bytes == 0

@@ -8,6 +8,7 @@ from flumina.errors import UsageError
 from flumina.model.tag_set import KeySet, TagSet
 from flumina.plan import Itag, StreamRates, bind
 from flumina.plan.sources import Profile
+from tests.program.tick_programs import Dense, Everything, Hourly
 
 ALL = KeySet.everything()
 
@@ -112,3 +113,33 @@ def test_ten_thousand_streams_are_planned_like_ten_thousand_parts() -> None:
 def test_tags_and_parts_that_cannot_be_meant(source: StreamRates, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         bind(ValueBarrier, [source])
+
+
+def test_ticks_have_streams_of_their_own_behind_all_others() -> None:
+    inputs = bind(Everything, [StreamRates("adds", {"add": 50}, parts=3, distinct={"add": 1000})])
+    assert [(shape.name, shape.parts, shape.ticks) for shape in inputs.shapes] == [
+        ("adds", 3, False),
+        ("own", 1, True),
+        ("whole", 1, True),
+        ("last", 1, True),
+        ("ttl", 1, True),
+    ]
+    rates = {load.tag: load.rate for load in inputs.loads if load.stream in inputs.ticks}
+    assert rates == {"own": pytest.approx(1000 / 6), "whole": 1 / 12, "last": 0.0, "ttl": pytest.approx(1000 / 5)}
+
+
+def test_ticks_of_named_keys_count_these_keys_and_times_count_in_seconds() -> None:
+    class Two(Hourly):
+        hour = fl.Every("1 min", key="house int", keys=[1, 2])
+        depends = fl.depends((hour, hour), (hour, Hourly.load))
+
+    *_, load = bind(Two, [StreamRates("loads", {"load": 5})]).loads
+    assert load.tag == "hour"
+    assert load.rate == pytest.approx(2 / 60)
+
+
+def test_no_stream_is_given_for_a_tick_nor_has_its_name() -> None:
+    with pytest.raises(UsageError, match=r"TICK_STREAM.*'day' is a tick"):
+        bind(Dense, [StreamRates("s", {"sale": 1, "day": 1})])
+    with pytest.raises(UsageError, match=r"TICK_STREAM.*stream 'day' has the name"):
+        bind(Dense, [StreamRates("day", {"sale": 1})])

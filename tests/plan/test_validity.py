@@ -19,6 +19,7 @@ from tests.plan.support import (
     random_streams,
     random_valid_plan,
 )
+from tests.program.tick_programs import Tumbling
 
 ALL = KeySet.everything()
 
@@ -56,7 +57,7 @@ def test_agrees_with_brute_force_on_perturbed_plans() -> None:
             count += 1
     assert verdicts[True] > 2_500
     assert verdicts[False] > 2_500
-    never_made_here = {"PROGRAM", "STREAMS"}
+    never_made_here = {"PROGRAM", "STREAMS", "TICK_KEYS", "TICK_STREAM"}
     assert set(RULES) - never_made_here == set(rules)
     assert min(rules.values()) > 20
 
@@ -181,3 +182,51 @@ def test_tags_that_the_program_does_not_have_are_named() -> None:
     (problem,) = validate(plan, Keyed)
     assert problem.rule == "UNKNOWN_TAG"
     assert "'write'" in problem.message
+
+
+def ticking_plan(root: PlanWorker) -> Plan:
+    loads = StreamShape("loads", 2, TagSet({"load": ALL}))
+    return Plan.of(Tumbling, [loads, StreamShape("hour", 1, TagSet({"hour": ALL}), ticks=True)], root)
+
+
+def keys_of_two_houses(own: KeySet) -> Plan:
+    """Loads of house 1 by part, those of the others in one leaf; the inner worker above has the ticks ``own``."""
+    one, rest = KeySet.of(1), ALL - KeySet.of(1)
+    halves = tuple(PlanWorker(f"w{n + 3}", "States", (itag("loads", {n}, load=one),)) for n in (0, 1))
+    inner = PlanWorker("w2", "States", (itag("hour", {0}, hour=own),), halves)
+    below = (itag("loads", {0, 1}, load=rest), itag("hour", {0}, hour=ALL - own))
+    return ticking_plan(PlanWorker("w1", "States", (), (inner, PlanWorker("w5", "States", below))))
+
+
+def test_ticks_of_named_keys_may_be_at_an_inner_worker_and_no_others() -> None:
+    assert validate(keys_of_two_houses(KeySet.of(1)), Tumbling) == []
+    low = KeySet.from_buckets(range(2048)) | KeySet.of(1)
+    problems = validate(keys_of_two_houses(low), Tumbling)
+    assert [p.workers for p in problems if p.rule == "TICK_KEYS"] == [("w2",)]
+
+
+def test_every_tick_has_a_worker() -> None:
+    loads = itag("loads", {0, 1}, load=ALL)
+    assert validate(ticking_plan(leaf_of(loads, itag("hour", {0}, hour=ALL))), Tumbling) == []
+    some = validate(ticking_plan(leaf_of(loads, itag("hour", {0}, hour=ALL - KeySet.of(3)))), Tumbling)
+    assert [(p.rule, p.tags) for p in some] == [("NOT_HANDLED", TagSet({"hour": KeySet.of(3)}))]
+    without = Plan.of(Tumbling, [StreamShape("loads", 2, TagSet({"load": ALL}))], leaf_of(loads))
+    assert [(p.rule, p.tags) for p in validate(without, Tumbling)] == [("NOT_HANDLED", TagSet({"hour": ALL}))]
+
+
+def test_ticks_are_on_virtual_streams_and_nothing_else_is() -> None:
+    given = itag("loads", {0, 1}, load=ALL), itag("hour", {0}, hour=ALL)
+    for changed in (
+        StreamShape("hour", 1, TagSet({"hour": ALL})),
+        StreamShape("hour", 1, TagSet({"hour": ALL, "load": ALL}), ticks=True),
+        StreamShape("hour", 2, TagSet({"hour": ALL}), ticks=True),
+    ):
+        plan = Plan.of(Tumbling, [StreamShape("loads", 2, TagSet({"load": ALL})), changed], leaf_of(*given))
+        assert "TICK_STREAM" in {p.rule for p in validate(plan, Tumbling)}, changed
+    virtual = StreamShape("loads", 1, TagSet({"load": ALL}), ticks=True)
+    plan = replace(plan, streams=(virtual, StreamShape("hour", 1, TagSet({"hour": ALL}), ticks=True)))
+    assert "TICK_STREAM" in {p.rule for p in validate(plan, Tumbling)}
+
+
+def leaf_of(*itags: Itag) -> PlanWorker:
+    return PlanWorker("w1", "States", itags)

@@ -39,6 +39,7 @@ from flumina.plan.tree import Plan
 from flumina.plan.validity import check_valid
 from flumina.program.base import AnyProgram, define
 from flumina.program.definition import Definition
+from flumina.runtime.build import refuse_ticks
 from flumina.runtime.messages import PartId
 from flumina.storage.filesystem import join, resolve
 from flumina.storage.output_directory import OutputDirectory
@@ -108,6 +109,7 @@ def choose_plan(
     ``sample`` returns the size of states for a number of different keys; None if it is not known. It is called if the
     new plan joins states, and the plan is made again with the result.
     """
+    refuse_ticks(definition)
     if options.plan is None:
         made = partial(
             make_plan,

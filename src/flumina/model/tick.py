@@ -175,6 +175,15 @@ class Every(Tick):
             self.mistakes.append(("TICK_PERIOD", f"{what}: {error}"))
             return None
 
+    @property
+    def per_second(self) -> float:
+        """How many ticks come in a second of the data; a whole-number timestamp counts as a second."""
+        first = self.schedule.after(0)
+        second = None if first is None else self.schedule.after(first)
+        if first is None or second is None:
+            return 0.0
+        return (1_000_000 if self.timed else 1) / (second - first)
+
     def time_of(self, ts: int) -> datetime:
         """Return a timestamp as a time in the zone of the ticks, UTC without one."""
         return _time(ts, self.zone)

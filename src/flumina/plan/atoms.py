@@ -39,6 +39,13 @@ class InputAtom:
     keys: KeySet
     rate: float
     host: str | None
+    ticks: bool = False
+    """Whether its events come by themselves."""
+
+    @property
+    def leaf_only(self) -> bool:
+        """Whether it is the ticks of unnamed keys, which only a leaf knows (V3)."""
+        return self.ticks and not self.keys.is_finite
 
     @property
     def itag(self) -> Itag:
@@ -68,8 +75,9 @@ def atoms(inputs: Inputs, buckets: int = 1) -> list[InputAtom]:
             whole.setdefault((load.stream, load.tag, number, apart, load.host), []).append((load.part, rate))
     found = []
     for (stream, tag, number, _, host), pieces in whole.items():
-        parts = frozenset(part for part, _ in pieces)
-        found.append(InputAtom(stream, parts, tag, number, cells[number], sum(rate for _, rate in pieces), host))
+        parts, keys = frozenset(part for part, _ in pieces), cells[number]
+        rate, ticks = sum(rate for _, rate in pieces), stream in inputs.ticks
+        found.append(InputAtom(stream, parts, tag, number, keys, rate, host, ticks))
     ranks = {shape.name: rank for rank, shape in enumerate(inputs.shapes)}
     found.sort(key=lambda atom: (atom.cell, ranks[atom.stream], min(atom.parts)))
     return found

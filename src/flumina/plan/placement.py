@@ -37,11 +37,12 @@ class Site:
         """All its own events a second."""
         return sum(self.rates.values())
 
-    def add(self, tag: str, source: Origin, rate: float, keys: KeySet) -> None:
-        """Add events that the worker handles itself."""
+    def add(self, tag: str, source: Origin | None, rate: float, keys: KeySet) -> None:
+        """Add events that the worker handles itself; ticks come from no source."""
         self.keys.append(keys)
         self.rates[tag] = self.rates.get(tag, 0.0) + rate
-        self.sources[source] = self.sources.get(source, 0.0) + rate
+        if source is not None:
+            self.sources[source] = self.sources.get(source, 0.0) + rate
 
     def hosts(self) -> dict[str, float]:
         """Return its own events a second for each known host where they arrive."""
@@ -67,8 +68,9 @@ def site_of(worker: PlanWorker, inputs: Inputs) -> Site:
         held = dict(itag.tags)
         for part in sorted(itag.parts):
             host = inputs.host_of(itag.stream, part)
+            source = None if itag.stream in inputs.ticks else ((itag.stream, part), host)
             for tag, rate in inputs.rates_of(itag, part):
-                site.add(tag, ((itag.stream, part), host), rate, held[tag])
+                site.add(tag, source, rate, held[tag])
     return site
 
 

@@ -19,6 +19,7 @@ from flumina.errors import UsageError
 from flumina.model.hashing import BUCKETS, bucket_of
 from flumina.model.tag import Tag
 from flumina.model.tag_set import Key, KeySet, TagSet
+from flumina.model.tick import Every, Tick
 from flumina.plan.key_cover import bits
 from flumina.plan.state_sizes import StateSize
 from flumina.plan.tree import MAX_PARTS, Itag, StreamShape, union
@@ -171,6 +172,11 @@ class Inputs:
             )
 
     @cached_property
+    def ticks(self) -> frozenset[str]:
+        """The names of the virtual streams."""
+        return frozenset(shape.name for shape in self.shapes if shape.ticks)
+
+    @cached_property
     def _by_place(self) -> Mapping[tuple[str, int, str], Load]:
         return {(load.stream, load.part, load.tag): load for load in self.loads}
 
@@ -193,10 +199,6 @@ class Inputs:
 def bind(program: AnyProgram, sources: Iterable[StreamRates], states: StateSize | None = None) -> Inputs:
     """Check sources against a program; the order of the sources is the rank of the streams."""
     definition, given = define(program), tuple(sources)
-    if definition.ticking is not None:
-        ticks = ", ".join(definition.ticking.rules)
-        message = f"{definition.name} has ticks ({ticks}), which plans do not divide among workers yet"
-        raise UsageError("TICKS_NOT_PLANNED", message, hint="fl.spec runs it, and fl.check checks it")
     if not given:
         raise UsageError("NO_STREAMS", f"a plan for {definition.name} needs at least one stream")
     shapes: dict[str, StreamShape] = {}
@@ -208,7 +210,28 @@ def bind(program: AnyProgram, sources: Iterable[StreamRates], states: StateSize 
             raise UsageError("DUPLICATE_STREAM", f"two streams are called {shape.name!r}")
         shapes[shape.name] = shape
         loads += of_source
+    for shape, load in tick_streams(definition, distinct):
+        if shape.name in shapes:
+            raise UsageError("TICK_STREAM", f"stream {shape.name!r} has the name of a tick of {definition.name}")
+        shapes[shape.name] = shape
+        loads.append(load)
     return Inputs(definition, tuple(shapes.values()), tuple(loads), distinct, states)
+
+
+def tick_streams(definition: Definition, distinct: float = 0.0) -> list[tuple[StreamShape, Load]]:
+    """Return the virtual stream of each tick tag, with its load for so many different keys.
+
+    The rate is that of the data: one tick a period, of a keyed tag one for each key that is alive.
+    """
+    found = []
+    for tag in definition.tags.values():
+        if isinstance(tag, Tick):
+            keys = tag.universe
+            alive = 1.0 if tag.key is None else len(keys.flips) if keys.is_finite else max(1.0, distinct)
+            rate = alive * tag.per_second if isinstance(tag, Every) else 0.0
+            shape = StreamShape(tag.name, 1, TagSet([(tag.name, keys)]), ticks=True)
+            found.append((shape, Load(tag.name, 0, tag.name, Profile(keys, {}, distinct), rate, None)))
+    return found
 
 
 @dataclass(frozen=True)
@@ -272,6 +295,9 @@ class _Binder:
         if name not in self.definition.tags:
             known = ", ".join(self.definition.tags)
             raise self.error("UNKNOWN_TAG", f"{self.definition.name} declares no tag {name!r}", f"its tags are {known}")
+        if isinstance(self.definition.tags[name], Tick):
+            hint = "leave it out: plans give ticks streams of their own"
+            raise self.error("TICK_STREAM", f"{name!r} is a tick, whose events come by themselves", hint)
         return name
 
     def rates(self, tag: Tag | str, rate: Rate) -> list[float | None]:

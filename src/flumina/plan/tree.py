@@ -32,13 +32,15 @@ class StreamShape:
     """A stream of a plan: its name, its number of parts, and the events each part can hold.
 
     ``held`` has one tag set for each part, where parts differ (they declare their keys); else it is empty, and every
-    part can hold all of ``tags``.
+    part can hold all of ``tags``. ``ticks``: a virtual stream of one part, whose events come by themselves; it stands
+    behind all others, so that these keep their ranks.
     """
 
     name: str
     parts: int
     tags: TagSet
     held: tuple[TagSet, ...] = ()
+    ticks: bool = False
 
     def __post_init__(self) -> None:
         """Refuse invalid arguments."""

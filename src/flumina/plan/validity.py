@@ -1,4 +1,4 @@
-"""Check that a plan is valid for a program: V1 and V2 in the strict form.
+"""Check that a plan is valid for a program: V1 and V2 in the strict form, and V3 for ticks.
 
 For unrelated workers w, w' (neither above the other), V2 asks::
 
@@ -9,7 +9,8 @@ subtrees of every worker, and to look for pairs only below a comparison that fai
 
 V1, strictly: the root has the initial state type, a state type takes the events of the worker's *whole subtree* (they
 are all in its state while it is joined), and fork and join exist for the three state types. Beyond the paper: no leaf
-without tags (a fork predicate is never empty), and every event of the input has exactly one worker.
+without tags (a fork predicate is never empty), and every event of the input has exactly one worker. V3: at an inner
+worker a keyed tick has named keys, because only a leaf knows which others exist.
 """
 
 from __future__ import annotations
@@ -58,6 +59,8 @@ RULES = {
     "DEPENDENT": "V2: unrelated workers handle independent events",
     "HANDLED_TWICE": "V2: no event has two workers, and none is named twice in one",
     "NOT_HANDLED": "every event of the input has a worker, and every tick",
+    "TICK_KEYS": "V3: at an inner worker the ticks of a tag have finitely many, named keys",
+    "TICK_STREAM": "ticks, and nothing else, are on virtual streams of one part with their names",
     "UNKNOWN_STREAM": "itags are on streams of the plan",
     "UNKNOWN_PART": "itags are on parts that the stream has",
     "UNKNOWN_TAG": "itags have tags that the stream carries, and streams have tags of the program",
@@ -101,11 +104,21 @@ class _Checker:
             )
 
     def ticks(self) -> Iterator[Violation]:
-        """Find ticks without a worker."""
-        handled = self.plan.root.subtree_tags
-        for name, tag in self.definition.tags.items():
-            if isinstance(tag, Tick) and not (rest := TagSet([(name, tag.universe)]) - handled).is_empty():
-                yield Violation("NOT_HANDLED", (), f"no worker has the ticks {rest}", rest)
+        """Check the virtual streams, and find ticks without a stream or with unnamed keys at inner workers."""
+        ticks = {name: tag for name, tag in self.definition.tags.items() if isinstance(tag, Tick)}
+        for stream in self.plan.streams:
+            virtual = stream.parts == 1 and stream.name in ticks and stream.tags.tags == (stream.name,)
+            if (stream.ticks or not ticks.keys().isdisjoint(stream.tags.tags)) and not (stream.ticks and virtual):
+                yield Violation("TICK_STREAM", (), f"stream {stream.name!r} carries {stream.tags}", stream.tags)
+        for name, tag in ticks.items():
+            if name not in self.plan.shapes:
+                missing = TagSet([(name, tag.universe)])
+                yield Violation("NOT_HANDLED", (), f"no worker has the ticks {missing}", missing)
+        for worker in self.plan.workers:
+            unnamed = TagSet((n, keys) for n, keys in worker.tags if n in ticks and not keys.is_finite)
+            if worker.children and not unnamed.is_empty():
+                message = f"{worker.id} has children and the ticks {unnamed}, whose keys it can't know"
+                yield Violation("TICK_KEYS", (worker.id,), message, unnamed)
 
     def same_streams(self, streams: tuple[StreamShape, ...]) -> Iterator[Violation]:
         planned = {stream.name: stream for stream in self.plan.streams}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from flumina.errors import UsageError
 from flumina.plan.tree import Plan
 from flumina.program.definition import Definition
 from flumina.runtime.inner import Inner
@@ -14,10 +15,19 @@ from flumina.runtime.topology import ProtocolOptions, topology
 from flumina.runtime.worker import Worker
 
 
+def refuse_ticks(definition: Definition) -> None:
+    """Refuse a program with ticks: workers do not make them."""
+    if definition.ticking is not None:
+        ticks = ", ".join(definition.ticking.rules)
+        message = f"{definition.name} has ticks ({ticks}), which can be planned, but workers do not make them yet"
+        raise UsageError("TICKS_NOT_RUN", message, hint="fl.spec runs it, and fl.check checks it")
+
+
 def workers(
     plan: Plan, definition: Definition, options: ProtocolOptions | None = None, only: Collection[str] | None = None
 ) -> dict[str, Worker]:
     """Return the workers of a valid plan, or ``only`` some, by id, in plan order."""
+    refuse_ticks(definition)
     chosen = ProtocolOptions() if options is None else options
     made: dict[str, Worker] = {}
     for name, shape in topology(plan, definition, chosen).items():

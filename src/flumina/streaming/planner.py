@@ -17,6 +17,7 @@ from flumina.plan.sources import bind
 from flumina.plan.tree import Plan
 from flumina.plan.validity import check_valid
 from flumina.program.definition import Definition
+from flumina.runtime.build import refuse_ticks
 from flumina.streaming.recent_rates import RecentRates
 
 WORTH = 0.2
@@ -61,6 +62,7 @@ class Planner:
     _fractions: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        refuse_ticks(self.definition)
         self.rates = RecentRates(self.streams)
         self.single = {stream.name: must_be_one_part(self.definition, stream) for stream in self.streams}
         self.shape = {name: 1 if one else self.parts for name, one in self.single.items()}

@@ -64,9 +64,9 @@ def make_plan(
 
 
 def _check_workers(inputs: Inputs, workers: int) -> None:
-    """Refuse more workers than itags; unknown keys count as one itag for each bucket."""
+    """Refuse more workers than itags, ticks aside; unknown keys count as one itag for each bucket."""
     available = 0
-    for load in inputs.loads:
+    for load in (load for load in inputs.loads if load.stream not in inputs.ticks):
         keys = load.profile.keys
         available += len(keys.flips) if keys.is_finite else keys.buckets.bit_count()
     if workers > available:

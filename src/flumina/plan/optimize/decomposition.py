@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from flumina.plan.atoms import Graph, Group
+from flumina.plan.atoms import Graph, Group, InputAtom
 
 
 @dataclass(slots=True)
@@ -19,8 +19,8 @@ class GraphComponent:
     """A connected set of atoms (by number).
 
     ``top`` are the atoms to remove before it falls apart into ``parts``, two or more; without parts it never does, and
-    ``top`` is all of it. ``rate`` is that of all its atoms, ``leaves`` the most leaves it can be divided into, and
-    ``first`` its lowest atom.
+    ``top`` is all of it. An atom that only a leaf can have keeps what it connects together. ``rate`` is that of all its
+    atoms, ``leaves`` the most leaves it can be divided into, and ``first`` its lowest atom.
     """
 
     top: list[int]
@@ -64,15 +64,16 @@ def decompose(graph: Graph, removal: Sequence[int]) -> list[GraphComponent]:
         for group in graph.reaches(atom):
             if group in members:
                 members[group] = members[group][:1]
-        _add(forest, number, atom.rate, list(roots))
+        _add(forest, number, atom, list(roots))
         for group in graph.groups(atom):
             members.setdefault(group, []).append(number)
     found = [forest.component[root] for root in range(len(graph.atoms)) if forest.parent[root] == root]
     return sorted(found, key=lambda component: component.first)
 
 
-def _add(forest: _Forest, number: int, rate: float, roots: list[int]) -> None:
+def _add(forest: _Forest, number: int, atom: InputAtom, roots: list[int]) -> None:
     """Add an atom that connects these components."""
+    rate = atom.rate
     joined = sorted((forest.component.pop(root) for root in roots), key=lambda component: component.first)
     for root in roots:
         forest.parent[root] = number
@@ -85,6 +86,9 @@ def _add(forest: _Forest, number: int, rate: float, roots: list[int]) -> None:
         component = GraphComponent([number], joined, rate + sum(part.rate for part in joined))
         component.leaves = max(1, sum(part.leaves for part in joined))
         component.first = min([number, *(part.first for part in joined)])
+    if atom.leaf_only and component.parts:
+        whole = sorted(component.atoms())
+        component = GraphComponent(whole, [], component.rate, 1, component.first)
     forest.component[number] = component
 
 

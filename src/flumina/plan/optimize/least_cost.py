@@ -87,7 +87,8 @@ def _site(node: Node, pieces: Sequence[InputAtom]) -> Site:
     site = Site(children=[] if node.sides is None else [_site(side, pieces) for side in node.sides])
     for number in node.atoms:
         atom = pieces[number]
-        site.add(atom.tag, ((atom.stream, atom.parts), atom.host), atom.rate, atom.keys)
+        source = None if atom.ticks else ((atom.stream, atom.parts), atom.host)
+        site.add(atom.tag, source, atom.rate, atom.keys)
     return site
 
 

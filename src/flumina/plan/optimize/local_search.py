@@ -98,20 +98,23 @@ def connected(mask: int, links: list[int]) -> list[int]:
     return found
 
 
-def is_valid(tree: Tree, links: list[int]) -> bool:
-    """Return whether V2 holds and no leaf is without atoms."""
+def is_valid(tree: Tree, links: list[int], leaf_only: int = 0) -> bool:
+    """Return whether V2 and V3 hold and no leaf is without atoms; ``leaf_only`` are the atoms for leaves."""
     if tree.sides is None:
         return tree.own != 0
-    left, right = tree.sides
-    return not reach(left.all(), links) & right.all() and is_valid(left, links) and is_valid(right, links)
+    if tree.own & leaf_only or reach(tree.sides[0].all(), links) & tree.sides[1].all():
+        return False
+    return all(is_valid(side, links, leaf_only) for side in tree.sides)
 
 
 def local_search(graph: Graph, node: Node, judge: Callable[[Node], Cost], leaves: int) -> Node:
     """Return the node, or a better one with at most this many leaves."""
     links = neighbors(graph)
+    low = sum(1 << number for number, atom in enumerate(graph.atoms) if atom.leaf_only)
     tree, best = _tree(node), judge(node)
     for _ in range(_MAX_STEPS):
-        steps = (step.ordered() for step in _steps(tree, links) if step.leaves() <= leaves and is_valid(step, links))
+        few = (step for step in _steps(tree, links) if step.leaves() <= leaves)
+        steps = (step.ordered() for step in few if is_valid(step, links, low))
         candidates = dict.fromkeys(steps)  # not a set: the first of equals is to be the same in every process
         judged = [(judge(_node(candidate)), candidate) for candidate in candidates]
         if not judged:

@@ -65,6 +65,8 @@ def _stream(stream: StreamShape) -> dict[str, Any]:
     found: dict[str, Any] = {"name": stream.name, "parts": stream.parts, "tags": _tags(stream.tags)}
     if stream.held:
         found["held"] = [_tags(tags) for tags in stream.held]
+    if stream.ticks:
+        found["ticks"] = True
     return found
 
 

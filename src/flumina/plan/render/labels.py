@@ -50,8 +50,10 @@ def lines(plan: Plan, node: CollapsedWorker) -> list[Line]:
 
 
 def _origin(plan: Plan, itag: Itag) -> str:
-    """Return the origin of an itag; an invalid plan may lack its stream."""
+    """Return the origin of an itag; ticks come by themselves, and an invalid plan may lack its stream."""
     shape = plan.shapes.get(itag.stream)
+    if shape is not None and shape.ticks:
+        return "ticks"
     return parts_text(itag, 0 if shape is None else shape.parts)
 
 

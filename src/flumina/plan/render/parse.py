@@ -98,12 +98,13 @@ class _Reader:
         return Plan(fields["program"], fields["fingerprint"], tuple(streams), root)
 
     def stream(self, value: object, at: str) -> StreamShape:
-        fields = self.fields(value, at, {"name": str, "parts": int, "tags": dict}, {"held": list})
+        fields = self.fields(value, at, {"name": str, "parts": int, "tags": dict}, {"held": list, "ticks": bool})
         held = tuple(self.tags(tags, f"{at}.held[{i}]") for i, tags in enumerate(fields.get("held") or ()))
         if not 1 <= fields["parts"] <= MAX_PARTS:
             self.fail(f"{at}.parts", f"a stream has 1 to {MAX_PARTS} parts, got {fields['parts']}")
         try:
-            return StreamShape(fields["name"], fields["parts"], self.tags(fields["tags"], f"{at}.tags"), held)
+            tags, ticks = self.tags(fields["tags"], f"{at}.tags"), bool(fields.get("ticks"))
+            return StreamShape(fields["name"], fields["parts"], tags, held, ticks)
         except PlanError:
             raise
         except FluminaError as error:
