@@ -16,6 +16,7 @@ from flumina.apps.page_views import PageViews
 from flumina.engine.message_codec import APART, Codec, EncodedMessage
 from flumina.model.batch import Batch
 from flumina.model.order import END, START, Point
+from flumina.model.tick import Horizon
 from flumina.program.base import define
 from flumina.program.definition import initial_state
 from flumina.runtime.messages import (
@@ -28,6 +29,7 @@ from flumina.runtime.messages import (
     Message,
     Request,
     Response,
+    Shown,
     Stop,
 )
 from flumina.runtime.run import EMPTY, Run
@@ -47,6 +49,9 @@ def carried(codec: Codec, message: Message) -> Message:
     "message",
     [
         Request((Item(P, ("w1", "change"), "home"), Item(END, EVERYTHING)), P, END),
+        Request((), P, END, 12, Horizon(13, closed=True)),
+        Response(P, [1], {EVERYTHING: P}, "home", P),
+        Shown(14),
         Credit(("views", 1), 17),
         Stop(),
         Data(("views", 0), EMPTY, P),

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from random import Random
 
-import pytest
-
-from flumina.errors import UsageError
-from flumina.plan import StreamRates, make_plan
 from flumina.program.base import define
 from flumina.runtime.build import workers
 from flumina.runtime.inner import Inner
 from flumina.runtime.leaf import Leaf
 from flumina.sim.plans import random_case
 from flumina.sim.programs import random_program
-from tests.program.tick_programs import Dense
 
 
 def test_workers_are_built_in_the_order_of_the_plan_but_for_its_crown() -> None:
@@ -29,9 +24,3 @@ def test_workers_are_built_in_the_order_of_the_plan_but_for_its_crown() -> None:
         assert all(isinstance(made[w.id], Inner if w.children else Leaf) for w in needed)
         crowned += len(needed) < len(case.plan.workers)
     assert 0 < crowned < 10
-
-
-def test_ticks_are_planned_and_not_run_yet() -> None:
-    plan = make_plan(Dense, [StreamRates("sales", {"sale": 10.0}, parts=2)], slots=2)
-    with pytest.raises(UsageError, match="TICKS_NOT_RUN"):
-        workers(plan, define(Dense))

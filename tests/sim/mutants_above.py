@@ -10,7 +10,8 @@ from flumina.plan.tree import PlanWorker as Place
 from flumina.program.definition import Definition, Join
 from flumina.runtime import topology
 from flumina.runtime import tree_root as tree_root_module
-from flumina.runtime.inner import Child, Inner
+from flumina.runtime.child import Child
+from flumina.runtime.inner import Inner
 from flumina.runtime.key_progress import NOTHING
 from flumina.runtime.mailbox import before
 from flumina.runtime.messages import EVERYTHING, Cause, Data, ForkState, PartId, Request

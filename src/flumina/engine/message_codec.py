@@ -22,6 +22,7 @@ from flumina.errors import UsageError
 from flumina.model.batch import Batch
 from flumina.model.order import Ints, Point
 from flumina.model.tag import Tag
+from flumina.model.tick import Horizon
 from flumina.program.declared_state import DeclaredState
 from flumina.program.definition import Definition, initial_state
 from flumina.runtime.messages import (
@@ -34,6 +35,7 @@ from flumina.runtime.messages import (
     Origin,
     Request,
     Response,
+    Shown,
     Stop,
 )
 from flumina.runtime.run import EMPTY, Run
@@ -108,20 +110,24 @@ class Codec:
                 run = EMPTY if batch is None else Run(batch=self._batch(*batch))
                 return Data(part, run, Point._make(frontier))
             case "request":
-                items, frontier, snapshot_frontier = fields
+                items, frontier, snapshot_frontier, shown, last = fields
                 wanted = tuple(
                     Item(Point._make(point), cause, key, origin and Origin._make(origin))
                     for point, cause, key, origin in items
                 )
-                return Request(wanted, Point._make(frontier), Point._make(snapshot_frontier))
+                horizon = last and Horizon._make(last)
+                return Request(wanted, Point._make(frontier), Point._make(snapshot_frontier), shown, horizon)
             case "response":
-                point, state, settled, key = fields
-                return Response(Point._make(point), state, {c: Point._make(p) for c, p in settled.items()}, key)
+                point, state, settled, key, quiet = fields
+                bounds = {cause: Point._make(bound) for cause, bound in settled.items()}
+                return Response(Point._make(point), state, bounds, key, Point._make(quiet))
             case "fork_state":
                 state, served, key = fields
                 return ForkState(state, Point._make(served), key)
             case "states":
                 return KeyStates(tuple(self._message(which, rest) for which, *rest in fields[0]))  # type: ignore[arg-type]
+            case "shown":
+                return Shown(*fields)
             case "credit":
                 return Credit(*fields)
             case "stop":
@@ -183,14 +189,17 @@ def _plain(message: Message) -> tuple[Any, ...]:
             items = [
                 (tuple(item.point), item.cause, item.key, item.origin and tuple(item.origin)) for item in message.items
             ]
-            return ("request", items, tuple(message.frontier), tuple(message.snapshot_frontier))
+            frontiers = tuple(message.frontier), tuple(message.snapshot_frontier)
+            return ("request", items, *frontiers, message.shown, message.last and tuple(message.last))
         case Response():
             settled = {cause: tuple(point) for cause, point in message.settled.items()}
-            return ("response", tuple(message.point), message.state, settled, message.key)
+            return ("response", tuple(message.point), message.state, settled, message.key, tuple(message.quiet))
         case ForkState():
             return ("fork_state", message.state, tuple(message.served), message.key)
         case KeyStates():
             return ("states", [_plain(one) for one in message.each])
+        case Shown():
+            return ("shown", message.ts)
         case Credit():
             return ("credit", message.part, message.events)
         case Stop():

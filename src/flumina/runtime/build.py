@@ -16,10 +16,10 @@ from flumina.runtime.worker import Worker
 
 
 def refuse_ticks(definition: Definition) -> None:
-    """Refuse a program with ticks: workers do not make them."""
+    """Refuse a program with ticks: engines do not tell workers where the input ends."""
     if definition.ticking is not None:
         ticks = ", ".join(definition.ticking.rules)
-        message = f"{definition.name} has ticks ({ticks}), which can be planned, but workers do not make them yet"
+        message = f"{definition.name} has ticks ({ticks}), which the simulator runs, but engines do not yet"
         raise UsageError("TICKS_NOT_RUN", message, hint="fl.spec runs it, and fl.check checks it")
 
 
@@ -27,7 +27,6 @@ def workers(
     plan: Plan, definition: Definition, options: ProtocolOptions | None = None, only: Collection[str] | None = None
 ) -> dict[str, Worker]:
     """Return the workers of a valid plan, or ``only`` some, by id, in plan order."""
-    refuse_ticks(definition)
     chosen = ProtocolOptions() if options is None else options
     made: dict[str, Worker] = {}
     for name, shape in topology(plan, definition, chosen).items():

@@ -21,7 +21,8 @@ from typing import Any
 from flumina.model.event import Event
 from flumina.model.order import END, START, Point
 from flumina.model.schema import Schema
-from flumina.program.definition import Join
+from flumina.model.tick import Tick
+from flumina.runtime.child import Child
 from flumina.runtime.key_progress import NOTHING, Entry
 from flumina.runtime.mailbox import Queue, before
 from flumina.runtime.messages import (
@@ -38,45 +39,11 @@ from flumina.runtime.messages import (
     Stop,
 )
 from flumina.runtime.run import Run
-from flumina.runtime.topology import ChildShape, ProtocolOptions, WorkerShape
+from flumina.runtime.tick_cursor import right_before
+from flumina.runtime.tick_maker import TickMaker, leave_out
+from flumina.runtime.topology import ProtocolOptions, WorkerShape
 from flumina.runtime.truncate import after, drop_after, truncated_queues
 from flumina.runtime.worker import Address, Worker
-
-
-class Child:
-    """The parent's view of one child."""
-
-    def __init__(self, shape: ChildShape) -> None:
-        self.shape = shape
-        self.responses: deque[Response] = deque()
-        self.state: Any = NOTHING
-        """The child's state while the parent has it; of a child that hands over, its stored state."""
-        self.answered = START
-        """Up to where a child that hands over has contributed."""
-        self.started = False
-        """Whether the child was given its first state."""
-        self.settled: Mapping[Cause, Point] = {}
-
-    def collect(self, point: Point) -> bool:
-        """Consume the child's responses for a point; return whether they are complete."""
-        join = self.shape.contribution
-        if join is None:
-            if self.state is NOTHING and self.responses:
-                response = self.responses.popleft()
-                assert response.point == point, f"{self.shape.id} answered {response.point}, not {point}"
-                self.state, self.settled = response.state, response.settled
-            return self.state is not NOTHING
-        while self.responses and self.responses[0].point <= point:
-            self.contribute(join, self.responses.popleft())
-        return self.answered >= point
-
-    def contribute(self, join: Join, response: Response) -> None:
-        """Join the contribution of a child that hands over to its stored state."""
-        if self.state is NOTHING:
-            self.state = response.state
-        elif response.state is not None:
-            self.state = join.unite(self.state, response.state)
-        self.answered, self.settled = response.point, response.settled
 
 
 class Inner(Worker):
@@ -106,6 +73,9 @@ class Inner(Worker):
         self.announced_frontiers = START, START
         """The frontier and the snapshot frontier that the children know."""
         self.children = [Child(child) for child in shape.children]
+        self.ticks = TickMaker(shape, by_key=self.by_key)
+        self.tick_points: deque[Point] = deque()
+        """The points of the ticks in the sequence."""
         self.state: Any = NOTHING
         """The joined state while it is here."""
         self.away = True
@@ -131,6 +101,7 @@ class Inner(Worker):
     def on_fork_state(self, message: ForkState) -> None:
         assert self.away, f"{self.id} was given its state while it has it"
         self.away, self.state = False, message.state
+        self.ticks.begin(message.served)
         self.served = max(self.served, message.served)
         while self.sequence and self.sequence[0][1] is None and self.sequence[0][0].point <= message.served:
             self.drop_first()
@@ -149,7 +120,8 @@ class Inner(Worker):
     @property
     def known(self) -> Point:
         """Return the point up to which all own events have arrived."""
-        return min([queue.frontier for queue in self.queues.values()], default=END)
+        frontiers = [queue.frontier for queue in self.queues.values()]
+        return min([*frontiers, *(cursor.frontier for cursor in self.ticks.all)], default=END)
 
     @property
     def limit(self) -> Point:
@@ -184,6 +156,7 @@ class Inner(Worker):
             self.taken(queue)
         if self.watch is not None:
             self.watch.released_events(((part, event) for _, event, part in new if event and part), limit)
+        new += self.ticks.up_to(limit)
         new += map(Entry, self.requests_up_to(limit))
         if len(new) > 1:
             new.sort(key=lambda entry: entry[0].point)
@@ -201,6 +174,7 @@ class Inner(Worker):
         """Append entries to the sequence."""
         self.sequence.extend((item, event) for item, event, _ in new)
         self.origins.extend((part, item.point) for item, _, part in new if part is not None)
+        self.tick_points.extend(item.point for item, event, part in new if event is not None and part is None)
 
     @property
     def unasked(self) -> Point | None:
@@ -230,14 +204,16 @@ class Inner(Worker):
         )
         self.announced = upto
         changed = items or (frontier, snapshot_frontier) != self.announced_frontiers
+        shown = self.seen.ts if self.shape.ticking else None
         self.announced_frontiers = frontier, snapshot_frontier
         if asking:
             for child, of_keys in zip(self.children, self.asking, strict=True):
                 if of_keys or changed:
-                    self.send(child.shape.id, Request((*of_keys, *items), frontier, snapshot_frontier))
+                    request = Request((*of_keys, *items), frontier, snapshot_frontier, shown, self.seen.last)
+                    self.send(child.shape.id, request)
                     of_keys.clear()
         elif changed:
-            request = Request(items, frontier, snapshot_frontier)
+            request = Request(items, frontier, snapshot_frontier, shown, self.seen.last)
             for child in self.children:
                 self.send(child.shape.id, request)
 
@@ -268,10 +244,47 @@ class Inner(Worker):
     # -- serving it -------------------------------------------------------------------------------------------
 
     def progress(self) -> None:
-        self.admit()
-        self.announce()
-        self.work()
+        while True:
+            self.ticks.make(self.seen)
+            self.admit()
+            self.announce()
+            self.work()
+            if not self.ticks.served:
+                break
         self.return_credit()
+
+    # -- ticks --------------------------------------------------------------------------------------------------
+
+    def serve_tick(self, item: Item, event: Event) -> None:
+        """Process a tick with the joined state, and leave out the next ones that do nothing."""
+        self.tick_points.popleft()
+        due = self.ticks.of(event).due(self.state)
+        self.state = self.ticks.serve(Run([item.point], [event]), self.shape.kind, self.state, due, self)
+        bound = min([self.undisturbed(self.requested_points()), *(child.quiet for child in self.children)])
+        leave_out([(cursor, cursor.due(self.state)) for cursor in self.ticks.all], bound)
+
+    def undisturbed(self, waiting: Iterable[Point]) -> Point:
+        """Return up to where no own event and no request can come, given the points of those that wait."""
+        bounds = [self.parent_frontier, self.undisturbed_here]
+        bounds += [before(entry.item.point) for entry in self.ticks.ready]
+        bounds += [before(point) for point in waiting]
+        return min(bounds)
+
+    @property
+    def undisturbed_here(self) -> Point:
+        """Return up to where no own event can come."""
+        bounds = [END, *(queue.frontier for queue in self.queues.values())]
+        bounds += [before(queue.first) for queue in self.queues.values() if queue.first is not None]
+        bounds += [before(self.origins[0][1])] if self.origins else []
+        return min(bounds)
+
+    def quiet(self, state: Any) -> Point:  # noqa: ANN401
+        """Return up to where nothing comes here or below that changes a joined state."""
+        places = (cursor.firing(cursor.due(state)) for cursor in self.ticks.all)
+        bounds = [right_before(place) for place in places if place is not None]
+        return min([self.undisturbed_here, *bounds, *(child.quiet for child in self.children)])
+
+    # -- the states of the children -----------------------------------------------------------------------------
 
     def return_credit(self) -> None:
         """Return credit to the sources for own events that were served."""
@@ -325,6 +338,9 @@ class Inner(Worker):
         self.served = item.point
         self.pass_by(item.point)
         self.drop_first()
+        if event is not None and isinstance(event.tag, Tick):
+            self.serve_tick(item, event)
+            return
         if event is not None:
             run = Run([item.point], [event])
             self.state = run.fold(self.shape.kind, self.state, self.emit)
@@ -333,7 +349,8 @@ class Inner(Worker):
             return
         settled = self.settled()
         state, self.state, self.away = self.state, NOTHING, True
-        self.send(self.shape.parent, Response(item.point, state, settled))
+        quiet = self.quiet(state) if self.shape.ticking and state is not None else START
+        self.send(self.shape.parent, Response(item.point, state, settled, quiet=quiet))
 
     def send_fork_state(self) -> None:
         """Fork the state and send each child its part."""
@@ -362,7 +379,10 @@ class Inner(Worker):
 
     def truncate_entries(self, bound: Point) -> dict[PartId, list[Run]]:
         """Remove entries and requests after a point; return the own events among them."""
-        events = [(item.point, event) for item, event in self.sequence if event is not None]
+        own = ((item.point, event) for item, event in self.sequence if event is not None)
+        events = [(point, event) for point, event in own if not isinstance(event.tag, Tick)]
+        self.tick_points = deque(point for point in self.tick_points if point <= bound)
+        self.ticks.truncate(bound)
         taken: dict[PartId, list[Run]] = {}
         origins, self.origins = self.origins, deque()
         for (point, event), (part, _) in zip(events, origins, strict=True):
@@ -381,8 +401,8 @@ class Inner(Worker):
 
     def settled(self) -> dict[Cause, Point]:
         """Return the settled bound of each cause."""
-        first = self.first_waiting
-        own = self.known if first is None else min(self.known, before(first))
+        firsts = (self.first_waiting, self.first_tick)
+        own = min([self.known, *(before(first) for first in firsts if first is not None)])
         return {
             cause: min(own, *(child.settled.get(cause, START) for child in self.children))
             for cause in self.shape.causes
@@ -399,6 +419,10 @@ class Inner(Worker):
         if self.origins:  # before all that is still in the queues
             return self.origins[0][1]
         return min((queue.first for queue in self.queues.values() if queue.first is not None), default=None)
+
+    @property
+    def first_tick(self) -> Point | None:
+        return min([*islice(self.tick_points, 1), *(entry.item.point for entry in self.ticks.ready)], default=None)
 
     def requested_points(self) -> list[Point]:
         return [item.point for item, _ in islice(self.sequence, 1)] + [item.point for item in islice(self.requests, 1)]

@@ -34,6 +34,8 @@ class KeyProgress:
         """States of children that have come, by side."""
         self.answered = dict.fromkeys(sides, START)
         self.settled = dict.fromkeys(sides, START)
+        self.quiet = dict.fromkeys(sides, START)
+        """Up to where all events of children are in the states that have come."""
         self.state: Any = NOTHING
         self.away = False
         self.served = START

@@ -19,9 +19,11 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from heapq import heappop, heappush
+from itertools import islice
 from typing import Any
 
-from flumina.model.order import END, Point
+from flumina.model.event import Event
+from flumina.model.order import END, START, Point
 from flumina.model.schema import Schema
 from flumina.model.tag_set import Key
 from flumina.program.keyed import Lifted
@@ -31,6 +33,8 @@ from flumina.runtime.lowest import Lowest
 from flumina.runtime.mailbox import before
 from flumina.runtime.messages import EVERYTHING, ForkState, Item, PartId, Response
 from flumina.runtime.run import Run
+from flumina.runtime.tick_cursor import right_before
+from flumina.runtime.tick_maker import leave_out
 from flumina.runtime.topology import ProtocolOptions, WorkerShape
 from flumina.runtime.truncate import drop_after
 from flumina.runtime.worker import states_of
@@ -121,7 +125,7 @@ class KeyedInner(Inner):
         if busy is None:
             busy = self.busy[key] = KeyProgress(self.sides_of(key))
         busy.add(entry)
-        self.lined += entry.event is not None
+        self.lined += entry.part is not None
         self.touched[key] = None
         if self.options.pipeline:
             self.ask(busy)
@@ -161,7 +165,16 @@ class KeyedInner(Inner):
     # -- all keys -----------------------------------------------------------------------------------------------
 
     def progress(self) -> None:
-        self.admit()
+        while True:
+            self.ticks.make(self.seen)
+            self.admit()
+            self.serve_all()
+            if not self.ticks.served:
+                break
+        self.return_credit()
+
+    def serve_all(self) -> None:
+        """Serve keys and the sequence as far as possible."""
         while True:
             if self.touched and self.state is NOTHING and not self.away:
                 self.serve_keys()
@@ -171,7 +184,6 @@ class KeyedInner(Inner):
                 self.touched.update(dict.fromkeys(self.blocked.pop_up_to(self.barrier)))
             if self.away or not self.touched:
                 break
-        self.return_credit()
 
     def serve_keys(self) -> None:
         """Serve the keys that changed."""
@@ -272,6 +284,7 @@ class KeyedInner(Inner):
             if side not in busy.halves and responses:
                 response = responses.popleft()
                 busy.halves[side], busy.settled[side] = response.state, response.settled[EVERYTHING]
+                busy.quiet[side] = response.quiet
             return side in busy.halves
         while responses and responses[0].point <= point:
             self.contribute(key, busy, side, responses.popleft())
@@ -281,7 +294,7 @@ class KeyedInner(Inner):
         """Join the contribution of a child that hands over to its stored state."""
         states = self.state_for_child(side)
         states[key] = self.lifted.one.joins[0].unite(states.take_out(key), response.state)
-        busy.answered[side] = response.point
+        busy.answered[side], busy.quiet[side] = response.point, response.quiet
         busy.expected -= 1
 
     def absorb_late(self, key: Key, busy: KeyProgress) -> None:
@@ -310,6 +323,9 @@ class KeyedInner(Inner):
         item, event, part = busy.drop_first()
         busy.served = item.point
         self.pass_by(item.point)
+        if event is not None and part is None:
+            self.tick_key(busy, item, event)
+            return
         if event is not None:
             assert part is not None
             run = Run([item.point], [event])
@@ -320,13 +336,39 @@ class KeyedInner(Inner):
             return
         state, busy.state, busy.away = busy.state, NOTHING, True
         self.gone[key] = None
-        self.send(self.shape.parent, Response(item.point, state, {EVERYTHING: self.settled_of(busy)}, key))
+        quiet = self.quiet_of(key, busy, state) if self.shape.ticking else START
+        self.send(self.shape.parent, Response(item.point, state, {EVERYTHING: self.settled_of(busy)}, key, quiet))
+
+    def quiet_of(self, key: Key, busy: KeyProgress, state: Any) -> Point:  # noqa: ANN401
+        """Return up to where nothing comes here or below that changes the joined state of a key."""
+        bounds = [self.undisturbed_here, *(cursor.frontier for cursor in self.ticks.all if cursor.key is None)]
+        mine = [cursor for cursor in self.ticks.all if cursor.key == key]
+        places = (cursor.firing(cursor.shape.rule.due(state)) for cursor in mine)
+        bounds += [right_before(place) for place in places if place is not None]
+        bounds += [before(entry.item.point) for entry in busy.entries if entry.part is not None][:1]
+        return min([*bounds, *(busy.quiet[side] for side in busy.sides)])
+
+    def quiet(self, state: KeyedMap) -> Point:
+        first = self.first_own.first if self.lined else None
+        return super().quiet(state) if first is None else min(super().quiet(state), before(first))
+
+    def tick_key(self, busy: KeyProgress, item: Item, event: Event) -> None:
+        """Process a tick with the joined state of its key, and leave out the key's next ones that do nothing."""
+        due = self.ticks.of(event).shape.rule.due(busy.state)
+        busy.state = self.ticks.serve(Run([item.point], [event]), self.lifted.kind, busy.state, due, self)
+        whole = [cursor.frontier for cursor in self.ticks.all if cursor.key is None]
+        mine = [cursor for cursor in self.ticks.all if cursor.key == item.key]
+        waiting = [entry[0] for entry in self.pending[:1]] + [entry[0].point for entry in islice(self.sequence, 1)]
+        waiting += [] if busy.first is None else [busy.first]
+        bound = min([self.undisturbed(waiting), *whole, *(busy.quiet[side] for side in busy.sides)])
+        leave_out([(cursor, cursor.shape.rule.due(busy.state)) for cursor in mine], bound)
 
     def settled_of(self, busy: KeyProgress) -> Point:
         """Return the settled bound of a key, own events that see all keys included."""
         own = [self.known]
         own += [before(busy.own[0])] if busy.own else []
         own += [before(self.origins[0][1])] if self.origins else []
+        own += [] if self.first_tick is None else [before(self.first_tick)]
         own += [before(queue.first) for queue in self.queues.values() if queue.first is not None]
         return min(*own, END, *(busy.settled[side] for side in busy.sides))
 
@@ -334,14 +376,21 @@ class KeyedInner(Inner):
         """Fork a key's state and send each child its part."""
         state, busy.state = busy.state, NOTHING
         if not busy.sides:
-            self.local[key] = state
+            self.store(self.local, key, state)
             return
         self.counting.forks += 1
         for side, half in zip(busy.sides, self.halves(key, busy.sides, state), strict=True):
             if self.shape.children[side].hands_over:
-                self.state_for_child(side)[key] = half
+                self.store(self.state_for_child(side), key, half)
             else:
                 self.send(self.shape.children[side].id, ForkState(half, busy.served, key))
+
+    def store(self, states: KeyedMap, key: Key, state: Any) -> None:  # noqa: ANN401
+        """Store a key's state; drop the initial one that a tick leaves behind, or memory would never shrink."""
+        if self.shape.ticking and self.lifted.is_identity(state):
+            dict.pop(states, key, None)
+        else:
+            states[key] = state
 
     def halves(self, key: Key, sides: tuple[int, ...], state: Any) -> tuple[Any, ...]:  # noqa: ANN401
         """Fork one key's state among the sides that see the key."""
@@ -357,8 +406,7 @@ class KeyedInner(Inner):
             for entry in entries:
                 if entry.item.point <= bound:
                     busy.add(entry)
-                elif entry.event is not None:
-                    assert entry.part is not None
+                elif entry.event is not None and entry.part is not None:
                     taken.setdefault(entry.part, []).append(Run([entry.item.point], [entry.event]))
                     self.lined -= 1
             busy.asked = min(busy.asked, len(busy.entries))

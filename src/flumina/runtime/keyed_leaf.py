@@ -15,11 +15,11 @@ many events do, whether a key is away) is kept up to date as they change.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Mapping, Sequence
 from heapq import heapify, heappop, heappush
 
-from flumina.model.order import END, Point
+from flumina.model.order import END, START, Point
 from flumina.model.schema import Schema
 from flumina.model.tag_set import UNKEYED, Key, TagSet
 from flumina.program.keyed import Lifted
@@ -29,6 +29,7 @@ from flumina.runtime.lowest import Lowest
 from flumina.runtime.mailbox import Component, Queue, before
 from flumina.runtime.messages import EVERYTHING, Data, ForkState, Item, PartId, Response
 from flumina.runtime.run import Run, merged
+from flumina.runtime.tick_cursor import right_before
 from flumina.runtime.topology import WorkerShape
 from flumina.runtime.truncate import after, drop_after, truncated_queues
 from flumina.runtime.worker import states_of
@@ -69,6 +70,10 @@ class KeyedLeaf(Leaf):
         """How many events wait in the lines of hot keys."""
         self.gone: OrderedDict[Key, None] = OrderedDict()
         """Hot keys whose state is away."""
+        self.gone_of: Counter[tuple[int, ...]] = Counter()
+        """How many of them there are, for each set of components that some have events in."""
+        self.lined_of: dict[tuple[int, ...], Lowest] = {}
+        """The first event that waits, of each hot key, likewise."""
         self.first_lined, self.first_asked = Lowest(), Lowest()
         """The first event that waits, and the first request, of each hot key."""
         self.due: dict[tuple[int, ...], Lowest] = {}
@@ -111,8 +116,15 @@ class KeyedLeaf(Leaf):
         assert hot.away, f"{self.id} was given the state of {message.key!r} while it has it"
         hot.away = False
         del self.gone[message.key]
+        self.gone_of[hot.components] -= 1
         self.touched[message.key] = None
-        self.state[message.key] = message.state
+        if self.shape.ticking and self.lifted.is_identity(message.state):
+            dict.pop(self.state, message.key, None)  # else memory would never shrink
+        else:
+            self.state[message.key] = message.state
+        for cursor in self.cursors:
+            if cursor.candidates is not None:
+                cursor.candidates.add([message.key])
         while hot.requests and hot.requests[0].point <= message.served:
             hot.requests.popleft()
 
@@ -126,6 +138,10 @@ class KeyedLeaf(Leaf):
                     limited, bound = True, self.up_to_unkeyed(component, ahead[0])
                 if self.release_keyed(number, component, bound):
                     moved = True
+                while component.cursors and self.tick(component, bound):
+                    self.release_keyed(number, component, bound)
+                    moved = True
+                limited = limited or bool(component.cursors)
             for components, due in self.due.items():
                 if due.of:
                     for key in due.pop_up_to(min(self.settled_of(components), self.barrier)):
@@ -136,6 +152,19 @@ class KeyedLeaf(Leaf):
                     self.advance(key)
                 moved = True
             again = limited and moved
+
+    def tick_limit(self, component: Component, limit: Point) -> Point | None:
+        """Return up to where ticks may come: not while a key is away, nor past what hot keys wait for."""
+        if self.touched:
+            return None
+        number = self.components.index(component)
+        for components, count in self.gone_of.items():
+            if count and number in components:
+                return None
+        asked = [due.first for components, due in self.due.items() if number in components]
+        lined = [line.first for components, line in self.lined_of.items() if number in components]
+        bounds = [point for point in asked if point is not None]
+        return min([limit, *bounds, *(before(point) for point in lined if point is not None)])
 
     def up_to_unkeyed(self, component: Component, point: Point) -> Point:
         """Return a component's bound when its next unkeyed event is at this point.
@@ -182,6 +211,7 @@ class KeyedLeaf(Leaf):
             else:  # no need to look for the keys
                 self.state[key] = run.fold(self.lifted.kind, self.state[key], self.emit)
             self.processed(run)
+            self.changed(run)
             self.counting.runs += 1
             for part, of_part in runs:
                 if of_part:
@@ -215,11 +245,16 @@ class KeyedLeaf(Leaf):
         self.first_lined.set(key, hot.first)
         self.first_asked.set(key, asked)
         self.due.setdefault(hot.components, Lowest()).set(key, None if hot.away else asked)
+        if self.cursors:
+            self.lined_of.setdefault(hot.components, Lowest()).set(key, hot.first)
 
     def components_of(self, key: Key) -> tuple[int, ...]:
         """Return the numbers of the components whose events see a key."""
         return tuple(
-            number for number, c in enumerate(self.components) if any(tags.sees_key(key) for tags in c.tags.values())
+            number
+            for number, c in enumerate(self.components)
+            if any(tags.sees_key(key) for tags in c.tags.values())
+            or any(cursor.shape.keys == UNKEYED or key in cursor.shape.keys for cursor in c.cursors)
         )
 
     def settled_of(self, components: tuple[int, ...]) -> Point:
@@ -239,6 +274,7 @@ class KeyedLeaf(Leaf):
         settled, first = self.come(key), hot.first
         if first is not None:
             settled = min(before(first), settled)
+        quiet = self.quiet_of(key) if self.shape.ticking else START
         state = self.state.take_out(key)
         if self.shape.hands_over:
             self.counting.handed += 1
@@ -246,7 +282,22 @@ class KeyedLeaf(Leaf):
             self.counting.blocked += 1
             hot.away = True
             self.gone[key] = None
-        self.send(self.shape.parent, Response(item.point, state, {EVERYTHING: settled}, key))
+            self.gone_of[hot.components] += 1
+        self.send(self.shape.parent, Response(item.point, state, {EVERYTHING: settled}, key, quiet))
+
+    def quiet_of(self, key: Key) -> Point:
+        """Return up to where nothing comes that changes the state of a key."""
+        bounds, hot = [END], self.hot[key]
+        bounds += [] if hot.first is None else [before(hot.first)]
+        for component in (self.components[number] for number in hot.components):
+            bounds += [component.arrived, *([] if component.first is None else [before(component.first)])]
+            for cursor in component.cursors:
+                if cursor.candidates is None:
+                    bounds.append(cursor.frontier)
+                elif key in cursor.shape.keys:
+                    place = cursor.firing(cursor.shape.due(self.state, key))
+                    bounds += [] if place is None else [right_before(place)]
+        return min(bounds)
 
     def caught_up(self, point: Point) -> bool:
         """Return whether everything up to a point is processed and no key is away.

@@ -18,12 +18,16 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from flumina.model.order import END, Point
+from flumina.model.order import END, LAST, START, Point
 from flumina.model.schema import Schema
+from flumina.model.tag_set import Key
+from flumina.model.tick import seq_of
+from flumina.program.definition import fold
 from flumina.runtime.key_progress import NOTHING
-from flumina.runtime.mailbox import Component, Queue
+from flumina.runtime.mailbox import Component, Queue, before
 from flumina.runtime.messages import Cause, Data, ForkState, Item, PartId, Request, Response
-from flumina.runtime.run import merged
+from flumina.runtime.run import Run, merged
+from flumina.runtime.tick_cursor import TickCursor, right_before, tick_event, within
 from flumina.runtime.topology import WorkerShape
 from flumina.runtime.truncate import after, drop_after, truncated_queues
 from flumina.runtime.worker import Worker
@@ -38,6 +42,7 @@ class Leaf(Worker):
         self.requests: deque[Item] = deque()
         self.state: Any = NOTHING
         self.identity = identity
+        self.cursors = [cursor for component in self.components for cursor in component.cursors]
 
     def on_data(self, message: Data) -> None:
         for component in self.components:
@@ -59,6 +64,9 @@ class Leaf(Worker):
     def on_fork_state(self, message: ForkState) -> None:
         assert self.state is NOTHING, f"{self.id} was given its state while it has it"
         self.state = message.state
+        for cursor in self.cursors:
+            cursor.begin(message.served)
+        self.changed(None)
         while self.requests and self.requests[0].point <= message.served:
             self.next_request()
 
@@ -88,17 +96,80 @@ class Leaf(Worker):
         return item
 
     def release(self, component: Component, bound: Point) -> None:
-        """Process a component's events up to a point."""
+        """Process a component's events and ticks up to a point."""
+        self.release_events(component, bound)
+        while component.cursors and self.tick(component, bound):
+            self.release_events(component, bound)
+
+    def release_events(self, component: Component, bound: Point) -> None:
+        """Process a component's events up to a point and up to the next tick."""
         runs = component.take(bound)
         if runs:
             run = next(iter(runs.values())) if len(runs) == 1 else merged(runs.values())
             self.pass_by(run.last)
             self.state = run.fold(self.shape.kind, self.state, self.emit)
             self.processed(run)
+            self.changed(run)
             self.counting.runs += 1
             self.give_credit({part: len(of_part) for part, of_part in runs.items()})
             for queue in component.queues.values():
                 self.taken(queue)
+
+    # -- ticks --------------------------------------------------------------------------------------------------
+
+    def tick(self, component: Component, bound: Point) -> bool:
+        """Let the next tick of a component come, and leave out those that do nothing; return whether one did."""
+        cursors = component.cursors
+        ended = [cursor.end(self.seen) for cursor in cursors]
+        first = component.first
+        limit = self.tick_limit(component, min([bound, component.arrived, *([] if first is None else [before(first)])]))
+        if limit is None:
+            return any(ended)
+        found = [(place, n) for n, c in enumerate(cursors) if (place := c.firing(c.due(self.state))) is not None]
+        if found and within(min(found)[0], limit):
+            (ts, rank), number = min(found)
+            if ts <= self.seen.limit(cursors[number].shape.tag):
+                self.fire(cursors[number], ts)
+                for cursor in cursors:
+                    cursor.skip(Point(ts, rank, LAST))
+                return True
+            limit = right_before((ts, rank))
+        skipped = [cursor.skip(limit) for cursor in cursors]
+        return any(ended) or any(skipped)
+
+    def tick_limit(self, component: Component, limit: Point) -> Point | None:  # noqa: ARG002 -- where keys are hot
+        """Return up to where a component's ticks may come, given how far its events have; None if none may."""
+        return limit
+
+    def fire(self, cursor: TickCursor, ts: int) -> None:
+        """Process a tick, of all keys to which it does something."""
+        tag, candidates = cursor.shape.tag, cursor.candidates
+        keys: Sequence[Key] = [None] if candidates is None else sorted(candidates.pop(ts), key=seq_of)
+        events = [tick_event(tag, ts, key, self.seen, self.shape.all_ticks) for key in keys]
+        self.pass_by(Point(ts, cursor.shape.rank, 0))
+        self.state = fold(self.shape.kind, self.state, events, self.emit)
+        self.counting.ticks += len(events)
+        for other in self.cursors:
+            if other.candidates is not None and other is not cursor:
+                other.candidates.add(dict.keys(self.state) if candidates is None else keys)
+
+    def quiet(self) -> Point:
+        """Return up to where nothing comes that changes the state."""
+        waiting = self.first_waiting
+        bounds = [] if waiting is None else [before(waiting)]
+        places = (cursor.firing(cursor.due(self.state)) for cursor in self.cursors)
+        bounds += [right_before(place) for place in places if place is not None]
+        return min([END, *bounds, *(component.arrived for component in self.components)])
+
+    def changed(self, run: Run | None) -> None:
+        """Note the keys that events may have changed; None for all."""
+        if any(cursor.candidates is not None for cursor in self.cursors):
+            keys = None if run is None else run.keys()
+            for cursor in self.cursors:
+                if cursor.candidates is not None:
+                    cursor.candidates.add(dict.keys(self.state) if keys is None else keys)
+
+    # -- answers ------------------------------------------------------------------------------------------------
 
     def bound(self, component: Component) -> Point:
         """Return a component's bound, its frontiers aside; events at a request's point are independent."""
@@ -115,13 +186,14 @@ class Leaf(Worker):
         """Send the state to the parent; continue from the identity if it hands over."""
         self.pass_by(item.point)
         state = self.state if self.needs_state(item.point) else None
+        quiet = self.quiet() if self.shape.ticking else START
         if self.shape.hands_over:
             self.counting.handed += 1
             self.state = self.identity()
         else:
             self.counting.blocked += 1
             self.state = NOTHING
-        self.send(self.shape.parent, Response(item.point, state, self.settled()))
+        self.send(self.shape.parent, Response(item.point, state, self.settled(), quiet=quiet))
 
     def forget(self, ts: int) -> list[Data]:
         self.forget_requests(ts)

@@ -11,6 +11,7 @@ from collections import deque
 from flumina.model.order import END, LAST, START, Point, heartbeat
 from flumina.runtime.messages import PartId
 from flumina.runtime.run import EMPTY, Run, merged
+from flumina.runtime.tick_cursor import TickCursor
 from flumina.runtime.tie_watch import TieWatch
 from flumina.runtime.topology import ComponentShape
 
@@ -79,11 +80,13 @@ class Component:
     def __init__(self, shape: ComponentShape) -> None:
         self.shape = shape
         self.queues: dict[PartId, Queue] = {part: Queue() for part, _ in shape.parts}
+        self.cursors = [TickCursor(ticks) for ticks in shape.ticks]
         self.tags = dict(shape.parts)
         self.stops: deque[Point] = deque()
         """Points of the waiting requests that these events depend on."""
         self.watch = None if shape.ties is None else TieWatch(shape.ties)
         self.only = next(iter(self.queues.values())) if len(self.queues) == 1 else None
+        self.plain = None if self.cursors else self.only
 
     def put(self, part: PartId, run: Run, frontier: Point) -> None:
         """Append a part's events of this component's tags, and advance its frontier."""
@@ -91,10 +94,15 @@ class Component:
 
     @property
     def frontier(self) -> Point:
+        """Return the least frontier of the parts and of the ticks."""
+        if self.plain is not None:
+            return self.plain.frontier
+        return min([self.arrived, *(cursor.frontier for cursor in self.cursors)])
+
+    @property
+    def arrived(self) -> Point:
         """Return the least frontier of the parts."""
-        if self.only is not None:
-            return self.only.frontier
-        return min(queue.frontier for queue in self.queues.values())
+        return min((queue.frontier for queue in self.queues.values()), default=END)
 
     @property
     def first(self) -> Point | None:

@@ -8,6 +8,7 @@ Request        parent to child     give me your state at these points; nothing e
 Response       child to parent     the state at a point, and how far the child is ``settled``
 ForkState      parent to child     your part of the state; requests up to ``served`` need no answer
 KeyStates      either way          responses, or fork states, of single keys that were ready in one pass
+Shown          child to parent     an event with this timestamp is there, so that ticks up to it come
 Stop           parent to child     the run is over
 Credit         worker to source    so many more events may be sent
 =============  ==================  ==========================================================================
@@ -21,8 +22,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from flumina.model.order import Point
+from flumina.model.order import START, Point
 from flumina.model.tag_set import Key
+from flumina.model.tick import Horizon
 from flumina.runtime.run import Run
 
 EVERYTHING = ("*", "*")
@@ -68,11 +70,14 @@ class Request:
     """Request states at these points, in order.
 
     No request at or before ``frontier`` will come any more, and none for everything at or before ``snapshot_frontier``.
+    ``shown`` is the highest timestamp of an event that the parent knows of, ``last`` the final horizon, for ticks.
     """
 
     items: tuple[Item, ...]
     frontier: Point
     snapshot_frontier: Point
+    shown: int | None = None
+    last: Horizon | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +85,15 @@ class Response:
     """The state of a subtree (or of one key in it) at a point.
 
     ``settled[c]``: every event of the subtree that depends on cause c and lies at or before this bound is in the state,
-    and no other will come.
+    and no other will come. ``quiet``: up to this bound nothing comes in the subtree that changes the state, ticks that
+    do nothing to it included: it holds as long as the state stays as it is.
     """
 
     point: Point
     state: Any
     settled: Mapping[Cause, Point]
     key: Key = None
+    quiet: Point = START
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +118,13 @@ class KeyStates:
 
 
 @dataclass(frozen=True, slots=True)
+class Shown:
+    """An event with this timestamp has come somewhere below; sent when it passes a tick of a worker above."""
+
+    ts: int
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """End of the run."""
 
@@ -123,7 +137,7 @@ class Credit:
     events: int
 
 
-Message = Data | Request | Response | ForkState | KeyStates | Stop | Credit
+Message = Data | Request | Response | ForkState | KeyStates | Shown | Stop | Credit
 
 
 def one_by_one(message: Message) -> Sequence[Message]:

@@ -121,6 +121,15 @@ class Run:
             return sum(tags.has(event.tag, event.key) for event in self.events)
         return self.batch.count(tags)
 
+    def keys(self) -> set[Key] | None:
+        """Return the keys of the events; None if some see all keys."""
+        if self.batch is None:
+            found = {event.key for event in self.events}
+            return None if any(event.tag.key is None for event in self.events) else found
+        if any(tag.key is None for tag in self.batch.tags):
+            return None
+        return {key for one in self.batch.runs() for key in one.keys.unique().to_pylist()}
+
     def divert(self, keys: Collection[Key]) -> tuple[Run, dict[Key, Run]]:
         """Return the events of other keys, and the events of each given key; all tags are keyed."""
         if not keys:

@@ -27,6 +27,7 @@ class Wait(Enum):
 class WorkerStats:
     """Counts of one worker; the counts of several add up.
 
+    ``ticks``        ticks that did something; they are no events
     ``joins``        times the states of two children were joined
     ``coalesced``    events and requests served without giving the children their state back first
     ``handed``       answers after which a leaf went on at once
@@ -52,6 +53,7 @@ class WorkerStats:
     waited_for_events: float = 0.0
     waited_for_parent: float = 0.0
     delay: Histogram = field(default_factory=Histogram)
+    ticks: int = 0
 
     def __add__(self, other: WorkerStats) -> WorkerStats:
         """Return the sum; ``buffered`` is the larger."""
@@ -65,7 +67,7 @@ class StatsCounter:
 
     def __init__(self) -> None:
         self.events = self.runs = self.requests = self.joins = self.forks = 0
-        self.coalesced = self.handed = self.blocked = self.buffered = self.state_bytes = 0
+        self.coalesced = self.handed = self.blocked = self.buffered = self.state_bytes = self.ticks = 0
         self.waited: dict[Wait, float] = dict.fromkeys(Wait, 0.0)
         self.delays: Counter[int] = Counter()
 

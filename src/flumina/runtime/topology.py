@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from flumina.model.tag_set import TagSet
+from flumina.model.tick import Every, Tick, tick_ranks
 from flumina.plan.components import components
 from flumina.plan.forest import Forest
-from flumina.plan.tree import Plan, PlanWorker
+from flumina.plan.tree import Itag, Plan, PlanWorker
 from flumina.program.definition import Definition, Fork, Join, StateKind
 from flumina.runtime.messages import EVERYTHING, Cause, PartId
+from flumina.runtime.tick_cursor import TickShape
 from flumina.runtime.tie_watch import MayTie, WatchShape
 
 TREE_ROOT = "^"
@@ -42,6 +45,7 @@ class ComponentShape:
     causes: frozenset[Cause]
     ties: WatchShape | None = None
     """Where to look for ties, if anywhere."""
+    ticks: tuple[TickShape, ...] = ()
 
     @cached_property
     def free(self) -> bool:
@@ -86,6 +90,14 @@ class WorkerShape:
     """The streams of own events with which events of a descendant may tie."""
     counted: TagSet | None = None
     """Own events that the worker counts separately, if any."""
+    ticking: bool = False
+    """Whether the program has ticks."""
+    ticks: tuple[TickShape, ...] = ()
+    """Own ticks."""
+    ticks_above: tuple[Every, ...] = ()
+    """The ticks of all ancestors."""
+    all_ticks: tuple[Tick, ...] = ()
+    """The ticks of the program."""
 
 
 def topology(plan: Plan, definition: Definition, options: ProtocolOptions) -> dict[str, WorkerShape]:
@@ -113,10 +125,15 @@ def _shape(
         for name, keys in ancestor.tags
     }
     shapes = []
+    made = {shape.name for shape in plan.streams if shape.ticks}
+    ranks = tick_ranks(definition.tags, len(plan.streams) - len(made))
     for component in components(worker.itags, definition.depends) if worker.is_leaf else ():
         tags = [((itag.stream, part), itag.tags) for itag in component for part in sorted(itag.parts)]
         causes = {c for c, s in above.items() for _, mine in tags if definition.depends.between(s, mine)}
-        shapes.append(ComponentShape(tuple(tags), frozenset(causes | {EVERYTHING}), ties.watch(worker, component)))
+        given = tuple(entry for entry in tags if entry[0][0] not in made)
+        own = _ticks(definition, ranks, component)
+        watch = ties.watch(worker, component)
+        shapes.append(ComponentShape(given, frozenset(causes | {EVERYTHING}), watch, own))
     children = tuple(
         ChildShape(child.id, child.subtree_tags, _contribution(definition, options, child)) for child in worker.children
     )
@@ -129,7 +146,11 @@ def _shape(
         id=worker.id,
         parent=TREE_ROOT if parent is None else parent.id,
         kind=definition.kinds[worker.kind],
-        parts=tuple(dict.fromkeys((itag.stream, part) for itag in worker.itags for part in sorted(itag.parts))),
+        parts=tuple(
+            dict.fromkeys(
+                (itag.stream, part) for itag in worker.itags if itag.stream not in made for part in sorted(itag.parts)
+            )
+        ),
         causes=(*above, EVERYTHING),
         components=tuple(shapes),
         children=children,
@@ -140,6 +161,22 @@ def _shape(
         ties=None if worker.is_leaf else ties.watch(worker, worker.itags),
         ties_below=ties.below(worker),
         counted=None if counted.is_empty() else counted,
+        ticking=definition.ticking is not None,
+        ticks=_ticks(definition, ranks, worker.itags),
+        ticks_above=tuple(dict.fromkeys(tag for _, name in above if isinstance(tag := definition.tags[name], Every))),
+        all_ticks=tuple(tag for tag in definition.tags.values() if isinstance(tag, Tick)),
+    )
+
+
+def _ticks(definition: Definition, ranks: Mapping[str, int], itags: Iterable[Itag]) -> tuple[TickShape, ...]:
+    """Return the ticks among itags."""
+    rules = {} if definition.ticking is None else definition.ticking.rules
+    lifted = definition.lifted is not None
+    return tuple(
+        TickShape(rules[name].tag, ranks[name], rules[name], keys, lifted)
+        for itag in itags
+        for name, keys in itag.tags
+        if name in rules
     )
 
 

@@ -12,6 +12,7 @@ at that timestamp, and goes on with new workers that are given what the old ones
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from flumina.model.order import END, LAST, Point, heartbeat
 from flumina.runtime.mailbox import Queue
@@ -40,8 +41,8 @@ def truncated(message: Message, ts: int) -> tuple[Message, Data | None]:
         case Data(part, run, frontier) if reaches(frontier, ts):
             head, rest = run.split(after(ts)) if run else (EMPTY, EMPTY)
             return Data(part, head, END), taken_back(part, rest, frontier)
-        case Request(items, frontier, snapshot_frontier):
-            return Request(tuple(drop_after(items, after(ts))), frontier, snapshot_frontier), None
+        case Request(items):
+            return replace(message, items=tuple(drop_after(items, after(ts)))), None
     return message, None
 
 

@@ -12,6 +12,7 @@ from flumina.model.emit import Chunk, Emit, Row
 from flumina.model.order import END, START, Point
 from flumina.model.schema import Schema
 from flumina.model.tag_set import Key
+from flumina.model.tick import Horizon
 from flumina.runtime.mailbox import Queue
 from flumina.runtime.messages import (
     Credit,
@@ -22,11 +23,13 @@ from flumina.runtime.messages import (
     PartId,
     Request,
     Response,
+    Shown,
     Stop,
     one_by_one,
 )
 from flumina.runtime.run import Run
 from flumina.runtime.stats import StatsCounter, Wait, WorkerStats
+from flumina.runtime.tick_cursor import Seen
 from flumina.runtime.tie_watch import TieWatch
 from flumina.runtime.topology import WorkerShape
 
@@ -72,6 +75,8 @@ class Worker(ABC):
         self.counting = StatsCounter()
         self.counted = 0
         """How many events of ``shape.counted`` were processed."""
+        self.seen = Seen()
+        """How far the input has been seen; ticks come up to there."""
         self.parent_frontier: Point = START
         self.snapshot_frontier: Point = START
         self.stopped = False
@@ -109,10 +114,16 @@ class Worker(ABC):
         match message:
             case Data():
                 self.on_data(message)
+                if self.shape.ticking and message.run:
+                    self.on_shown(message.run.last.ts)
+            case Shown():
+                self.on_shown(message.ts)
             case Request():
                 assert message.frontier >= self.parent_frontier, "a frontier never goes back"
                 self.parent_frontier, self.snapshot_frontier = message.frontier, message.snapshot_frontier
                 self.counting.requests += len(message.items)
+                if self.shape.ticking:
+                    self.on_horizon(message)
                 self.on_request(message)
             case Response():
                 assert isinstance(sender, str)
@@ -125,6 +136,24 @@ class Worker(ABC):
             case _:
                 raise AssertionError(f"{self.id} got {message}")
 
+    def on_shown(self, ts: int) -> None:
+        """Note an event here or below; tell the parent if it passes a tick of a worker above."""
+        known = self.seen.ts
+        if self.seen.raise_to(ts):
+            ahead = (tag.schedule.after(known) for tag in self.shape.ticks_above)
+            if any(tick is not None and tick <= ts for tick in ahead):
+                self.send(self.shape.parent, Shown(ts))
+
+    def on_horizon(self, message: Request) -> None:
+        """Note how far the parent has seen the input: events are the causes of its requests."""
+        if message.last is not None:
+            self.seen.ends_at(message.last)
+        if message.shown is not None:
+            self.seen.raise_to(message.shown)
+        for item in message.items:
+            if item.point != END:
+                self.seen.raise_to(item.point.ts)
+
     def truncate(self, ts: int) -> tuple[Effects, list[Data]]:
         """Drop everything after a timestamp, as if all parts ended there.
 
@@ -133,6 +162,7 @@ class Worker(ABC):
         """
         assert self.passed is None or self.passed <= ts, f"{self.id} is past {ts}"
         self.was_truncated = True
+        self.seen.ends_at(Horizon(ts))
         found = self.forget(ts)
         if not self.stopped:
             self.progress()
@@ -232,6 +262,11 @@ class Worker(ABC):
     @abstractmethod
     def waiting(self) -> int:
         """Return the number of events that have arrived and are not processed."""
+
+    @property
+    def first_tick(self) -> Point | None:
+        """Return the point of the first tick that was made and is not processed."""
+        return None
 
     @property
     @abstractmethod

@@ -11,15 +11,19 @@ from typing import Any
 import pyarrow as pa
 
 from flumina.errors import OutputError
+from flumina.model.batch import Batch
 from flumina.model.emit import Chunk, Emit, Row, row_columns, rows
 from flumina.model.event import Event
-from flumina.model.order import END, START, Point
+from flumina.model.order import END, LAST, START, Point
 from flumina.model.schema import Schema
+from flumina.model.tick import AtEnd, Horizon, tick_ranks
 from flumina.plan.forest import Forest
 from flumina.plan.routing import Router
 from flumina.plan.tree import Plan
 from flumina.program.definition import Definition, fold
+from flumina.program.tick_fold import TickFold
 from flumina.runtime.messages import PartId
+from flumina.runtime.tick_cursor import NOTHING_SEEN
 from flumina.sim.snapshot import SimSnapshot
 from flumina.state.compare import copied
 from flumina.state.multiset import difference
@@ -71,8 +75,9 @@ class Case:
 
     @cached_property
     def ranks(self) -> Mapping[str, int]:
-        """Return the rank of each stream."""
-        return {shape.name: rank for rank, shape in enumerate(self.plan.streams)}
+        """Return the rank of each stream and of each tick tag."""
+        given = [shape.name for shape in self.plan.streams if not shape.ticks]
+        return {name: rank for rank, name in enumerate(given)} | tick_ranks(self.definition.tags, len(given))
 
     @cached_property
     def in_order(self) -> Sequence[Entry]:
@@ -90,12 +95,27 @@ class Case:
 
     # -- the oracle: all events one after the other --------------------------------------------------------------
 
+    @property
+    def last(self) -> Horizon:
+        """Return the horizon of the whole input."""
+        return Horizon(self.in_order[-1][0].ts, closed=True) if self.in_order else NOTHING_SEEN
+
     @cached_property
     def _oracle(self) -> tuple[Any, Sequence[Row]]:
         emit = Emit(self.definition.outputs)
-        kind = self.definition.kinds[self.definition.initial]
-        final = fold(kind, self.definition.init(), [event for _, event in self.in_order], emit)
-        return final, rows(emit.drain())
+        return self._fold(END, emit), rows(emit.drain())
+
+    def _fold(self, until: Point, emit: Emit) -> Any:  # noqa: ANN401
+        """Return the state after all events and ticks up to a point."""
+        events = [event for point, event in self.in_order if point <= until]
+        state = self.definition.init()
+        if self.definition.ticking is None:
+            return fold(self.definition.kinds[self.definition.initial], state, events, emit)
+        names = [shape.name for shape in self.plan.streams if not shape.ticks]
+        folded = TickFold(self.definition, state, len(names), emit, until)
+        horizon = self.last if until == END else Horizon(self.last.ts)
+        folded.run(Batch.of_events(events, names) if events else None, horizon if self.in_order else None)
+        return folded.state
 
     @cached_property
     def _states(self) -> dict[Point, Any]:
@@ -106,9 +126,7 @@ class Case:
         if until == END:
             return self._oracle[0]
         if until not in self._states:
-            kind = self.definition.kinds[self.definition.initial]
-            events = [event for point, event in self.in_order if point <= until]
-            self._states[until] = copied(fold(kind, self.definition.init(), events, Emit(self.definition.outputs)))
+            self._states[until] = copied(self._fold(until, Emit(self.definition.outputs)))
         return self._states[until]
 
     def outputs(self, until: Point = END, after: Point = START) -> Counter[OutputKey]:
@@ -153,7 +171,7 @@ class Case:
 
     def point(self, event: Event) -> Point:
         """Return the point of an event."""
-        return Point(event.ts, self.ranks[event.stream], event.seq)
+        return Point(LAST if isinstance(event.tag, AtEnd) else event.ts, self.ranks[event.stream], event.seq)
 
 
 def output_keys(items: Iterable[Row | Chunk]) -> Counter[OutputKey]:

@@ -20,6 +20,8 @@ class Conditions:
     heartbeats: float = 0.5
     credits: int = UNLIMITED
     slow: frozenset[str] = frozenset()
+    horizon_first: bool = False
+    """Whether the horizon of ticks is known from the start."""
 
 
 UNDISTURBED = Conditions()
@@ -33,4 +35,5 @@ def random_conditions(random: Random, workers: Sequence[str]) -> Conditions:
         heartbeats=random.choice((0.0, 0.03, 0.2, 0.5, 0.5, 0.9)),
         credits=random.choice((1, 2, 5, *[UNLIMITED] * 9)),
         slow=frozenset(slow),
+        horizon_first=Random(str(random.getstate()[1][:3])).random() < 0.25,
     )

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from flumina.model.tick import Horizon
 from flumina.runtime.messages import Credit, Data, Message
 from flumina.runtime.stats import WorkerStats
 from flumina.runtime.topology import TREE_ROOT
@@ -50,19 +51,17 @@ class EpochSimulation(Simulation):
 
     def step(self) -> bool:
         """Take one step, and truncate the run where one is due."""
-        if not self.tree_root.ends and all(source.ended for source in self.sources.values()):
-            self.perform(TREE_ROOT, self.tree_root.end())
         if self.limit is not None and all(worker.stopped for worker in self.workers.values()):
             self.next_epoch()
         happened = super().step()
         if self.truncations and self.steps >= self.truncations[0]:
             self.truncations.popleft()
             self.truncate()
-        return happened or (not self.tree_root.finished and self.can_go_on())
+        return happened
 
-    def can_go_on(self) -> bool:
-        """Return whether the next step has something to do."""
-        return not self.tree_root.ends and all(source.ended for source in self.sources.values())
+    @property
+    def horizon(self) -> Horizon | None:
+        return Horizon(self.limit) if self.limit is not None and super().horizon is not None else super().horizon
 
     def truncate(self) -> None:
         """Choose the timestamp, and truncate all workers and sources there."""
@@ -104,10 +103,10 @@ class EpochSimulation(Simulation):
         used = self.invariants.used
         self.invariants = Invariants(self.workers, self.conditions.credits)
         self.invariants.used = used
-        self.limit = None
+        begin, self.limit = after(self.limit), None
         for source in self.sources.values():
             source.go_on()
-        self.tree_root = TreeRoot(states, ends=False)
+        self.tree_root = TreeRoot(states, start=begin, ends=False)
         taken_back, self.taken_back = self.taken_back, {}
         for name, found in taken_back.items():
             for data in found:

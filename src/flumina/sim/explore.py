@@ -81,7 +81,8 @@ class Explorer:
     ) -> None:
         self.case, self.credits, self.reduce, self.most_states = case, credits_, reduce, most_states
         self.workers = build_workers(case.plan, case.definition, options)
-        self.tree_root = TreeRoot(case.forest.divide(case.definition, case.definition.init()), snapshots)
+        initial, last = case.definition.init(), None if case.definition.ticking is None else case.last
+        self.tree_root = TreeRoot(case.forest.divide(case.definition, initial), snapshots, last=last)
         self.shared = shared_parts(case, self.workers.values())
         self.into: dict[str, list[Link]] = {TREE_ROOT: [(tree.id, TREE_ROOT) for tree in case.forest.trees]}
         for name, worker in self.workers.items():

@@ -35,6 +35,10 @@ _JUMPS = 0.05
 """How often time jumps, in half of the inputs: programs look at which minute or day it is."""
 
 
+_SILENCES = (5, 12, 30, 70, 400)
+"""How far time jumps in programs with ticks: each tick that does something is a step."""
+
+
 class _Slot(NamedTuple):
     """A place for events: a tag on a part, and the keys that they can have there."""
 
@@ -81,17 +85,19 @@ def random_input(
     slots = [
         _Slot(shape.name, rank, part, tag, _keys_here(definition, tag, shape, part, named or {}))
         for rank, shape in enumerate(shapes)
+        if not shape.ticks
         for part in range(shape.parts)
         for tag in map(definition.tags.__getitem__, shape.of_part(part).tags)
     ]
     slots = [slot for slot in slots if slot.keys]
-    made: dict[PartId, list[Entry]] = {(shape.name, part): [] for shape in shapes for part in range(shape.parts)}
+    given = [shape for shape in shapes if not shape.ticks]
+    made: dict[PartId, list[Entry]] = {(shape.name, part): [] for shape in given for part in range(shape.parts)}
     weights = [random.choice((1, 1, 4)) for _ in slots]
     chosen = [*random.sample(slots, min(len(slots), events)), *random.choices(slots, weights, k=events)][:events]
     random.shuffle(chosen)
     tied = {shape.name for shape in shapes if random.random() < 0.5}
     numbers = _Numbers(definition)
-    leaps = _leaps(random, events)
+    leaps = _leaps(random, events, POWERS if definition.ticking is None else _SILENCES)
     clock, key, echoes = 0, None, list[_Slot]()
     for place, fresh in enumerate(chosen):
         if echoes and random.random() < _ECHOES:
@@ -113,7 +119,7 @@ def random_input(
     return made
 
 
-def _leaps(random: Random, events: int) -> Sequence[int]:
+def _leaps(random: Random, events: int, lengths: Sequence[int]) -> Sequence[int]:
     """How far time jumps before each event, mostly 0.
 
     They take nothing from ``random``: but for the timestamps a seed stands for the same input with them and without.
@@ -121,7 +127,7 @@ def _leaps(random: Random, events: int) -> Sequence[int]:
     own = Random(random.getstate()[1][0])
     if own.random() < 0.5:
         return [0] * events
-    return [own.choice(POWERS) if own.random() < _JUMPS else 0 for _ in range(events)]
+    return [own.choice(lengths) if own.random() < _JUMPS else 0 for _ in range(events)]
 
 
 def _keys_here(

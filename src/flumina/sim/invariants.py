@@ -23,7 +23,7 @@ from flumina.model.tag_set import Key
 from flumina.runtime.inner import Inner
 from flumina.runtime.key_progress import NOTHING
 from flumina.runtime.leaf import Leaf
-from flumina.runtime.messages import EVERYTHING, ForkState, Message, PartId, Request, Response, Stop, one_by_one
+from flumina.runtime.messages import EVERYTHING, ForkState, Message, PartId, Request, Response, Shown, Stop, one_by_one
 from flumina.runtime.worker import Address, Worker
 from flumina.sim.network import UNLIMITED
 
@@ -61,7 +61,7 @@ class Invariants:
             self._sent(sender, receiver, one)
 
     def _sent(self, sender: Address, receiver: Address, message: Message) -> None:
-        if receiver in self.stopped and not isinstance(message, Response):
+        if receiver in self.stopped and not isinstance(message, Response | Shown):
             raise SimulationError(f"{sender} stopped {receiver} and then sent it {message}")
         match message:
             case Request():
@@ -70,6 +70,8 @@ class Invariants:
                 self._answered(str(sender), message)
             case ForkState():
                 self._move(str(receiver), message.key, ABOVE, DOWN)
+            case Shown():
+                pass
             case Stop():
                 self.stopped.add(receiver)
             case _:

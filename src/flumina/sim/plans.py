@@ -9,6 +9,8 @@ from random import Random
 from flumina.model.hashing import BUCKETS
 from flumina.model.tag import Tag
 from flumina.model.tag_set import KeySet, TagSet
+from flumina.model.tick import Tick
+from flumina.plan.sources import tick_streams
 from flumina.plan.tree import Itag, Plan, PlanWorker, StreamShape, merged
 from flumina.program.definition import Definition
 from flumina.sim.case import Case
@@ -30,6 +32,10 @@ class _Atom:
     part: int
     tags: TagSet
 
+    def leaf_only(self, definition: Definition) -> bool:
+        """Return whether it has ticks of unnamed keys, which are for leaves."""
+        return any(isinstance(definition.tags[name], Tick) and not keys.is_finite for name, keys in self.tags)
+
     def itag(self) -> Itag:
         return Itag(self.stream, frozenset({self.part}), self.tags)
 
@@ -38,6 +44,7 @@ def random_case(random: Random, definition: Definition, events: int = 60) -> Cas
     """Return a random plan with random input; seldom a plan of a single worker."""
     for _ in range(_STREAMS):
         shapes = random_streams(random, definition)
+        shapes += [shape for shape, _ in tick_streams(definition)]
         plan = random_plan(random, definition, shapes)
         if len(plan) > 1 or random.random() < 0.05:
             break
@@ -46,7 +53,7 @@ def random_case(random: Random, definition: Definition, events: int = 60) -> Cas
 
 def random_streams(random: Random, definition: Definition) -> list[StreamShape]:
     """One stream for each tag, now and then two tags on one stream, each in one to three parts."""
-    names = list(definition.tags)
+    names = [name for name, tag in definition.tags.items() if not isinstance(tag, Tick)]
     random.shuffle(names)
     groups: list[list[str]] = []
     for name in names:
@@ -146,7 +153,8 @@ class _Grower:
             own, left, right = split
             fork = self.random.choice(forks)
             sides = ((left, fork.left), (right, fork.right))
-            if all(self.tags(side) <= self.definition.kinds[k].predicate for side, k in sides):
+            named = not any(self.atoms[n].leaf_only(self.definition) for n in own)
+            if named and all(self.tags(side) <= self.definition.kinds[k].predicate for side, k in sides):
                 children = tuple(self.grow(side, k, depth + 1) for side, k in sides)
                 return PlanWorker(name, kind, self.itags(own), children)
         return PlanWorker(name, kind, self.itags(atoms))

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from flumina.model.emit import Chunk, Row
 from flumina.model.order import END, START, Point, heartbeat
+from flumina.model.tick import Horizon
 from flumina.runtime.build import workers as build
 from flumina.runtime.messages import Credit, Data, Message, PartId
 from flumina.runtime.stats import WorkerStats
@@ -60,7 +61,7 @@ class Simulation:
     """The plan's workers, its sources and the network between them; ``step`` lets one thing happen."""
 
     ends = True
-    """Whether the tree_root asks for the end from the beginning."""
+    """Whether the tree_root asks for the end from the beginning; with ticks it does if it knows the last event."""
 
     def __init__(
         self,
@@ -83,7 +84,9 @@ class Simulation:
             states = case.forest.divide(case.definition, case.definition.init())
         else:
             states = resume.under(case.forest)
-        self.tree_root = TreeRoot(states, snapshots, self.start, ends=self.ends)
+        known = case.definition.ticking is not None and self.conditions.horizon_first and self.ends
+        self.ends = self.ends and (known or case.definition.ticking is None)
+        self.tree_root = TreeRoot(states, snapshots, self.start, ends=self.ends, last=case.last if known else None)
         self.network = Network()
         self.invariants = Invariants(self.workers, self.conditions.credits)
         self.sources = {part: self._source(part) for part in case.parts}
@@ -114,6 +117,8 @@ class Simulation:
 
     def step(self) -> bool:
         """Take one step; return False when nothing can happen."""
+        if self.can_end():
+            self.perform(TREE_ROOT, self.tree_root.end(self.horizon))
         choices = len(self.ready) + len(self.network.busy)
         if not choices:
             return False
@@ -128,6 +133,15 @@ class Simulation:
         if not self.network.busy:
             self.check_prompt()
         return True
+
+    def can_end(self) -> bool:
+        """Return whether the end is still to be asked for, and all sources have ended."""
+        return not self.tree_root.ends and all(source.ended for source in self.sources.values())
+
+    @property
+    def horizon(self) -> Horizon | None:
+        """Return the horizon of ticks at the end; None without ticks."""
+        return None if self.case.definition.ticking is None else self.case.last
 
     def rather(self, which: int, choices: int) -> int:
         """Return another choice where this one is for a slow worker."""
@@ -212,15 +226,15 @@ class Simulation:
         """Check that everything up to the lowest frontier of the sources is processed."""
         lowest = min((source.frontier for source in self.sources.values()), default=END)
         for worker in self.workers.values():
-            first = worker.first_waiting
-            if first is not None and first <= lowest:
+            firsts = [first for first in (worker.first_waiting, worker.first_tick) if first is not None]
+            if firsts and min(firsts) <= lowest:
                 stall = worker.stall()
                 raise SimulationError(f"not prompt: {stall}, though all sources are at {tuple(lowest)}")
 
     def run(self) -> Outcome:
         """Run to the end."""
         self.ready = [part for part, source in self.sources.items() if source.ready()]
-        while self.step():
+        while self.step() or self.can_end():
             if self.steps > _MOST_STEPS:
                 raise SimulationError(f"the run does not end within {_MOST_STEPS} steps")
         if not self.tree_root.finished:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flumina.model.emit import Row
 from flumina.model.order import END, START, Point
-from flumina.runtime.messages import Credit, Data, ForkState, Item, KeyStates, Message, Request, Response, Stop
+from flumina.runtime.messages import Credit, Data, ForkState, Item, KeyStates, Message, Request, Response, Shown, Stop
 from flumina.runtime.worker import Address, Effects
 
 
@@ -69,6 +69,8 @@ def describe(message: Message) -> str:
             return f"fork state {state!r}; served {place(served)}"
         case KeyStates(each=each):
             return " and ".join(f"of {one.key!r}: {describe(one)}" for one in each)
+        case Shown(ts=ts):
+            return f"shown {ts}"
         case Stop():
             return "stop"
         case Credit(events=events):
